@@ -1,0 +1,1 @@
+"""One benchmark for each kernel of `tsdb._kernels`."""

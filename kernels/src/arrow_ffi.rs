@@ -1,0 +1,148 @@
+//! Arrow arrays cross between Python and Rust here, without a copy.
+//!
+//! In: [`Array`] takes any object with `__arrow_c_array__` (a pyarrow array, one of our own results) by moving the
+//! C structure out of its capsule; the producer's buffers stay where they are until the last Rust reference drops.
+//! Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our buffers.
+//!
+//! What is trusted: that the producer's structure describes its own memory truthfully (buffer addresses and lengths).
+//! What is not: everything a kernel can check from there. String offsets and dictionary indices are checked by the
+//! code that follows them.
+
+use std::ffi::CStr;
+
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array as _, PrimitiveArray};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_data::ffi::FFI_ArrowArray;
+use arrow_schema::DataType;
+use arrow_schema::ffi::FFI_ArrowSchema;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+const SCHEMA_CAPSULE: &CStr = c"arrow_schema";
+const ARRAY_CAPSULE: &CStr = c"arrow_array";
+
+/// An Arrow array that came in as an argument.
+pub struct Array(pub ArrayData);
+
+impl<'py> FromPyObject<'_, 'py> for Array {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let Some(method) = object.getattr_opt("__arrow_c_array__")? else {
+            return Err(not_an_array(&object));
+        };
+        let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = method.call0()?.extract()?;
+        import(&schema, &array).map(Self)
+    }
+}
+
+impl Array {
+    /// The values of a column that must have exactly the type `T` and no nulls.
+    pub fn values<T: ArrowPrimitiveType>(&self, name: &str) -> PyResult<ScalarBuffer<T::Native>> {
+        if *self.0.data_type() != T::DATA_TYPE {
+            return Err(PyTypeError::new_err(format!(
+                "{name}: expected an array of {}, received {}",
+                T::DATA_TYPE,
+                self.0.data_type()
+            )));
+        }
+        refuse_nulls(&self.0, name)?;
+        Ok(PrimitiveArray::<T>::from(self.0.clone()).values().clone())
+    }
+}
+
+/// Says no to an array that has a null, with the row of the first one.
+pub fn refuse_nulls(data: &ArrayData, name: &str) -> PyResult<()> {
+    match data.nulls().and_then(first_null) {
+        Some(row) => Err(PyValueError::new_err(format!(
+            "{name}: row {row} is null; this column must have a value in every row"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn first_null(nulls: &NullBuffer) -> Option<usize> {
+    (0..nulls.len()).find(|&row| nulls.is_null(row))
+}
+
+fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
+    let kind = object
+        .get_type()
+        .name()
+        .map_or_else(|_| "object".into(), |name| name.to_string());
+    PyTypeError::new_err(format!(
+        "expected an Arrow array (an object with __arrow_c_array__), received {kind}; \
+         combine the chunks of a chunked array first"
+    ))
+}
+
+fn import(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<ArrayData> {
+    let schema = schema
+        .pointer_checked(Some(SCHEMA_CAPSULE))?
+        .cast::<FFI_ArrowSchema>();
+    let array = array
+        .pointer_checked(Some(ARRAY_CAPSULE))?
+        .cast::<FFI_ArrowArray>();
+    // SAFETY: a capsule of this name holds a pointer to an ArrowSchema that lives as long as the capsule, which the
+    // caller borrows for the length of this call.
+    let schema = unsafe { schema.as_ref() };
+    // SAFETY: as above for ArrowArray. The structure is moved out and an empty one left in its place, which the
+    // protocol asks of a consumer; the interpreter lock keeps any other thread from doing the same at this moment.
+    let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
+    if array.is_released() {
+        return Err(PyValueError::new_err("the Arrow array was already consumed"));
+    }
+    let data_type = DataType::try_from(schema).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+    // SAFETY: the producer promises that the structure describes memory that stays valid until it is released; the
+    // result holds it and releases it once, when the last buffer is dropped.
+    unsafe { arrow_array::ffi::from_ffi_and_data_type(array, data_type) }
+        .map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// An array made by a kernel; `pyarrow.array(result)` reads it without a copy.
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct ArrowArray {
+    data: ArrayData,
+}
+
+impl ArrowArray {
+    pub fn new<T: ArrowPrimitiveType>(array: PrimitiveArray<T>) -> Self {
+        Self {
+            data: array.into_data(),
+        }
+    }
+
+    /// The values as an Arrow array without nulls.
+    pub fn from_values<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> Self {
+        Self::new(PrimitiveArray::<T>::new(values.into(), None))
+    }
+}
+
+#[pymethods]
+impl ArrowArray {
+    /// The Arrow PyCapsule protocol. `requested_schema` is a wish that a producer may leave unfulfilled; we do.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema;
+        let schema = FFI_ArrowSchema::try_from(self.data.data_type())
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let schema = PyCapsule::new_with_value(py, schema, SCHEMA_CAPSULE)?;
+        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.data), ARRAY_CAPSULE)?;
+        PyTuple::new(py, [schema, array])
+    }
+
+    fn __len__(&self) -> usize {
+        self.data.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ArrowArray {} rows={}>", self.data.data_type(), self.data.len())
+    }
+}

@@ -1,0 +1,30 @@
+//! Row-touching kernels behind `tsdb._kernels`.
+//!
+//! Each kernel is a pure function from Arrow arrays to Arrow arrays: no I/O, no globals, the interpreter lock released
+//! while it runs. What it computes is defined at the head of its file; a plain Python reference of each lives in
+//! `tests/kernels`.
+
+mod arrow_ffi;
+mod keys;
+mod merge_dedup;
+mod row_hash;
+mod run_boundaries;
+mod sort_keys;
+mod tag_frames;
+mod values;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _kernels {
+    #[pymodule_export]
+    use crate::arrow_ffi::ArrowArray;
+    #[pymodule_export]
+    use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::row_hash::row_hash;
+    #[pymodule_export]
+    use crate::run_boundaries::run_boundaries;
+    #[pymodule_export]
+    use crate::sort_keys::sort_keys;
+}

@@ -1,0 +1,82 @@
+"""Starting `tsdb` as a user would: a process of its own, told its options, asked over HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+_READY_SECONDS_MAX = 20.0
+
+TSDB = (sys.executable, "-m", "tsdb.cli")
+
+
+class ServerProcess:
+    """One running component."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process = process
+        self.output_file = output
+        self.url = ""
+
+    @property
+    def output(self) -> str:
+        return self.output_file.read_text()
+
+    def wait_ready(self) -> None:
+        """Wait for the start-up summary and learn the address from it."""
+        deadline = time.monotonic() + _READY_SECONDS_MAX
+        while time.monotonic() < deadline:
+            if found := re.search(r"^  HTTP +(http://\S+)$", self.output, flags=re.MULTILINE):
+                self.url = found[1]
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"the server is not ready:\n{self.output}")
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=10)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def running(
+    component: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Run a component with its data and logs in a directory, on a free port."""
+    prefix = f"TSDB_{component.upper()}"
+    home = f"{prefix}__DATA_HOME" if component == "metasrv" else f"{prefix}__STORAGE__DATA_HOME"
+    variables = {
+        **os.environ,
+        f"{prefix}__HTTP__ADDR": "127.0.0.1:0",
+        f"{prefix}__LOGGING__DIR": str(directory / "logs"),
+        **({} if component == "frontend" else {home: str(directory / "data")}),
+        **({f"{prefix}__NODE_ID": "1"} if component == "datanode" else {}),
+        **(environment or {}),
+    }
+    output = directory / f"{component}.out"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [*TSDB, component, "start", *arguments], env=variables, stdout=sink, stderr=subprocess.STDOUT
+        )
+    server = ServerProcess(process, output)
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()

@@ -1,0 +1,98 @@
+"""The layers of the house: a package imports only packages with a lower number."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+LAYERS = {
+    "errors": 0,
+    "units": 0,
+    "clock": 0,
+    "_kernels": 0,
+    "model": 1,
+    "config": 1,
+    "telemetry": 1,
+    "store": 2,
+    "kv": 2,
+    "engine": 3,
+    "metric": 4,
+    "catalog": 4,
+    "ingest": 4,
+    "sql": 4,
+    "promql": 4,
+    "query": 5,
+    "database": 6,
+    "auth": 6,
+    "cluster": 7,
+    "meta": 7,
+    "servers": 8,
+    "components": 9,
+    "cli": 10,
+}
+
+
+def _imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and module of every import of the product in a file, those inside functions included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                yield node.lineno, "(relative)"
+                continue
+            names = [node.module or ""]
+            if node.module == "tsdb":
+                names = [f"tsdb.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name.split(".")[0] == "tsdb")
+
+
+def _sources() -> list[Path]:
+    return sorted((ROOT / "tsdb").rglob("*.py"))
+
+
+def test_packages_import_only_lower_layers() -> None:
+    offences = []
+    for path in _sources():
+        here = path.relative_to(ROOT / "tsdb").with_suffix("").parts[0]
+        if here == "__init__":
+            continue
+        for line, module in _imports(path):
+            place = f"{path.relative_to(ROOT)}:{line}"
+            if module == "(relative)":
+                offences.append(f"{place} imports relatively; write the full name")
+                continue
+            there = module.split(".")[1] if "." in module else ""
+            if there in ("", "__version__"):
+                continue
+            if there != here and LAYERS[there] >= LAYERS[here]:
+                offences.append(f"{place} ({here}, layer {LAYERS[here]}) imports {module} (layer {LAYERS[there]})")
+    assert not offences, "\n".join(offences)
+
+
+def test_private_modules_stay_inside_their_package() -> None:
+    offences = []
+    for path in _sources():
+        here = path.relative_to(ROOT / "tsdb").parts[0]
+        for line, module in _imports(path):
+            parts = module.split(".")[1:]
+            if len(parts) > 1 and parts[0] != here and any(part.startswith("_") for part in parts[1:]):
+                offences.append(f"{path.relative_to(ROOT)}:{line} imports the private module {module}")
+    assert not offences, "\n".join(offences)
+
+
+def test_every_package_has_a_layer() -> None:
+    found = {path.relative_to(ROOT / "tsdb").with_suffix("").parts[0] for path in _sources()} - {"__init__"}
+    assert found <= set(LAYERS)
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_opens_with_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), f"{path} has no docstring"

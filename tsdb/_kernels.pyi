@@ -1,0 +1,65 @@
+"""The row-touching kernels, written in Rust; the source of each, in `kernels/src`, opens with its definition.
+
+Every function takes Arrow arrays (objects with `__arrow_c_array__`, such as `pyarrow.Array`), releases the
+interpreter lock while it works, and returns `ArrowArray`: `pyarrow.array(result, type)` reads it without a
+copy (numpy does not read it). A wrong type of argument raises `TypeError`, a wrong value `ValueError`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+class SupportsArrowArray(Protocol):
+    """What Arrow's PyCapsule protocol asks of an array. Exists for type checkers only."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+class ArrowArray:
+    """An array made by a kernel."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+    def __len__(self) -> int: ...
+
+def row_hash(
+    columns: Sequence[SupportsArrowArray],
+    names: Sequence[str],
+    seed: int = 0,
+    rows: int | None = None,
+) -> ArrowArray:
+    """Return the series id of every row over its tag columns, as uint64.
+
+    The id depends on the names and the non-null values, not on the order, the encoding or the integer width
+    of the columns. `rows` is needed when there are no columns.
+    """
+
+def sort_keys(
+    series: SupportsArrowArray, ts: SupportsArrowArray, sequence: SupportsArrowArray | None = None
+) -> ArrowArray:
+    """Return the row numbers in the order of (series, ts, sequence), as uint32; equal rows keep their order.
+
+    `series` is uint32 or uint64, `ts` int64 or a timestamp, `sequence` uint64, all without nulls.
+    """
+
+def merge_dedup(
+    series: SupportsArrowArray,
+    ts: SupportsArrowArray,
+    op: SupportsArrowArray | None,
+    order: SupportsArrowArray,
+    *,
+    mode: Literal["append", "last_row", "last_non_null"],
+    keep_tombstones: bool = False,
+    valid: Sequence[SupportsArrowArray | None] = (),
+) -> tuple[ArrowArray, list[ArrowArray] | None]:
+    """Return the rows that remain when rows with the same series and ts become one, as uint32, in order.
+
+    `order` (uint32) lists rows by (series, ts, sequence), see `sort_keys`. `op` (uint8) is 0 for a put, 1 for a
+    delete; None means puts only. `valid` has for each field a boolean array that is false where the field is
+    null, or None for a field without nulls. Only mode `last_non_null` looks at it, and only there the second
+    result is not None: for each field the row that its value comes from, as int32, null where there is none (the
+    null slots hold -1).
+
+    Tombstones vanish with what they hide; `keep_tombstones` keeps them, for a merge that does not see the oldest
+    rows. In mode `last_non_null` a key may then have two rows: its last delete, and the values put after it.
+    """
+
+def run_boundaries(series: SupportsArrowArray, ts: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """Return for each run of equal series its first row (uint32), its least and its greatest time (int64)."""

@@ -1,0 +1,5 @@
+"""`python -m tsdb.cli` is the `tsdb` executable."""
+
+from tsdb.cli import main
+
+main()

@@ -1,0 +1,105 @@
+"""The command tree: `tsdb <component> start | config | example-config`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tsdb.cli._options import CONTEXT, component_command, version_option
+from tsdb.config import Component
+from tsdb.errors import ConfigError, StartError
+
+if TYPE_CHECKING:
+    from tsdb.config import LoadedConfig
+
+_MEANINGS = {
+    Component.STANDALONE: "The whole database in one process.",
+    Component.FRONTEND: "The protocol servers of a cluster.",
+    Component.DATANODE: "The storage of a cluster.",
+    Component.METASRV: "The metadata of a cluster.",
+}
+_EPILOG = """\b
+Start a database and ask it how it is:
+  tsdb standalone start
+  curl http://127.0.0.1:4000/health
+"""
+
+
+def main() -> NoReturn:
+    """Run the executable."""
+    sys.exit(_tree().main(prog_name="tsdb", standalone_mode=True))
+
+
+def _tree() -> click.Group:
+    root = click.Group(
+        "tsdb",
+        help="A time-series database server. Pick a component, then `start` it.",
+        epilog=_EPILOG,
+        context_settings=CONTEXT,
+        params=[version_option()],
+    )
+    for component in Component:
+        root.add_command(_component(component))
+    return root
+
+
+def _component(component: Component) -> click.Group:
+    group = click.Group(component.value, help=_MEANINGS[component], context_settings=CONTEXT, params=[version_option()])
+    group.add_command(
+        component_command("start", component, f"Start a {component}; it runs until it is told to stop.")(_start)
+    )
+    group.add_command(
+        component_command(
+            "config",
+            component,
+            "Print the configuration that `start` would use, and where each value comes from.",
+        )(_config)
+    )
+
+    @group.command("example-config", help="Print a commented example configuration.", context_settings=CONTEXT)
+    def example_config() -> None:
+        from tsdb.config import render_example
+
+        click.echo(render_example(component), nl=False)
+
+    example_config.params.append(version_option())
+    return group
+
+
+def _load(component: Component, config_file: str | None, env_prefix: str, options: Mapping[str, str]) -> LoadedConfig:
+    from tsdb.config import load_config
+
+    try:
+        return load_config(
+            component,
+            options=options,
+            file=Path(config_file) if config_file is not None else None,
+            env_prefix=env_prefix,
+        )
+    except ConfigError as error:
+        _fail(error)
+
+
+def _config(component: Component, *, config_file: str | None, env_prefix: str, options: Mapping[str, str]) -> None:
+    from tsdb.config import render
+
+    click.echo(render(_load(component, config_file, env_prefix, options)), nl=False)
+
+
+def _start(component: Component, *, config_file: str | None, env_prefix: str, options: Mapping[str, str]) -> None:
+    loaded = _load(component, config_file, env_prefix, options)
+    from tsdb.components import run_component
+
+    try:
+        run_component(loaded, announce=click.echo)
+    except StartError as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"tsdb: {error}", err=True)
+    sys.exit(1)

@@ -1,0 +1,163 @@
+"""The life of a component's process: take its place, serve, stop gracefully.
+
+    claim the directory ─▶ logs ─▶ claim the address ─▶ listen (`/health`) ─▶ ready (`/ready`)
+    signal ─▶ accept no more ─▶ finish what is under way, at most the grace period ─▶ let go of everything
+
+Everything that can fail because of the place (directory, address, log directory) fails before anything is served,
+with a StartError of one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsdb.components._build_info import BuildInfo, build_info
+from tsdb.config import DatanodeConfig, LoadedConfig, render
+from tsdb.errors import StartError
+from tsdb.servers.http import HttpApp, HttpServer, operational_routes
+from tsdb.store import DirectoryLock
+from tsdb.telemetry import LogSetup, Tracing, app_info, get_logger, setup_logging, setup_tracing
+
+GRACE_SECONDS = 10.0
+"""How long requests may go on after the process was told to stop."""
+
+# Python hands the interpreter from thread to thread this often. The default, 5 ms, is how long a busy thread delays the
+# event loop; 0.5 ms brought the median delay from 5.3 to 0.7 ms with one competing thread.
+_SWITCH_INTERVAL_SECONDS = 0.0005
+
+_log = get_logger("tsdb.process")
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDirectory:
+    """The directory that only one process may use at a time, and the key that names it."""
+
+    path: Path
+    key: str
+
+
+class Process:
+    """One running component."""
+
+    def __init__(self, loaded: LoadedConfig, directory: ClaimedDirectory | None, announce: Announce) -> None:
+        self._loaded = loaded
+        self._directory = directory
+        self._announce = announce
+        self._build: BuildInfo = build_info()
+        self._state: bool | str = "starting"
+        self._stop_asked = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until a signal comes; raise StartError when the process cannot start."""
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        with ExitStack() as stack:
+            if self._directory is not None:
+                stack.enter_context(DirectoryLock(self._directory.path, key=self._directory.key))
+            log_setup = self._start_logs()
+            stack.callback(log_setup.close)
+            tracing = self._start_tracing()
+            if tracing is not None:
+                stack.callback(tracing.shutdown)
+            app = self._make_app(log_setup, tracing)
+            address = self._loaded.config.http.addr
+            server = HttpServer(app, host=address.host, port=address.port)
+            server.probe()
+            self._listen_for_signals(app)
+            await self._serve(server)
+        # The stack has let go of everything; what is left of the process holds nothing.
+
+    async def _serve(self, server: HttpServer) -> None:
+        await server.start()
+        try:
+            await server.wait_listening()
+            self._state = True
+            _log.info("ready", component=str(self._loaded.component), version=self._build.version)
+            self._announce(self._summary(server.address))
+            await self._wait_for_end(server)
+        finally:
+            self._state = "stopping"
+            await server.stop(GRACE_SECONDS)
+            _log.info("stopped", component=str(self._loaded.component))
+
+    async def _wait_for_end(self, server: HttpServer) -> None:
+        asked = asyncio.create_task(self._stop_asked.wait())
+        ended = asyncio.create_task(server.wait_stopped())
+        await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if ended.done():
+            raise StartError("the HTTP server ended unexpectedly", hint="the log says why")
+        ended.cancel()
+
+    def _listen_for_signals(self, app: HttpApp) -> None:
+        """The first signal asks for a graceful end, the second for one without patience."""
+
+        def ask(name: str) -> None:
+            if self._stop_asked.is_set():
+                _log.warning("a second signal: cancelling what is still running", signal=name)
+                app.interrupt_requests()
+            else:
+                _log.info("stopping", signal=name, grace_seconds=GRACE_SECONDS)
+                self._stop_asked.set()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ask, number.name)
+
+    def _start_logs(self) -> LogSetup:
+        options = self._loaded.config.logging
+        return setup_logging(
+            app=f"tsdb-{self._loaded.component}",
+            directory=Path(options.dir),
+            level=options.level,
+            append_stdout=options.append_stdout,
+            secrets=self._loaded.secrets(),
+        )
+
+    def _start_tracing(self) -> Tracing | None:
+        options, config = self._loaded.config.logging, self._loaded.config
+        return setup_tracing(
+            enabled=options.enable_otlp_tracing,
+            endpoint=str(options.otlp_endpoint),
+            ratio=options.tracing_sample_ratio.default_ratio,
+            service_name=f"tsdb-{self._loaded.component}",
+            instance_id=str(config.node_id) if isinstance(config, DatanodeConfig) else "none",
+            version=self._build.version,
+        )
+
+    def _make_app(self, log_setup: LogSetup, tracing: Tracing | None) -> HttpApp:
+        options = self._loaded.config.http
+        app = HttpApp(body_limit=options.body_limit, timeout=options.timeout, tracing=tracing)
+        operational_routes(
+            app,
+            component=str(self._loaded.component),
+            version=self._build.version,
+            commit=self._build.commit,
+            branch=self._build.branch,
+            is_ready=lambda: self._state,
+            effective_config=lambda: render(self._loaded),
+            log_setup=log_setup,
+        )
+        app_info(self._build.version, f"tsdb-{self._loaded.component}")
+        return app
+
+    def _summary(self, address: str) -> str:
+        facts = {"HTTP": f"http://{address}"}
+        if self._directory is not None:
+            facts["data"] = str(self._directory.path)
+        facts["logs"] = self._loaded.config.logging.dir
+        lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
+        lines += [f"  {name:<6} {value}" for name, value in facts.items()]
+        lines += [
+            "try",
+            f"  curl http://{address}/health",
+            f"  curl http://{address}/config",
+        ]
+        return "\n".join(lines)

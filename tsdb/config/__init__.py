@@ -1,0 +1,66 @@
+"""The product's configuration: one model per section, layers with the origin of every value, example files.
+
+Names are loaded when they are first used: the command line needs the option table alone, and has to answer `--help`
+without importing the models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tsdb.config.options import OPTIONS, Component, Kind, Option, options_of
+
+if TYPE_CHECKING:
+    from tsdb.config._components import (
+        ComponentConfig,
+        DatanodeConfig,
+        FrontendConfig,
+        MetasrvConfig,
+        StandaloneConfig,
+    )
+    from tsdb.config._example import render_example
+    from tsdb.config._fields import Address
+    from tsdb.config._layers import Origin
+    from tsdb.config._load import LoadedConfig, load_config
+    from tsdb.config._render import render
+
+_LAZY = {
+    "Address": "_fields",
+    "ComponentConfig": "_components",
+    "DatanodeConfig": "_components",
+    "FrontendConfig": "_components",
+    "LoadedConfig": "_load",
+    "MetasrvConfig": "_components",
+    "Origin": "_layers",
+    "StandaloneConfig": "_components",
+    "load_config": "_load",
+    "render": "_render",
+    "render_example": "_example",
+}
+
+__all__ = [
+    "OPTIONS",
+    "Address",
+    "Component",
+    "ComponentConfig",
+    "DatanodeConfig",
+    "FrontendConfig",
+    "Kind",
+    "LoadedConfig",
+    "MetasrvConfig",
+    "Option",
+    "Origin",
+    "StandaloneConfig",
+    "load_config",
+    "options_of",
+    "render",
+    "render_example",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"tsdb.config.{_LAZY[name]}"), name)

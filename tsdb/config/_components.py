@@ -1,0 +1,152 @@
+"""The whole configuration of each of the four components."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from tsdb.config._engine import MitoOptions, RegionEngineOptions, WalOptions
+from tsdb.config._fields import (
+    Address,
+    AddressValue,
+    CountValue,
+    FlagValue,
+    JoinedAddresses,
+    JoinedAddressesValue,
+    PositiveValue,
+    RequiredStringValue,
+    SecretValue,
+    Section,
+    Selector,
+    SelectorValue,
+    StringValue,
+)
+from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions
+from tsdb.config._protocols import (
+    GrpcOptions,
+    HttpOptions,
+    InfluxdbOptions,
+    MysqlOptions,
+    OpentsdbOptions,
+    OperationalHttpOptions,
+    PostgresOptions,
+    PromStoreOptions,
+)
+from tsdb.config._storage import FileStorage, StorageOptions
+from tsdb.config.options import Component
+
+_MODE_MEANING = "How the process runs: standalone for standalone, distributed for frontend and datanode."
+
+
+class _Common(Section):
+    """What all four components have."""
+
+    logging: LoggingOptions = Field(default=LoggingOptions(), description="Logs and traces.")
+    export_metrics: ExportMetricsOptions = Field(
+        default=ExportMetricsOptions(), description="Export of this component's own metrics."
+    )
+
+
+class _Protocols(Section):
+    """What the components with protocol servers have."""
+
+    user_provider: SecretValue = Field(
+        default=SecretStr(""),
+        description="Where users come from: static_user_provider:cmd:<user>=<password>,…, "
+        "static_user_provider:file:<path> or watch_file_user_provider:<path>. Empty: no authentication.",
+    )
+    http: HttpOptions = Field(default=HttpOptions(), description="The HTTP API.")
+    grpc: GrpcOptions = Field(default=GrpcOptions(), description="The gRPC server.")
+    mysql: MysqlOptions = Field(default=MysqlOptions(), description="The MySQL server.")
+    postgres: PostgresOptions = Field(default=PostgresOptions(), description="The PostgreSQL server.")
+    opentsdb: OpentsdbOptions = Field(default=OpentsdbOptions(), description="OpenTSDB ingestion.")
+    influxdb: InfluxdbOptions = Field(default=InfluxdbOptions(), description="InfluxDB line protocol.")
+    prom_store: PromStoreOptions = Field(default=PromStoreOptions(), description="Prometheus remote storage.")
+
+
+class _Storing(Section):
+    """What the components that store data have."""
+
+    storage: StorageOptions = Field(default=FileStorage(), description="Where data files live.")
+    wal: WalOptions = Field(default=WalOptions(), description="The write-ahead log.")
+    region_engine: list[RegionEngineOptions] = Field(
+        default=[RegionEngineOptions()], description="The region engines; mito is the one with options."
+    )
+
+    @property
+    def mito(self) -> MitoOptions:
+        """The options of the mito engine, wherever its table stands."""
+        return self.region_engine[0].mito if self.region_engine else MitoOptions()
+
+
+class StandaloneConfig(_Common, _Storing, _Protocols):
+    """The whole database in one process."""
+
+    mode: Literal["standalone"] = Field(default="standalone", description=_MODE_MEANING)
+
+
+class FrontendConfig(_Common, _Protocols):
+    """The protocol servers of a cluster."""
+
+    mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
+    meta_client: MetaClientOptions = Field(default=MetaClientOptions(), description="The connection to metasrv.")
+
+
+class DatanodeConfig(_Common, _Storing):
+    """The storage of a cluster."""
+
+    mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
+    node_id: CountValue = Field(description="Identifier of this datanode, unique in the cluster. Required.")
+    rpc_addr: AddressValue = Field(
+        default=Address("127.0.0.1", 3001), description="Address the gRPC server listens on."
+    )
+    rpc_hostname: StringValue = Field(
+        default="", description="Host name by which others reach this node. Empty: the host of rpc_addr."
+    )
+    rpc_runtime_size: PositiveValue = Field(default=8, description="Number of gRPC server worker threads.")
+    http: OperationalHttpOptions = Field(
+        default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."
+    )
+    meta_client: MetaClientOptions = Field(default=MetaClientOptions(), description="The connection to metasrv.")
+
+
+class MetasrvConfig(_Common):
+    """The metadata of a cluster."""
+
+    data_home: RequiredStringValue = Field(default="/tmp/metasrv/", description="Working directory.")
+    bind_addr: AddressValue = Field(
+        default=Address("127.0.0.1", 3002), description="Address the gRPC server listens on."
+    )
+    server_addr: AddressValue = Field(
+        default=Address("127.0.0.1", 3002),
+        description="Address by which frontends and datanodes reach this process.",
+    )
+    store_addr: JoinedAddressesValue = Field(
+        default=JoinedAddresses((Address("127.0.0.1", 2379),)),
+        description="Addresses of the etcd servers, separated by commas.",
+    )
+    selector: SelectorValue = Field(
+        default=Selector.LEASE_BASED,
+        description="How a datanode is chosen for a new table: lease_based (any live one) or load_based.",
+    )
+    use_memory_store: FlagValue = Field(
+        default=False,
+        description="Keep the metadata in memory instead of etcd: for tests, all is lost at the end.",
+    )
+    enable_region_failover: FlagValue = Field(
+        default=False, description="Move the regions of a lost datanode to others."
+    )
+    http: OperationalHttpOptions = Field(
+        default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."
+    )
+
+
+ComponentConfig = StandaloneConfig | FrontendConfig | DatanodeConfig | MetasrvConfig
+
+CONFIG_MODELS: dict[Component, type[ComponentConfig]] = {
+    Component.STANDALONE: StandaloneConfig,
+    Component.FRONTEND: FrontendConfig,
+    Component.DATANODE: DatanodeConfig,
+    Component.METASRV: MetasrvConfig,
+}

@@ -1,0 +1,117 @@
+"""Defaults that depend on the machine or on other keys: shares of memory, directories below `data_home`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from tsdb.config._components import ComponentConfig, DatanodeConfig, StandaloneConfig
+from tsdb.config._engine import MitoOptions
+from tsdb.config._layers import Origin
+from tsdb.config._schema import Path
+from tsdb.config._storage import StorageType
+from tsdb.units import Size
+
+_MITO: Path = ("region_engine", 0, "mito")
+
+# Key of mito → the share of memory it takes when it is not set, and the most it takes then.
+_MEMORY_SHARES: dict[str, tuple[int, Size]] = {
+    "global_write_buffer_size": (8, Size.parse("1GB")),
+    "sst_meta_cache_size": (32, Size.parse("128MB")),
+    "vector_cache_size": (16, Size.parse("512MB")),
+    "page_cache_size": (16, Size.parse("512MB")),
+}
+
+_INTERMEDIATE: Path = (*_MITO, "inverted_index", "intermediate_path")
+
+
+def derived_paths() -> frozenset[Path]:
+    """Return the keys whose default is not a constant but a share of memory."""
+    return frozenset((*_MITO, key) for key in (*_MEMORY_SHARES, "global_write_buffer_reject_size"))
+
+
+# A cgroup without a limit reports a number near 2^63; anything this large is no limit.
+_NO_LIMIT = 1 << 60
+
+
+def memory_bytes(root: FilePath = FilePath("/")) -> int:
+    """Return the memory this process may use: the least limit of its control groups, or the machine's memory."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([total, *_cgroup_limits(root)])
+
+
+def _cgroup_limits(root: FilePath) -> Iterator[int]:
+    """Yield the memory limits of this process' control group and of those around it, version 2 and 1."""
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        base, name = mount, "memory.max"
+        if controllers:
+            if "memory" not in controllers.split(","):
+                continue
+            base, name = mount / "memory", "memory.limit_in_bytes"
+        inner = PurePath(group.lstrip("/"))
+        for directory in (inner, *inner.parents):
+            text = _read(base / directory / name).strip()
+            if text.isdecimal() and int(text) < _NO_LIMIT:
+                yield int(text)
+
+
+def _read(path: FilePath) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def derive(
+    config: ComponentConfig, origins: Mapping[Path, Origin], memory: int
+) -> tuple[ComponentConfig, dict[Path, Origin]]:
+    """Fill in the defaults that are not constants, and say what each was made from."""
+    found: dict[Path, Origin] = {}
+    if not isinstance(config, StandaloneConfig | DatanodeConfig) or not config.region_engine:
+        return config, found
+    given = {path[len(_MITO)] for path in origins if path[: len(_MITO)] == _MITO and len(path) > len(_MITO)}
+    sizes = dict(_mito_sizes(config.mito, given, memory))
+    home = config.storage.data_home
+    found |= {(*_MITO, key): Origin("default", reason) for key, (_, reason) in sizes.items()}
+    mito: MitoOptions = _with(config.mito, **{key: size for key, (size, _) in sizes.items()})
+    if not mito.inverted_index.intermediate_path:
+        path = os.path.join(home, "index_intermediate")
+        mito = _with(mito, inverted_index=_with(mito.inverted_index, intermediate_path=path))
+        found[_INTERMEDIATE] = Origin("default", "below storage.data_home")
+    engine = [_with(config.region_engine[0], mito=mito), *config.region_engine[1:]]
+    wal = config.wal
+    if not wal.dir and config.storage.type is StorageType.FILE:
+        wal = _with(wal, dir=os.path.join(home, "wal"))
+        found["wal", "dir"] = Origin("default", "below storage.data_home")
+    return _with(config, region_engine=engine, wal=wal), found
+
+
+def _mito_sizes(mito: MitoOptions, given: set[str | int], memory: int) -> Iterator[tuple[str, tuple[Size, str]]]:
+    buffer = mito.global_write_buffer_size
+    for key, (share, most) in _MEMORY_SHARES.items():
+        if key in given:
+            continue
+        size = Size(min(memory // share, most))
+        yield key, (size, f"1/{share} of {_rounded(memory)} memory, at most {most}")
+        if key == "global_write_buffer_size":
+            buffer = size
+    if "global_write_buffer_reject_size" not in given:
+        yield "global_write_buffer_reject_size", (Size(2 * buffer), "2 x global_write_buffer_size")
+
+
+def _rounded(size: int) -> str:
+    return f"{size / (1 << 30):.1f}GiB"
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _with(model: M, **changes: Any) -> M:
+    return model.model_copy(update=changes)

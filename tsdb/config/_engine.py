@@ -1,0 +1,145 @@
+"""The sections of the storage engine: write-ahead log, region engine with its index and memtable options."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tsdb.config._fields import (
+    CountValue,
+    FlagValue,
+    IndexMode,
+    IndexModeValue,
+    MemtableType,
+    MemtableTypeValue,
+    OptionalSizeValue,
+    PositiveDurationValue,
+    PositiveSizeValue,
+    PositiveValue,
+    Section,
+    SizeValue,
+    StringValue,
+)
+from tsdb.units import Duration, Size
+
+
+class WalOptions(Section):
+    """The write-ahead log."""
+
+    dir: StringValue = Field(
+        default="",
+        description="Directory of the log files. Empty: {data_home}/wal with storage type File; with any other type "
+        "it must be set.",
+    )
+    file_size: PositiveSizeValue = Field(default=Size.parse("256MB"), description="Largest size of one log file.")
+    purge_threshold: SizeValue = Field(
+        default=Size.parse("4GB"),
+        description="Above this total size the regions that hold back the oldest log files are flushed.",
+    )
+    purge_interval: PositiveDurationValue = Field(
+        default=Duration.parse("10m"),
+        description="How often log files whose rows are all flushed are removed.",
+    )
+    read_batch_size: PositiveValue = Field(
+        default=128, description="Number of log entries read at a time when the log is replayed."
+    )
+    sync_write: FlagValue = Field(
+        default=False,
+        description="Call fsync before a write is acknowledged; false syncs once a second.",
+    )
+
+
+class InvertedIndexOptions(Section):
+    """Inverted indexes of data files."""
+
+    create_on_flush: IndexModeValue = Field(
+        default=IndexMode.AUTO, description="Write index files on flush: auto or disable."
+    )
+    create_on_compaction: IndexModeValue = Field(
+        default=IndexMode.AUTO, description="Write index files on compaction: auto or disable."
+    )
+    apply_on_query: IndexModeValue = Field(
+        default=IndexMode.AUTO, description="Use index files in queries: auto or disable."
+    )
+    mem_threshold_on_create: OptionalSizeValue = Field(
+        default=Size.parse("64M"),
+        description="Memory above which index creation sorts on disk. Empty: sort in memory only.",
+    )
+    intermediate_path: StringValue = Field(
+        default="",
+        description="Directory for the files of sorting on disk. Empty: {data_home}/index_intermediate.",
+    )
+
+
+class MemtableOptions(Section):
+    """The write buffer of one region."""
+
+    type: MemtableTypeValue = Field(
+        default=MemtableType.TIME_SERIES,
+        description="time_series, or partition_tree (experimental): less memory with very many series, slower reads.",
+    )
+    index_max_keys_per_shard: PositiveValue = Field(
+        default=8192, description="Most keys in one shard; partition_tree only."
+    )
+    data_freeze_threshold: PositiveValue = Field(
+        default=32768,
+        description="Most rows in the actively written buffer of one shard; partition_tree only.",
+    )
+    fork_dictionary_bytes: SizeValue = Field(
+        default=Size.parse("1GiB"),
+        description="Most bytes of key dictionaries kept over a flush; partition_tree only.",
+    )
+
+
+class MitoOptions(Section):
+    """The `mito` region engine."""
+
+    num_workers: PositiveValue = Field(default=8, description="Number of region workers.")
+    manifest_checkpoint_distance: CountValue = Field(
+        default=10, description="Number of manifest updates that triggers a new checkpoint. 0: never."
+    )
+    max_background_jobs: PositiveValue = Field(
+        default=4, description="Most background jobs (flush, compaction) running at a time."
+    )
+    auto_flush_interval: PositiveDurationValue = Field(
+        default=Duration.parse("1h"),
+        description="A region that has not flushed for this long is flushed.",
+    )
+    global_write_buffer_size: PositiveSizeValue = Field(
+        default=Size.parse("1GB"),
+        description="Write buffer of all regions together; above it writes wait for a flush. "
+        "Unset: 1/8 of memory, at most 1GiB.",
+    )
+    global_write_buffer_reject_size: PositiveSizeValue = Field(
+        default=Size.parse("2GB"),
+        description="Write buffer size above which writes are rejected; larger than global_write_buffer_size. "
+        "Unset: twice global_write_buffer_size.",
+    )
+    sst_meta_cache_size: SizeValue = Field(
+        default=Size.parse("128MB"),
+        description="Cache of data file metadata. 0: none. Unset: 1/32 of memory, at most 128MiB.",
+    )
+    vector_cache_size: SizeValue = Field(
+        default=Size.parse("512MB"),
+        description="Cache of decoded columns. 0: none. Unset: 1/16 of memory, at most 512MiB.",
+    )
+    page_cache_size: SizeValue = Field(
+        default=Size.parse("512MB"),
+        description="Cache of data file pages. 0: none. Unset: 1/16 of memory, at most 512MiB.",
+    )
+    sst_write_buffer_size: PositiveSizeValue = Field(
+        default=Size.parse("8MB"), description="Buffer for writing data files."
+    )
+    scan_parallelism: CountValue = Field(
+        default=0,
+        description="Threads that scan a region. 0: a quarter of the CPU cores; 1: the calling thread alone.",
+    )
+    inverted_index: InvertedIndexOptions = Field(
+        default=InvertedIndexOptions(), description="Inverted indexes of data files."
+    )
+    memtable: MemtableOptions = Field(default=MemtableOptions(), description="The write buffer of one region.")
+
+
+class RegionEngineOptions(Section):
+    """One entry of `[[region_engine]]`; `mito` is the engine that has options."""
+
+    mito: MitoOptions = Field(default=MitoOptions(), description="The mito region engine.")

@@ -1,0 +1,93 @@
+"""The sections about operating a component: logging and tracing, metrics export, the client of metasrv."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tsdb.config._fields import (
+    Address,
+    AddressesValue,
+    AddressValue,
+    FlagValue,
+    HeadersValue,
+    LogLevel,
+    LogLevelValue,
+    PositiveDurationValue,
+    RatioValue,
+    RequiredStringValue,
+    Section,
+    StringValue,
+)
+from tsdb.units import Duration
+
+
+class TracingSampleRatioOptions(Section):
+    """How many traces are kept. A plain number stands for the table with that `default_ratio`."""
+
+    default_ratio: RatioValue = Field(default=1.0, description="Share of traces to sample, from 0 (none) to 1 (all).")
+
+
+class LoggingOptions(Section):
+    """Logs and traces."""
+
+    dir: StringValue = Field(
+        default="/tmp/tsdb/logs",
+        description="Directory of the log files: one an hour, and one an hour of errors alone.",
+    )
+    level: LogLevelValue = Field(
+        default=LogLevel.INFO, description="Least level that is logged: debug, info, warn or error."
+    )
+    enable_otlp_tracing: FlagValue = Field(default=False, description="Export traces.")
+    otlp_endpoint: AddressValue = Field(
+        default=Address("localhost", 4317), description="Receiver of traces, by OTLP over gRPC."
+    )
+    append_stdout: FlagValue = Field(default=True, description="Write logs to standard output too.")
+    tracing_sample_ratio: TracingSampleRatioOptions = Field(
+        default=TracingSampleRatioOptions(),
+        description="Sampling of traces; a plain number in place of the table sets default_ratio.",
+    )
+
+
+class SelfImportOptions(Section):
+    """Metrics written into this database itself."""
+
+    db: RequiredStringValue = Field(default="information_schema", description="Database that receives the metrics.")
+
+
+class RemoteWriteOptions(Section):
+    """Metrics sent to another server by Prometheus remote write."""
+
+    url: RequiredStringValue = Field(
+        description="Receiver, such as http://127.0.0.1:4000/v1/prometheus/write?db=public."
+    )
+    headers: HeadersValue = Field(default={}, description="HTTP headers to send along, Authorization for one.")
+
+
+class ExportMetricsOptions(Section):
+    """Export of this component's own metrics; at most one of the two methods."""
+
+    enable: FlagValue = Field(default=False, description="Export metrics.")
+    write_interval: PositiveDurationValue = Field(
+        default=Duration.parse("30s"), description="Time between two exports, at least 1s."
+    )
+    self_import: SelfImportOptions | None = Field(
+        default=None,
+        description="Write the metrics into this database itself (frontend and standalone).",
+    )
+    remote_write: RemoteWriteOptions | None = Field(
+        default=None, description="Send the metrics by Prometheus remote write."
+    )
+
+
+class MetaClientOptions(Section):
+    """The connection of frontend and datanode to metasrv."""
+
+    metasrv_addrs: AddressesValue = Field(
+        default=(Address("127.0.0.1", 3002),), description="Addresses of all metasrv processes."
+    )
+    timeout: PositiveDurationValue = Field(default=Duration.parse("3s"), description="Longest time of one operation.")
+    connect_timeout: PositiveDurationValue = Field(default=Duration.parse("1s"), description="Longest time to connect.")
+    ddl_timeout: PositiveDurationValue = Field(
+        default=Duration.parse("10s"), description="Longest time of one DDL statement."
+    )
+    tcp_nodelay: FlagValue = Field(default=True, description="Set TCP_NODELAY on the connections.")

@@ -1,0 +1,114 @@
+"""The protocol sections: HTTP, gRPC, MySQL, PostgreSQL, OpenTSDB, InfluxDB and Prometheus remote storage."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tsdb.config._fields import (
+    Address,
+    AddressValue,
+    DurationValue,
+    FlagValue,
+    OptionalAddressValue,
+    PositiveValue,
+    Section,
+    SizeValue,
+    StringValue,
+    TlsMode,
+    TlsModeValue,
+)
+from tsdb.units import Duration, Size
+
+
+class OperationalHttpOptions(Section):
+    """The HTTP server of every component."""
+
+    addr: AddressValue = Field(
+        default=Address("127.0.0.1", 4000),
+        description="Address the HTTP server listens on; port 0 picks a free one.",
+    )
+    timeout: DurationValue = Field(
+        default=Duration.parse("30s"),
+        description="Longest time a request may take; it is answered 408 then. 0s: no limit.",
+    )
+    body_limit: SizeValue = Field(
+        default=Size.parse("64MB"),
+        description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
+    )
+
+
+class HttpOptions(OperationalHttpOptions):
+    """The HTTP API of frontend and standalone."""
+
+    is_strict_mode: FlagValue = Field(
+        default=False,
+        description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
+    )
+    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
+
+
+class GrpcOptions(Section):
+    """The gRPC server."""
+
+    addr: AddressValue = Field(default=Address("127.0.0.1", 4001), description="Address the gRPC server listens on.")
+    runtime_size: PositiveValue = Field(default=8, description="Number of server worker threads.")
+
+
+class TlsOptions(Section):
+    """Transport security of one server."""
+
+    mode: TlsModeValue = Field(
+        default=TlsMode.DISABLE,
+        description="One of disable, prefer (plain text still accepted), require, verify_ca, verify_full.",
+    )
+    cert_path: StringValue = Field(default="", description="Certificate file (PEM); needed unless mode is disable.")
+    key_path: StringValue = Field(default="", description="Private key file (PEM); needed unless mode is disable.")
+
+
+class MysqlOptions(Section):
+    """The MySQL server."""
+
+    enable: FlagValue = Field(default=True, description="Serve the MySQL protocol.")
+    addr: AddressValue = Field(default=Address("127.0.0.1", 4002), description="Address the MySQL server listens on.")
+    runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
+    tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the MySQL server.")
+
+
+class PostgresOptions(Section):
+    """The PostgreSQL server."""
+
+    enable: FlagValue = Field(default=True, description="Serve the PostgreSQL protocol.")
+    addr: AddressValue = Field(
+        default=Address("127.0.0.1", 4003), description="Address the PostgreSQL server listens on."
+    )
+    runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
+    tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the PostgreSQL server.")
+
+
+class OpentsdbOptions(Section):
+    """OpenTSDB ingestion, over HTTP and as a telnet server."""
+
+    enable: FlagValue = Field(default=True, description="Serve the OpenTSDB protocol in the HTTP API and by telnet.")
+    addr: OptionalAddressValue = Field(
+        default=Address("127.0.0.1", 4242),
+        description="Address the OpenTSDB telnet server listens on; empty: no telnet server.",
+    )
+    runtime_size: PositiveValue = Field(default=2, description="Number of telnet server worker threads.")
+
+
+class InfluxdbOptions(Section):
+    """InfluxDB line protocol."""
+
+    enable: FlagValue = Field(default=True, description="Serve the InfluxDB protocol in the HTTP API.")
+
+
+class PromStoreOptions(Section):
+    """Prometheus remote storage."""
+
+    enable: FlagValue = Field(
+        default=True, description="Serve Prometheus remote write and remote read in the HTTP API."
+    )
+    with_metric_engine: FlagValue = Field(
+        default=True,
+        description="Store remote-written metrics in the metric engine: many metrics in one physical table.",
+    )

@@ -1,0 +1,41 @@
+"""HTTP: requests and answers, the application that every request passes through, and the server that listens.
+
+    HttpServer (granian: sockets, parsing) ─▶ HttpApp (route, limits, errors, metrics, span) ─▶
+    handler(Request) -> Response
+
+A handler is an async function. It raises errors of `tsdb.errors` and never chooses HTTP codes for them.
+"""
+
+from __future__ import annotations
+
+from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._errors import ErrorBody, full_error_body, short_error_body
+from tsdb.servers.http._messages import (
+    AnyResponse,
+    ClientDisconnected,
+    Headers,
+    Params,
+    Request,
+    Response,
+    StreamingResponse,
+)
+from tsdb.servers.http._operational import operational_routes
+from tsdb.servers.http._router import Handler
+from tsdb.servers.http._server import HttpServer
+
+__all__ = [
+    "AnyResponse",
+    "ClientDisconnected",
+    "ErrorBody",
+    "Handler",
+    "Headers",
+    "HttpApp",
+    "HttpServer",
+    "Params",
+    "Request",
+    "Response",
+    "StreamingResponse",
+    "full_error_body",
+    "operational_routes",
+    "short_error_body",
+]

@@ -1,0 +1,225 @@
+"""The application every HTTP request passes through, as an ASGI callable.
+
+For each request, in this order: find the route; refuse a body that is declared too large, before any of it is
+read; start the clock and the watch over the client; run the handler; send its answer or the answer to its
+error; count.
+
+- An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in
+the log. - When the time is up the handler is cancelled and the client gets 408 with no body. When the client
+goes away the
+  handler is cancelled and nobody gets anything. A cancellation from outside is never swallowed.
+- An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for
+  a while.
+- Once an answer has begun, an error can only cut it short: the connection is closed without the end of the
+body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from time import perf_counter
+
+from tsdb.errors import InvalidArguments, TsdbError, wire
+from tsdb.servers.http._errors import ErrorBody, error_response, full_error_body, internal_error_response
+from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
+from tsdb.servers.http._messages import (
+    ClientDisconnected,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    StreamingResponse,
+)
+from tsdb.servers.http._meters import CLIENT_GONE, count_in_flight, route_meter
+from tsdb.servers.http._reply import Reply
+from tsdb.servers.http._router import Handler, Miss, Route, Router
+from tsdb.telemetry import Tracing, get_logger
+from tsdb.units import Duration
+
+_log = get_logger("tsdb.http")
+
+LINGER_SECONDS_MAX = 2.0
+
+_TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
+
+
+class HttpApp:
+    """Routes, and what all of them have in common. `body_limit` in bytes and `timeout` are off when 0."""
+
+    def __init__(self, *, body_limit: int, timeout: Duration, tracing: Tracing | None = None) -> None:
+        self._body_limit = body_limit
+        self._timeout_seconds = timeout.seconds
+        self._tracing = tracing
+        self._router = Router()
+        self._patrol = Patrol()
+        count_in_flight(self)
+
+    def add(
+        self,
+        path: str,
+        handler: Handler,
+        *,
+        methods: Iterable[str] = ("GET",),
+        error_body: ErrorBody = full_error_body,
+        timeout_status: int = 408,
+        has_timeout: bool = True,
+    ) -> None:
+        """Let `handler` answer these methods of exactly this path; HEAD comes with GET."""
+        for method in methods:
+            meter = route_meter(method, path)
+            route = Route(path, handler, error_body, timeout_status, has_timeout, meter)
+            self._router.add(path, method, route)
+
+    def add_prefix(
+        self,
+        prefix: str,
+        handler: Handler,
+        *,
+        methods: Iterable[str] = ("GET",),
+        error_body: ErrorBody = full_error_body,
+        timeout_status: int = 408,
+        has_timeout: bool = True,
+    ) -> None:
+        """Let `handler` answer every path that begins with `prefix` and has no route of its own."""
+        pattern = f"{prefix}*"
+        for method in methods:
+            meter = route_meter(method, pattern)
+            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter)
+            self._router.add_prefix(prefix, method, route)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being worked on."""
+        return len(self._patrol)
+
+    def interrupt_requests(self) -> None:
+        """Cancel all work in progress, because the server stops: 503 for answers that have not begun."""
+        self._patrol.interrupt_all(Interruption.SHUTDOWN)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = perf_counter()
+        method: str = scope["method"]
+        route = self._router.find(method, scope["path"])
+        reply = Reply(send, is_head=method == "HEAD")
+        status = CLIENT_GONE
+        try:
+            if self._tracing is not None:
+                await self._serve_traced(self._tracing, route, scope, receive, reply, started)
+            else:
+                await self._serve(route, scope, receive, reply, started)
+            status = reply.status or CLIENT_GONE
+        finally:
+            route.meter.observe(status, (reply.ended or perf_counter()) - started)
+
+    async def _serve_traced(
+        self,
+        tracing: Tracing,
+        route: Route | Miss,
+        scope: Scope,
+        receive: Receive,
+        reply: Reply,
+        started: float,
+    ) -> None:
+        carrier = {
+            key.decode("latin-1"): value.decode("latin-1")
+            for key, value in scope["headers"]
+            if key in (b"traceparent", b"tracestate")
+        }
+        method: str = scope["method"]
+        attributes = {
+            "protocol": "http",
+            "http.request.method": method,
+            "http.route": route.pattern,
+        }
+        with tracing.request_span(f"{method} {route.pattern}", carrier=carrier, attributes=attributes) as span:
+            await self._serve(route, scope, receive, reply, started)
+            span.set_attribute("http.response.status_code", reply.status or CLIENT_GONE)
+
+    async def _serve(self, route: Route | Miss, scope: Scope, receive: Receive, reply: Reply, started: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        request = Request(scope, receive, body_limit=self._body_limit)
+        guard = self._patrol.enter(task, request)
+        try:
+            if isinstance(route, Miss):
+                await reply.send(route.response)
+            else:
+                await self._answer(route, request, guard, reply, started)
+            if not request.is_body_complete:
+                await _linger(request)
+        except asyncio.CancelledError:
+            if not guard.claim():
+                raise
+            await self._answer_interrupted(guard.reason, route, reply)
+        finally:
+            self._patrol.leave(guard)
+
+    async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
+        try:
+            request.check_declared_length()
+            guard.start_clock(self._choose_timeout(route, request))
+            response = await route.handler(request)
+            if isinstance(response, StreamingResponse):
+                guard.watch()
+            await reply.send(response)
+        except ClientDisconnected:
+            _log.debug("the client went away before its request was complete", route=route.pattern)
+        except TsdbError as error:
+            await self._answer_error(error, route, reply, started)
+        except Exception:  # noqa: BLE001 - the last resort between a bug in a handler and the client
+            _log.exception("a request failed unexpectedly", method=request.method, route=route.pattern)
+            if not reply.is_started:
+                await reply.send(internal_error_response(_elapsed_ms(started), route.error_body))
+
+    def _choose_timeout(self, route: Route, request: Request) -> float:
+        if not route.has_timeout:
+            return 0.0
+        for name in _TIMEOUT_HEADERS:
+            value = request.raw_headers.get(name)
+            if value is not None:
+                return _parse_timeout(name.decode("ascii"), value.decode("latin-1"))
+        return self._timeout_seconds
+
+    async def _answer_interrupted(self, reason: Interruption | None, route: Route | Miss, reply: Reply) -> None:
+        _log.debug("a request was interrupted", route=route.pattern, reason=reason.value if reason else "")
+        if reply.is_started or reason is Interruption.DISCONNECT:
+            return
+        status = 503
+        if reason is Interruption.TIMEOUT and isinstance(route, Route):
+            status = route.timeout_status
+        await reply.send(Response(status=status))
+
+    async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
+        if wire(error.status).is_fault:
+            _log.exception("a request failed", route=route.pattern, status=error.status.title)
+        else:
+            _log.debug("a request was refused", route=route.pattern, error=error)
+        if not reply.is_started:
+            await reply.send(error_response(error, _elapsed_ms(started), route.error_body))
+
+
+def _parse_timeout(name: str, text: str) -> float:
+    try:
+        return Duration.parse(text).seconds
+    except ValueError as error:
+        raise InvalidArguments(f"the header {name}: {error}") from error
+
+
+async def _linger(request: Request) -> None:
+    """Take in, for a while, what a client is still sending although it has its answer.
+
+    Closing a connection on which bytes wait to be read resets it, and the reset destroys the answer on its
+    way to a client that sends first and reads afterwards, as most do.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS_MAX):
+            await request.discard_body()
+
+
+def _elapsed_ms(started: float) -> int:
+    return round((perf_counter() - started) * 1000)

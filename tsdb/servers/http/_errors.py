@@ -1,0 +1,70 @@
+"""How an error looks as an HTTP answer.
+
+The status comes from the table in `tsdb.errors`; the code and the message also travel in headers, because
+clients that expect another kind of body read them there. The body has one of several shapes, which the route
+chooses:
+
+    full     {"code":4001,"error":"…","execution_time_ms":3}     queries, and everything that is not asked
+    otherwise short    {"error":"…"}                                        the ingestion protocols
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import orjson
+
+from tsdb.errors import BodyTooLarge, Status, TsdbError, wire
+from tsdb.servers.http._messages import JSON, Response
+
+HEADER_MESSAGE_CHARS_MAX = 1024
+"""Clients and proxies refuse long headers: a longer message is complete in the body only."""
+
+INTERNAL_ERROR = "internal error; the log of the server has the details"
+
+ErrorBody: TypeAlias = Callable[[Status, str, int], bytes]
+"""Makes the JSON body from the status, the message and the milliseconds the request took."""
+
+
+def full_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
+    return orjson.dumps({"code": status.value, "error": message, "execution_time_ms": elapsed_ms})
+
+
+def short_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
+    return orjson.dumps({"error": message})
+
+
+def error_response(error: TsdbError, elapsed_ms: int, make_body: ErrorBody) -> Response:
+    """The answer to a request that failed with one of our errors."""
+    if isinstance(error, BodyTooLarge):
+        response = _make_response(error.status, 413, str(error), elapsed_ms, make_body)
+        # What is left of the body stands between this answer and the next request.
+        response.raw_headers.append((b"connection", b"close"))
+        return response
+    return _make_response(error.status, wire(error.status).http, str(error), elapsed_ms, make_body)
+
+
+def internal_error_response(elapsed_ms: int, make_body: ErrorBody) -> Response:
+    """The answer to a request that met a bug. It tells nothing of the inside; the log does."""
+    status = Status.INTERNAL
+    return _make_response(status, wire(status).http, INTERNAL_ERROR, elapsed_ms, make_body)
+
+
+def _make_response(status: Status, http_status: int, message: str, elapsed_ms: int, make_body: ErrorBody) -> Response:
+    # A client's own bytes may be part of the message; what UTF-8 cannot carry must not break the answer.
+    message = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    code, text = str(status.value), _header_text(message, elapsed_ms)
+    headers = [
+        ("x-tsdb-err-code", code),
+        ("x-greptime-err-code", code),
+        ("x-tsdb-err-msg", text),
+        ("x-greptime-err-msg", text),
+    ]
+    body = make_body(status, message, elapsed_ms)
+    return Response(body, status=http_status, content_type=JSON, headers=headers)
+
+
+def _header_text(message: str, elapsed_ms: int) -> str:
+    escaped = message[:HEADER_MESSAGE_CHARS_MAX].encode("unicode_escape").decode("ascii")
+    return f"error: {escaped[:HEADER_MESSAGE_CHARS_MAX]}, execution_time_ms: {elapsed_ms}"

@@ -1,0 +1,286 @@
+"""What a handler gets and gives back: `Request`, `Response`, `StreamingResponse`.
+
+A request is cheap to make: headers, query parameters and body are looked at only when a handler asks. Its
+body is never larger than the limit, whether the client declared its length or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+)
+from functools import lru_cache
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
+
+import orjson
+
+from tsdb.errors import BodyTooLarge, InvalidArguments
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+PARAMS_MAX = 10_000
+"""How many parameters one query string or form may have."""
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+
+class ClientDisconnected(Exception):
+    """The client went away before its request was complete: there is nobody left to answer."""
+
+
+class Headers:
+    """The headers of a request, by name in any case."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._raw = raw
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return the first header of that name."""
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._raw:
+            if key == wanted:
+                return value.decode("latin-1")
+        return default
+
+    def get_all(self, name: str) -> list[str]:
+        wanted = name.lower().encode("latin-1")
+        return [value.decode("latin-1") for key, value in self._raw if key == wanted]
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return ((key.decode("latin-1"), value.decode("latin-1")) for key, value in self._raw)
+
+
+class Params:
+    """Parameters of a query string or of a form; a name may come several times."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+
+    @classmethod
+    def parse(cls, encoded: bytes) -> Params:
+        """Read `a=1&b=2&a=3`."""
+        try:
+            text = encoded.decode("utf-8")
+            return cls(parse_qsl(text, keep_blank_values=True, max_num_fields=PARAMS_MAX))
+        except UnicodeDecodeError as error:
+            raise InvalidArguments("the parameters are not valid UTF-8") from error
+        except ValueError as error:
+            raise InvalidArguments(f"there are more than {PARAMS_MAX} parameters") from error
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return the first value of that name."""
+        for key, value in self._pairs:
+            if key == name:
+                return value
+        return default
+
+    def get_all(self, name: str) -> list[str]:
+        return [value for key, value in self._pairs if key == name]
+
+    def __contains__(self, name: str) -> bool:
+        return any(key == name for key, _ in self._pairs)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+
+class Request:
+    """One request. Its body is taken whole (`body`, again and again) or in pieces (`stream`, once)."""
+
+    __slots__ = (
+        "_body",
+        "_body_limit",
+        "_has_streamed",
+        "_headers",
+        "_is_body_complete",
+        "_query",
+        "_receive",
+        "_received_bytes",
+        "_scope",
+        "method",
+        "path",
+        "raw_headers",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, *, body_limit: int) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        # By name in lower case, the last one of a name: for what the server itself looks up in every request.
+        self.raw_headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._scope = scope
+        self._receive = receive
+        self._body_limit = body_limit
+        self._received_bytes = 0
+        self._body: bytes | None = None
+        self._has_streamed = False
+        # HTTP/1.1 announces every body; what announces none has none, and nothing needs to be read.
+        self._is_body_complete = (
+            self.raw_headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in self.raw_headers
+        )
+        self._headers: Headers | None = None
+        self._query: Params | None = None
+
+    @property
+    def headers(self) -> Headers:
+        if self._headers is None:
+            self._headers = Headers(self._scope["headers"])
+        return self._headers
+
+    @property
+    def query(self) -> Params:
+        if self._query is None:
+            self._query = Params.parse(self._scope["query_string"])
+        return self._query
+
+    @property
+    def client_host(self) -> str | None:
+        """The address of the peer, without its port."""
+        client = self._scope.get("client")
+        return client[0] if client else None
+
+    @property
+    def is_body_complete(self) -> bool:
+        """Whether nothing more of the body will come: all of it was taken, or its sender has gone."""
+        return self._is_body_complete
+
+    def check_declared_length(self) -> None:
+        """Refuse a body that is declared over the limit, before a byte of it is read."""
+        declared = self.raw_headers.get(b"content-length")
+        if declared is None or not self._body_limit:
+            return
+        if not declared.isdigit():
+            raise InvalidArguments(f"the header Content-Length is not a number: {declared.decode('latin-1')!r}")
+        if int(declared) > self._body_limit:
+            raise BodyTooLarge(limit_bytes=self._body_limit)
+
+    async def body(self) -> bytes:
+        """Return the whole body."""
+        if self._body is None:
+            self._take()
+            chunks = []
+            while not self._is_body_complete:
+                chunks.append(await self._receive_chunk())
+            self._body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        return self._body
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, so that a large one is never in memory at once."""
+        self._take()
+        while not self._is_body_complete:
+            if chunk := await self._receive_chunk():
+                yield chunk
+
+    async def discard_body(self) -> None:
+        """Take in and forget what is left of the body, unless its sender waits to be asked for it."""
+        if b"expect" in self.raw_headers and not self._received_bytes:
+            return
+        while not self._is_body_complete:
+            message = await self._receive()
+            self._is_body_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
+
+    async def wait_disconnected(self) -> None:
+        """Return when the client has gone. Only after the body is complete: until then, reading it tells."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def _take(self) -> None:
+        if self._has_streamed:
+            raise RuntimeError("the body of this request was already taken with stream()")
+        self._has_streamed = True
+
+    async def _receive_chunk(self) -> bytes:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._is_body_complete = True
+            raise ClientDisconnected
+        chunk: bytes = message.get("body", b"")
+        self._received_bytes += len(chunk)
+        if self._body_limit and self._received_bytes > self._body_limit:
+            raise BodyTooLarge(limit_bytes=self._body_limit)
+        self._is_body_complete = not message.get("more_body", False)
+        return chunk
+
+
+class Response:
+    """An answer that is complete before it is sent."""
+
+    __slots__ = ("body", "raw_headers", "status")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        *,
+        status: int = 200,
+        content_type: str | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.raw_headers = _encode_headers(content_type, headers)
+
+    @classmethod
+    def text(cls, text: str, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Response:
+        return cls(text.encode(), status=status, content_type=TEXT, headers=headers)
+
+    @classmethod
+    def json(cls, value: object, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> Response:
+        return cls(orjson.dumps(value), status=status, content_type=JSON, headers=headers)
+
+
+class StreamingResponse:
+    """An answer that is sent while it is made, at the speed at which the client reads.
+
+    The headers go out with the first chunk, so an error before it is still answered as an error. One after it
+    cuts the connection, which the client sees as an incomplete answer. The iterator is closed in any case,
+    also when the client goes away.
+    """
+
+    __slots__ = ("chunks", "raw_headers", "status")
+
+    def __init__(
+        self,
+        chunks: AsyncIterable[bytes],
+        *,
+        status: int = 200,
+        content_type: str | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.chunks = chunks
+        self.status = status
+        self.raw_headers = _encode_headers(content_type, headers)
+
+
+AnyResponse: TypeAlias = Response | StreamingResponse
+
+
+def _encode_headers(content_type: str | None, headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    if content_type is not None:
+        raw.append(_content_type_header(content_type))
+    return raw
+
+
+@lru_cache(64)
+def _content_type_header(content_type: str) -> tuple[bytes, bytes]:
+    return b"content-type", content_type.encode("latin-1")

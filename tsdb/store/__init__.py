@@ -1,0 +1,46 @@
+"""Object storage: immutable objects by path, durable when a write returns.
+
+Everything above works on `ObjectStore`; which one it is, is decided by configuration. `Files` and
+`crash_point` are for code that keeps its own files durable, such as the write-ahead log.
+"""
+
+from tsdb.store._crash import crash_point, on_crash_point
+from tsdb.store._errors import (
+    NO_SPACE,
+    InvalidPath,
+    InvalidRange,
+    ObjectExists,
+    ObjectNotFound,
+    StoreError,
+    StoreFull,
+)
+from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
+from tsdb.store._local import LocalStore
+from tsdb.store._lock import DirectoryLock
+from tsdb.store._memory import MemoryStore
+from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
+
+__all__ = [
+    "NO_SPACE",
+    "Buffer",
+    "DirectoryLock",
+    "Files",
+    "InvalidPath",
+    "InvalidRange",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectData",
+    "ObjectExists",
+    "ObjectMeta",
+    "ObjectNotFound",
+    "ObjectSink",
+    "ObjectStore",
+    "StoreError",
+    "StoreFull",
+    "crash_point",
+    "make_directories",
+    "on_crash_point",
+    "read_all",
+    "read_exactly",
+    "write_all",
+]

@@ -1,0 +1,58 @@
+"""Named places where a test can make the process die.
+
+The product announces a place with `crash_point("wal.append.before_sync")`, which does nothing. With the
+environment variable `TSDB_CRASH_POINT=name` or `name:n` the process exits there at once, as `kill -9` would
+end it, when the place is passed for the first or the n-th time. A test in the same process can put its own
+function in with `on_crash_point`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+ENVIRONMENT_VARIABLE = "TSDB_CRASH_POINT"
+EXIT_CODE = 137
+"""What a shell reports for a process ended by SIGKILL."""
+
+_hook: Callable[[str], None] | None = None
+
+
+def crash_point(name: str) -> None:
+    """Announce a place. Costs one comparison unless a test is listening."""
+    if _hook is not None:
+        _hook(name)
+
+
+@contextmanager
+def on_crash_point(hook: Callable[[str], None]) -> Iterator[None]:
+    """Call `hook` with the name of every place that is passed inside the block."""
+    global _hook
+    previous, _hook = _hook, hook
+    try:
+        yield
+    finally:
+        _hook = previous
+
+
+def arm_from_environment() -> None:
+    """Let the process die where `TSDB_CRASH_POINT` says; nothing if it is not set."""
+    global _hook
+    setting = os.environ.get(ENVIRONMENT_VARIABLE)
+    if not setting:
+        return
+    name, _, count = setting.partition(":")
+    remaining = int(count or 1)
+
+    def exit_when_passed(passed: str) -> None:
+        nonlocal remaining
+        if passed == name:
+            remaining -= 1
+            if remaining == 0:
+                os._exit(EXIT_CODE)
+
+    _hook = exit_when_passed
+
+
+arm_from_environment()

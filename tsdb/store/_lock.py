@@ -1,0 +1,77 @@
+"""One process per directory.
+
+`{directory}/LOCK` is locked with `flock` for as long as the process lives: the kernel lets go of it however
+the process ends, so a lock is never stale. The file's content only says who holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tsdb.clock import Clock, SystemClock
+from tsdb.errors import StartError
+
+_NAME = "LOCK"
+
+
+class DirectoryLock:
+    """The right to be the only process in a directory. `key` is the setting that chose the directory."""
+
+    def __init__(self, path: str | Path, *, key: str, clock: Clock | None = None) -> None:
+        self._path = Path(path)
+        self._key = key
+        self._clock = clock or SystemClock()
+        self._fd: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return self._fd is not None
+
+    def acquire(self) -> None:
+        """Create the directory if need be and lock it, or raise a StartError that says why not."""
+        fd = self._open()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(fd, 256, 0).decode("ascii", "replace").split()
+            os.close(fd)
+            raise self._in_use(owner) from None
+        since = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC).isoformat(timespec="seconds")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()} {since}\n".encode(), 0)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let another process have the directory."""
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _open(self) -> int:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StartError(
+                f"{self._key}: {self._path} cannot be used: {error.strerror}",
+                hint="create it with write permission for this user or choose another directory",
+            ) from error
+
+    def _in_use(self, owner: list[str]) -> StartError:
+        who = f"process {owner[0]} (since {owner[1]})" if len(owner) == 2 else "another process"
+        return StartError(f"{self._key}: {self._path} is in use by {who}", hint="stop it or choose another directory")
