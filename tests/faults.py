@@ -36,6 +36,7 @@ OPERATIONS = (
     "mkdir",
     "rmdir",
     "names",
+    "entries",
     "stat",
     "fsync_dir",
     "free_bytes",

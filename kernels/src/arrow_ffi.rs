@@ -1,12 +1,13 @@
 //! Arrow arrays cross between Python and Rust here, without a copy.
 //!
-//! In: [`Array`] takes any object with `__arrow_c_array__` (a pyarrow array, one of our own results) by moving the
-//! C structure out of its capsule; the producer's buffers stay where they are until the last Rust reference drops.
-//! Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our buffers.
+//! In: [`Array`] takes any object with `__arrow_c_array__` (a pyarrow array, one of our own results) by
+//! moving the C structure out of its capsule; the producer's buffers stay where they are until the last Rust
+//! reference drops. Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our
+//! buffers.
 //!
-//! What is trusted: that the producer's structure describes its own memory truthfully (buffer addresses and lengths).
-//! What is not: everything a kernel can check from there. String offsets and dictionary indices are checked by the
-//! code that follows them.
+//! What is trusted: that the producer's structure describes its own memory truthfully (buffer addresses and
+//! lengths). What is not: everything a kernel can check from there. String offsets and dictionary indices are
+//! checked by the code that follows them.
 
 use std::ffi::CStr;
 
@@ -69,10 +70,7 @@ fn first_null(nulls: &NullBuffer) -> Option<usize> {
 }
 
 fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
-    let kind = object
-        .get_type()
-        .name()
-        .map_or_else(|_| "object".into(), |name| name.to_string());
+    let kind = object.get_type().name().map_or_else(|_| "object".into(), |name| name.to_string());
     PyTypeError::new_err(format!(
         "expected an Arrow array (an object with __arrow_c_array__), received {kind}; \
          combine the chunks of a chunked array first"
@@ -80,29 +78,27 @@ fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
 }
 
 fn import(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<ArrayData> {
-    let schema = schema
-        .pointer_checked(Some(SCHEMA_CAPSULE))?
-        .cast::<FFI_ArrowSchema>();
-    let array = array
-        .pointer_checked(Some(ARRAY_CAPSULE))?
-        .cast::<FFI_ArrowArray>();
-    // SAFETY: a capsule of this name holds a pointer to an ArrowSchema that lives as long as the capsule, which the
-    // caller borrows for the length of this call.
+    let schema = schema.pointer_checked(Some(SCHEMA_CAPSULE))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(ARRAY_CAPSULE))?.cast::<FFI_ArrowArray>();
+    // SAFETY: a capsule of this name holds a pointer to an ArrowSchema that lives as long as the capsule,
+    // which the caller borrows for the length of this call.
     let schema = unsafe { schema.as_ref() };
-    // SAFETY: as above for ArrowArray. The structure is moved out and an empty one left in its place, which the
-    // protocol asks of a consumer; the interpreter lock keeps any other thread from doing the same at this moment.
+    // SAFETY: as above for ArrowArray. The structure is moved out and an empty one left in its place, which
+    // the protocol asks of a consumer; the interpreter lock keeps any other thread from doing the same at
+    // this moment.
     let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
     if array.is_released() {
         return Err(PyValueError::new_err("the Arrow array was already consumed"));
     }
     let data_type = DataType::try_from(schema).map_err(|error| PyTypeError::new_err(error.to_string()))?;
-    // SAFETY: the producer promises that the structure describes memory that stays valid until it is released; the
-    // result holds it and releases it once, when the last buffer is dropped.
+    // SAFETY: the producer promises that the structure describes memory that stays valid until it is
+    // released; the result holds it and releases it once, when the last buffer is dropped.
     unsafe { arrow_array::ffi::from_ffi_and_data_type(array, data_type) }
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// An array made by a kernel; `pyarrow.array(result)` reads it without a copy.
+#[derive(Clone)]
 #[pyclass(frozen, module = "tsdb._kernels")]
 pub struct ArrowArray {
     data: ArrayData,
@@ -110,9 +106,7 @@ pub struct ArrowArray {
 
 impl ArrowArray {
     pub fn new<T: ArrowPrimitiveType>(array: PrimitiveArray<T>) -> Self {
-        Self {
-            data: array.into_data(),
-        }
+        Self { data: array.into_data() }
     }
 
     /// The values as an Arrow array without nulls.
@@ -123,7 +117,8 @@ impl ArrowArray {
 
 #[pymethods]
 impl ArrowArray {
-    /// The Arrow PyCapsule protocol. `requested_schema` is a wish that a producer may leave unfulfilled; we do.
+    /// The Arrow PyCapsule protocol. `requested_schema` is a wish that a producer may leave unfulfilled; we
+    /// do.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,

@@ -1,7 +1,7 @@
 //! The key columns that the kernels of the region engine share: series, time, sequence.
 //!
-//! A series is a `uint32` (rank) or a `uint64` (id); a time is an `int64` or a timestamp of any unit, read as its
-//! number. None of them has nulls, and all columns of one call have the same length.
+//! A series is a `uint32` (rank) or a `uint64` (id); a time is an `int64` or a timestamp of any unit, read as
+//! its number. None of them has nulls, and all columns of one call have the same length.
 
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_buffer::ScalarBuffer;
@@ -49,11 +49,7 @@ pub fn times(array: &Array) -> PyResult<ScalarBuffer<i64>> {
     match data.data_type() {
         DataType::Int64 | DataType::Timestamp(_, _) => {
             refuse_nulls(data, "ts")?;
-            Ok(ScalarBuffer::new(
-                data.buffers()[0].clone(),
-                data.offset(),
-                data.len(),
-            ))
+            Ok(ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len()))
         }
         other => Err(PyTypeError::new_err(format!(
             "ts: expected an array of Int64 or Timestamp, received {other}"

@@ -1,8 +1,8 @@
 //! Row-touching kernels behind `tsdb._kernels`.
 //!
-//! Each kernel is a pure function from Arrow arrays to Arrow arrays: no I/O, no globals, the interpreter lock released
-//! while it runs. What it computes is defined at the head of its file; a plain Python reference of each lives in
-//! `tests/kernels`.
+//! Each kernel is a pure function from Arrow arrays to Arrow arrays: no I/O, no globals, the interpreter lock
+//! released while it runs. What it computes is defined at the head of its file; a plain Python reference of
+//! each lives in `tests/kernels`.
 
 mod arrow_ffi;
 mod keys;

@@ -1,20 +1,22 @@
 //! `merge_dedup`: which rows remain when rows with the same series and time are one.
 //!
-//! The rows come in an order by (series, ts, sequence), as `sort_keys` makes it; rows with equal series and ts are a
-//! group, its history from oldest to newest. A row is a put (op 0) or a delete (op 1, a tombstone). By mode:
+//! The rows come in an order by (series, ts, sequence), as `sort_keys` makes it; rows with equal series and
+//! ts are a group, its history from oldest to newest. A row is a put (op 0) or a delete (op 1, a tombstone).
+//! By mode:
 //!
 //! - `append`: there are no groups, every row remains.
 //! - `last_row`: the newest row of a group remains.
-//! - `last_non_null`: the newest row remains, and each field takes its newest value that is not null from the rows behind
-//!   the last delete.
+//! - `last_non_null`: the newest row remains, and each field takes its newest value that is not null from the
+//!   rows behind the last delete.
 //!
-//! If the newest row is a delete, the group vanishes, which is right when nothing older than these rows exists
-//! elsewhere. Otherwise deletes must go on hiding what is older, and `keep_tombstones` lets them remain: the newest row
-//! if it is a delete, and in mode `last_non_null` also a last delete further back, ahead of the merged row, because
-//! that row may have nulls that an older value must not fill. A remaining delete has no field values.
+//! If the newest row is a delete, the group vanishes, which is right when nothing older than these rows
+//! exists elsewhere. Otherwise deletes must go on hiding what is older, and `keep_tombstones` lets them
+//! remain: the newest row if it is a delete, and in mode `last_non_null` also a last delete further back,
+//! ahead of the merged row, because that row may have nulls that an older value must not fill. A remaining
+//! delete has no field values.
 //!
-//! `last_non_null` takes two steps: one pass finds the rows that remain and how far back each may look, then every
-//! field looks for its values.
+//! `last_non_null` takes two steps: one pass finds the rows that remain and how far back each may look, then
+//! every field looks for its values.
 
 use std::ops::Range;
 
@@ -43,10 +45,7 @@ enum Mode {
 
 #[pyfunction]
 #[pyo3(signature = (series, ts, op, order, *, mode, keep_tombstones = false, valid = vec![]))]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "they are the columns of a row and what to do with them"
-)]
+#[expect(clippy::too_many_arguments, reason = "they are the columns of a row and what to do with them")]
 pub fn merge_dedup(
     py: Python<'_>,
     series: Array,
@@ -58,15 +57,9 @@ pub fn merge_dedup(
     valid: Vec<Option<Array>>,
 ) -> PyResult<Answer> {
     let mode = parse_mode(mode)?;
-    // The sources of fields are signed.
-    check_rows_max(
-        &series,
-        if mode == Mode::LastNonNull {
-            i32::MAX as usize
-        } else {
-            u32::MAX as usize
-        },
-    )?;
+    // The numbers of source rows are signed.
+    let rows_max = if mode == Mode::LastNonNull { i32::MAX as usize } else { u32::MAX as usize };
+    check_rows_max(&series, rows_max)?;
     check_length("ts", &ts, &series)?;
     let (ids, times) = (Series::new(&series)?, times(&ts)?);
     let ops = op.map(|op| operations(&op, &series)).transpose()?;
@@ -75,10 +68,7 @@ pub fn merge_dedup(
     py.detach(|| {
         check_order_bounds(&order, times.len())?;
         if mode == Mode::Append {
-            return Ok((
-                ArrowArray::new(PrimitiveArray::<UInt32Type>::new(order, None)),
-                None,
-            ));
+            return Ok((ArrowArray::new(PrimitiveArray::<UInt32Type>::new(order, None)), None));
         }
         with_series!(&ids, ids => {
             let rows = Rows { series: ids, ts: &times, ops: ops.as_deref() };
@@ -115,10 +105,7 @@ fn operations(op: &Array, series: &Array) -> PyResult<ScalarBuffer<u8>> {
 
 /// For each field the bits that say which rows have a value; `None` for a field without nulls.
 fn validities(fields: &[Option<Array>], series: &Array) -> PyResult<Vec<Option<BooleanBuffer>>> {
-    fields
-        .iter()
-        .map(|field| field.as_ref().map(|field| validity(field, series)).transpose())
-        .collect()
+    fields.iter().map(|field| field.as_ref().map(|field| validity(field, series)).transpose()).collect()
 }
 
 fn validity(field: &Array, series: &Array) -> PyResult<BooleanBuffer> {
@@ -139,9 +126,9 @@ fn check_order_bounds(order: &[u32], rows: usize) -> PyResult<()> {
         return Err(PyValueError::new_err(message));
     }
     match order.iter().max() {
-        Some(&row) if row as usize >= rows => Err(PyValueError::new_err(format!(
-            "order names row {row}, but there are {rows} rows"
-        ))),
+        Some(&row) if row as usize >= rows => {
+            Err(PyValueError::new_err(format!("order names row {row}, but there are {rows} rows")))
+        }
         _ => Ok(()),
     }
 }
@@ -177,10 +164,15 @@ fn merge_fields<S: SeriesId>(
             push(group.last, visible);
         }
     })?;
-    let sources = fields
-        .iter()
-        .map(|valid| field_sources(&histories, order, valid.as_ref()))
-        .collect();
+    // Fields without nulls have the same sources, so they share one array.
+    let shared = fields.contains(&None).then(|| field_sources(&histories, order, |_| true));
+    let sources = fields.iter().map(|valid| match (valid, &shared) {
+        (None, Some(shared)) => shared.clone(),
+        (valid, _) => {
+            field_sources(&histories, order, |row| valid.as_ref().is_none_or(|valid| valid.value(row)))
+        }
+    });
+    let sources = sources.collect();
     Ok((ArrowArray::from_values::<UInt32Type>(winners), Some(sources)))
 }
 
@@ -211,15 +203,11 @@ impl<S: SeriesId> Rows<'_, S> {
             return Ok(());
         };
         let mut group_key = self.key(first);
-        let mut group = Group {
-            first: 0,
-            last: 0,
-            last_delete: None,
-        };
+        let mut group = Group { first: 0, last: 0, last_delete: None };
         let mut keys = Vec::with_capacity(BLOCK_ROWS);
         for (block, rows) in order.chunks(BLOCK_ROWS).enumerate() {
-            // The rows are all over the memory; reading the keys of a block first lets the processor wait for many of
-            // them at once.
+            // The rows are all over the memory; reading the keys of a block first lets the processor wait for
+            // many of them at once.
             keys.clear();
             keys.extend(rows.iter().map(|&row| (self.key(row), self.is_delete(row))));
             for (index, &(key, is_delete)) in keys.iter().enumerate() {
@@ -229,19 +217,11 @@ impl<S: SeriesId> Rows<'_, S> {
                         return Err(not_in_order(position));
                     }
                     visit(group);
-                    group = Group {
-                        first: position,
-                        last: position,
-                        last_delete: None,
-                    };
+                    group = Group { first: position, last: position, last_delete: None };
                     group_key = key;
                 }
                 group.last = position;
-                group.last_delete = if is_delete {
-                    Some(position)
-                } else {
-                    group.last_delete
-                };
+                group.last_delete = if is_delete { Some(position) } else { group.last_delete };
             }
         }
         visit(group);
@@ -255,22 +235,16 @@ fn not_in_order(position: usize) -> PyErr {
     ))
 }
 
-/// For each history, a range of the order, the newest row in which the field has a value; null, with `ABSENT` in its
-/// slot, when there is none.
-fn field_sources(histories: &[Range<u32>], order: &[u32], valid: Option<&BooleanBuffer>) -> ArrowArray {
-    let has_value = |row: u32| valid.is_none_or(|valid| valid.value(row as usize));
+/// For each history, a range of the order, the newest row in which the field has a value; null, with `ABSENT`
+/// in its slot, when there is none.
+fn field_sources(histories: &[Range<u32>], order: &[u32], has_value: impl Fn(usize) -> bool) -> ArrowArray {
     let source = |history: &Range<u32>| {
         let rows = &order[history.start as usize..history.end as usize];
-        rows.iter()
-            .rev()
-            .find(|&&row| has_value(row))
-            .map_or(ABSENT, |&row| row as i32)
+        rows.iter().rev().find(|&&row| has_value(row as usize)).map_or(ABSENT, |&row| row as i32)
     };
     let sources: Vec<i32> = histories.iter().map(source).collect();
     let nulls = sources.contains(&ABSENT).then(|| {
-        NullBuffer::new(BooleanBuffer::collect_bool(sources.len(), |index| {
-            sources[index] != ABSENT
-        }))
+        NullBuffer::new(BooleanBuffer::collect_bool(sources.len(), |index| sources[index] != ABSENT))
     });
     ArrowArray::new(PrimitiveArray::<Int32Type>::new(sources.into(), nulls))
 }

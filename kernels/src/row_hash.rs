@@ -1,18 +1,18 @@
 //! `row_hash`: the 64-bit series id of every row.
 //!
-//! The id is xxh3-64, with the given seed, of the row's key: the frames of its tags (see `tag_frames`), in ascending
-//! order of the columns' names by bytes. A null has no frame. Therefore
+//! The id is xxh3-64, with the given seed, of the row's key: the frames of its tags (see `tag_frames`), in
+//! ascending order of the columns' names by bytes. A null has no frame. Therefore
 //!
-//! - the order of the columns does not matter, and a column that is null in a row does not matter to that row: adding
-//!   a tag column to a table keeps the id of every existing series;
+//! - the order of the columns does not matter, and a column that is null in a row does not matter to that
+//!   row: adding a tag column to a table keeps the id of every existing series;
 //! - an empty string is a value and differs from null;
 //! - a dictionary column and a plain column with the same strings have the same ids;
 //! - without any tag, the key is empty and every row has the id of the empty key.
 //!
 //! Different series may in principle share an id; who stores ids compares the tags when it first meets one.
 //!
-//! Rows are taken in windows that keep the frames in the nearest cache. A row that repeats all tags of the row before it
-//! takes its id from there.
+//! Rows are taken in windows that keep the frames in the nearest cache. A row that repeats all tags of the
+//! row before it takes its id from there.
 
 use arrow_array::types::UInt64Type;
 use pyo3::exceptions::{PyMemoryError, PyValueError};
@@ -40,16 +40,10 @@ pub fn row_hash(
 
 fn count_rows(columns: &[Array], names: &[String], rows: Option<usize>) -> PyResult<usize> {
     if columns.len() != names.len() {
-        return Err(PyValueError::new_err(format!(
-            "{} columns but {} names",
-            columns.len(),
-            names.len()
-        )));
+        return Err(PyValueError::new_err(format!("{} columns but {} names", columns.len(), names.len())));
     }
     let Some(rows) = rows.or(columns.first().map(|column| column.0.len())) else {
-        return Err(PyValueError::new_err(
-            "without columns, `rows` must say how many rows there are",
-        ));
+        return Err(PyValueError::new_err("without columns, `rows` must say how many rows there are"));
     };
     for (column, name) in columns.iter().zip(names) {
         if column.0.len() != rows {
@@ -67,15 +61,9 @@ fn open_tags(columns: &[Array], names: Vec<String>) -> PyResult<Vec<TagFrames>> 
     let mut named: Vec<_> = names.into_iter().zip(columns).collect();
     named.sort_by(|(left, _), (right, _)| left.as_bytes().cmp(right.as_bytes()));
     if let Some(pair) = named.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        return Err(PyValueError::new_err(format!(
-            "column {:?} is given twice",
-            pair[0].0
-        )));
+        return Err(PyValueError::new_err(format!("column {:?} is given twice", pair[0].0)));
     }
-    named
-        .into_iter()
-        .map(|(name, column)| TagFrames::new(name, &column.0))
-        .collect()
+    named.into_iter().map(|(name, column)| TagFrames::new(name, &column.0)).collect()
 }
 
 fn hash_rows(mut tags: Vec<TagFrames>, rows: usize, seed: u64) -> PyResult<Vec<u64>> {
@@ -95,8 +83,7 @@ fn hash_rows(mut tags: Vec<TagFrames>, rows: usize, seed: u64) -> PyResult<Vec<u
         for (index, &repeats) in repeats.iter().enumerate() {
             if !repeats {
                 key.clear();
-                tags.iter()
-                    .for_each(|tag| key.extend_from_slice(tag.frame(index)));
+                tags.iter().for_each(|tag| key.extend_from_slice(tag.frame(index)));
                 hash = XxHash3_64::oneshot_with_seed(seed, &key);
             }
             hashes.push(hash);

@@ -1,7 +1,7 @@
 //! `run_boundaries`: where each series starts in rows that are sorted by series, and the time it covers.
 //!
-//! A run is a stretch of neighbouring rows with the same series. For each run the answer has its first row, its least
-//! and its greatest time; the times within a run may have any order.
+//! A run is a stretch of neighbouring rows with the same series. For each run the answer has its first row,
+//! its least and its greatest time; the times within a run may have any order.
 
 use arrow_array::types::{Int64Type, UInt32Type};
 use pyo3::prelude::*;
@@ -38,9 +38,7 @@ fn find_runs<S: SeriesId>(series: &[S], ts: &[i64]) -> Runs {
     let mut start = 0;
     for run in series.chunk_by(|left, right| left == right) {
         let times = &ts[start..start + run.len()];
-        let range = times
-            .iter()
-            .fold((i64::MAX, i64::MIN), |(min, max), &ts| (min.min(ts), max.max(ts)));
+        let range = times.iter().fold((i64::MAX, i64::MIN), |(min, max), &ts| (min.min(ts), max.max(ts)));
         runs.starts.push(start as u32);
         runs.ts_min.push(range.0);
         runs.ts_max.push(range.1);

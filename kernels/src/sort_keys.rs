@@ -3,10 +3,11 @@
 //! The work depends on what the rows already are:
 //!
 //! 1. Rows in order are seen in one pass and answered with the identity.
-//! 2. Rows with equal keys keep their order, so trailing key columns that are in order by themselves need not be looked
-//!    at: a sequence that grows with the row number, as after any append, and with it the time if that grows too.
-//! 3. Rows that come in spans of one series, each in order (sorted parts one behind the other, batches of one device),
-//!    are sorted by span: see `spans`.
+//! 2. Rows with equal keys keep their order, so trailing key columns that are in order by themselves need not
+//!    be looked at: a sequence that grows with the row number, as after any append, and with it the time if
+//!    that grows too.
+//! 3. Rows that come in spans of one series, each in order (sorted parts one behind the other, batches of one
+//!    device), are sorted by span: see `spans`.
 //! 4. Anything else is sorted row by row, as packed integers: see `packed`.
 
 mod packed;
@@ -38,11 +39,7 @@ pub fn sort_keys(py: Python<'_>, series: Array, ts: Array, sequence: Option<Arra
 }
 
 fn order_of<S: SeriesId>(series: &[S], ts: &[i64], sequence: Option<&[u64]>) -> Vec<u32> {
-    let all = Columns {
-        series,
-        ts: Some(ts),
-        sequence,
-    };
+    let all = Columns { series, ts: Some(ts), sequence };
     if all.count_descents(1) == 0 {
         return (0..series.len() as u32).collect();
     }
@@ -70,21 +67,16 @@ impl<S: SeriesId> Columns<'_, S> {
     /// Where a row stands among those of its series.
     fn place(&self, row: u32) -> (i64, u64) {
         let row = row as usize;
-        (
-            self.ts.map_or(0, |ts| ts[row]),
-            self.sequence.map_or(0, |sequence| sequence[row]),
-        )
+        (self.ts.map_or(0, |ts| ts[row]), self.sequence.map_or(0, |sequence| sequence[row]))
     }
 
-    /// Whether a row has a lesser place than the row before it. Says the same as comparing their places, but the
-    /// sequence is rarely read.
+    /// Whether a row has a lesser place than the row before it. Says the same as comparing their places, but
+    /// the sequence is rarely read.
     #[inline]
     fn descends_in_series(&self, row: usize) -> bool {
         match self.ts {
             Some(ts) if ts[row] != ts[row - 1] => ts[row] < ts[row - 1],
-            _ => self
-                .sequence
-                .is_some_and(|sequence| sequence[row] < sequence[row - 1]),
+            _ => self.sequence.is_some_and(|sequence| sequence[row] < sequence[row - 1]),
         }
     }
 
@@ -95,10 +87,7 @@ impl<S: SeriesId> Columns<'_, S> {
             true => self.descends_in_series(row),
             false => series[row] < series[row - 1],
         };
-        (1..series.len())
-            .filter(|&row| descends(row))
-            .take(enough)
-            .count()
+        (1..series.len()).filter(|&row| descends(row)).take(enough).count()
     }
 
     /// The keys of some rows only.
@@ -123,10 +112,6 @@ struct OwnedColumns<S> {
 
 impl<S> OwnedColumns<S> {
     fn borrow(&self) -> Columns<'_, S> {
-        Columns {
-            series: &self.series,
-            ts: self.ts.as_deref(),
-            sequence: self.sequence.as_deref(),
-        }
+        Columns { series: &self.series, ts: self.ts.as_deref(), sequence: self.sequence.as_deref() }
     }
 }

@@ -1,7 +1,8 @@
 //! The framed bytes that a tag column contributes to the series keys of its rows.
 //!
-//! A frame is `name 0xFF value 0xFF`; a null contributes no frame. A string's value is its UTF-8 bytes. Any other value
-//! is `0xFE kind payload`, where the kind fixes the length of the payload (integers are little-endian):
+//! A frame is `name 0xFF value 0xFF`; a null contributes no frame. A string's value is its UTF-8 bytes. Any
+//! other value is `0xFE kind payload`, where the kind fixes the length of the payload (integers are
+//! little-endian):
 //!
 //! | kind | values | payload |
 //! |---|---|---|
@@ -11,15 +12,16 @@
 //! | `d` | dates | 4 bytes, days since 1970-01-01, two's complement |
 //! | `t` | timestamps of any unit | 8 bytes seconds since 1970-01-01 (rounded down), 4 bytes nanoseconds |
 //!
-//! A concatenation of frames can be taken apart again in one way only: 0xFE and 0xFF occur in no UTF-8 text, so the
-//! first 0xFF ends the name, the byte after it tells a string from the rest, and each kind has one length. Hence two
-//! rows have equal keys only if they have equal tags. The payload depends on the value and not on the width or the
-//! unit of its column, so widening a column (`int32` to `int64`, `uint32` to `int64`, `timestamp[s]` to
-//! `timestamp[ns]`) keeps every key; the time zone of a timestamp column is a matter of display and not part of it.
+//! A concatenation of frames can be taken apart again in one way only: 0xFE and 0xFF occur in no UTF-8 text,
+//! so the first 0xFF ends the name, the byte after it tells a string from the rest, and each kind has one
+//! length. Hence two rows have equal keys only if they have equal tags. The payload depends on the value and
+//! not on the width or the unit of its column, so widening a column (`int32` to `int64`, `uint32` to `int64`,
+//! `timestamp[s]` to `timestamp[ns]`) keeps every key; the time zone of a timestamp column is a matter of
+//! display and not part of it.
 //!
-//! [`TagFrames`] is a window on one column: `load` a range of rows, then read `slots` and `frame`. A slot names a
-//! frame within the window, 0 is the null. Equal slots mean equal frames; neighbouring rows with equal values get
-//! equal slots, which lets the caller see repetitions without comparing bytes.
+//! [`TagFrames`] is a window on one column: `load` a range of rows, then read `slots` and `frame`. A slot
+//! names a frame within the window, 0 is the null. Equal slots mean equal frames; neighbouring rows with
+//! equal values get equal slots, which lets the caller see repetitions without comparing bytes.
 
 use std::ops::Range;
 
@@ -91,26 +93,12 @@ impl TagFrames {
         };
         let source = source.ok_or_else(|| unsupported(&name, data.data_type()))?;
         let nulls = data.nulls().cloned();
-        Ok(Self {
-            name,
-            nulls,
-            source,
-            frames,
-            slots: Vec::new(),
-            words: Vec::new(),
-        })
+        Ok(Self { name, nulls, source, frames, slots: Vec::new(), words: Vec::new() })
     }
 
     /// Moves the window to `rows`, which must lie within the column.
     pub fn load(&mut self, rows: Range<usize>) -> PyResult<()> {
-        let Self {
-            name,
-            nulls,
-            source,
-            frames,
-            slots,
-            words,
-        } = self;
+        let Self { name, nulls, source, frames, slots, words } = self;
         let start = rows.start;
         let is_null = |index: usize| has_null_at(nulls.as_ref(), start + index);
         slots.clear();
@@ -141,10 +129,7 @@ impl TagFrames {
                 for index in 0..rows.len() {
                     let value = match is_null(index) {
                         true => None,
-                        false => Some(
-                            text.get(start + index)
-                                .ok_or_else(|| damaged(name, start + index))?,
-                        ),
+                        false => Some(text.get(start + index).ok_or_else(|| damaged(name, start + index))?),
                     };
                     slots.push(frames.slot_of_text(value));
                 }
@@ -153,11 +138,7 @@ impl TagFrames {
                 frames.clear();
                 values.widen(rows, words);
                 for (index, &word) in words.iter().enumerate() {
-                    slots.push(if is_null(index) {
-                        0
-                    } else {
-                        frames.slot_of_word(*kind, word)
-                    });
+                    slots.push(if is_null(index) { 0 } else { frames.slot_of_word(*kind, word) });
                 }
             }
         }
@@ -196,21 +177,14 @@ fn dictionary(name: &str, data: &ArrayData, key: &DataType, frames: &mut Frames)
     let (Some(codes), Some(text)) = (Words::new(data, key), Text::new(entries)) else {
         return Ok(None);
     };
-    let entries = ArrayText {
-        text,
-        nulls: entries.nulls().cloned(),
-        len: entries.len(),
-    };
+    let entries = ArrayText { text, nulls: entries.nulls().cloned(), len: entries.len() };
     if entries.len > data.len() || entries.len >= u32::MAX as usize {
         return Ok(Some(Source::Coded { codes, entries }));
     }
     for code in 0..entries.len {
         frames.push_text(entries.get(name, code)?);
     }
-    Ok(Some(Source::Framed {
-        codes,
-        entries: entries.len,
-    }))
+    Ok(Some(Source::Framed { codes, entries: entries.len }))
 }
 
 fn fixed(data: &ArrayData) -> Option<Source> {
@@ -219,9 +193,7 @@ fn fixed(data: &ArrayData) -> Option<Source> {
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => Kind::Signed,
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => Kind::Unsigned,
         DataType::Date32 => Kind::Date,
-        DataType::Timestamp(unit, _) => Kind::Timestamp {
-            ticks_per_second: ticks_per_second(unit),
-        },
+        DataType::Timestamp(unit, _) => Kind::Timestamp { ticks_per_second: ticks_per_second(unit) },
         _ => return None,
     };
     let words = Words::new(data, data.data_type())?;
@@ -249,11 +221,7 @@ impl Frames {
     fn new(name: &str) -> Self {
         let mut prefix = name.as_bytes().to_vec();
         prefix.push(END);
-        Self {
-            prefix,
-            bytes: Vec::new(),
-            bounds: vec![0, 0],
-        }
+        Self { prefix, bytes: Vec::new(), bounds: vec![0, 0] }
     }
 
     fn clear(&mut self) {
@@ -294,8 +262,8 @@ impl Frames {
         self.newest_slot()
     }
 
-    /// The slot of the frame that was just appended, or of the one before if that is the same, then the new one is
-    /// taken back.
+    /// The slot of the frame that was just appended, or of the one before if that is the same, then the new
+    /// one is taken back.
     fn newest_slot(&mut self) -> u32 {
         let newest = self.bounds.len() as u32 - 2;
         if newest > 1 && self.get(newest) == self.get(newest - 1) {
@@ -335,20 +303,18 @@ fn check_code(name: &str, row: usize, code: i64, entries: usize) -> PyResult<usi
     match usize::try_from(code as u64) {
         Ok(code) if code < entries => Ok(code),
         _ => Err(PyValueError::new_err(format!(
-            "column {name:?}, row {row}: dictionary code {code} is outside of the dictionary of {entries} entries"
+            "column {name:?}, row {row}: dictionary code {code} is outside of the {entries} entries"
         ))),
     }
 }
 
 fn damaged(name: &str, row: usize) -> PyErr {
-    PyValueError::new_err(format!(
-        "column {name:?}, entry {row}: the string lies outside of its buffer"
-    ))
+    PyValueError::new_err(format!("column {name:?}, entry {row}: the string lies outside of its buffer"))
 }
 
 fn unsupported(name: &str, data_type: &DataType) -> PyErr {
     PyTypeError::new_err(format!(
-        "column {name:?} of type {data_type} cannot be a tag; tags are strings, dictionaries of strings, booleans, \
-         integers, dates or timestamps"
+        "column {name:?} of type {data_type} cannot be a tag; tags are strings, dictionaries of strings, \
+         booleans, integers, dates or timestamps"
     ))
 }

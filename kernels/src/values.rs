@@ -1,8 +1,8 @@
 //! Readers of Arrow values that do not care which of Arrow's layouts holds them.
 //!
-//! [`Text`] reads strings as bytes from all three string layouts, [`Words`] reads integers of any width as 64 bits.
-//! Both respect the offset of a sliced array. Neither knows about nulls: the caller asks the validity bitmap first,
-//! because what stands in a null slot is arbitrary.
+//! [`Text`] reads strings as bytes from all three string layouts, [`Words`] reads integers of any width as 64
+//! bits. Both respect the offset of a sliced array. Neither knows about nulls: the caller asks the validity
+//! bitmap first, because what stands in a null slot is arbitrary.
 
 use std::ops::Range;
 
@@ -14,18 +14,9 @@ use arrow_schema::DataType;
 
 /// Strings, as bytes.
 pub enum Text {
-    Small {
-        offsets: ScalarBuffer<i32>,
-        bytes: Buffer,
-    },
-    Large {
-        offsets: ScalarBuffer<i64>,
-        bytes: Buffer,
-    },
-    View {
-        views: ScalarBuffer<u128>,
-        buffers: Vec<Buffer>,
-    },
+    Small { offsets: ScalarBuffer<i32>, bytes: Buffer },
+    Large { offsets: ScalarBuffer<i64>, bytes: Buffer },
+    View { views: ScalarBuffer<u128>, buffers: Vec<Buffer> },
 }
 
 impl Text {
@@ -72,15 +63,11 @@ fn view<'a>(view: &'a u128, buffers: &'a [Buffer]) -> Option<&'a [u8]> {
     let length = *view as u32;
     if length <= MAX_INLINE_VIEW_LEN {
         // A short string stands in the view itself, behind its length of four bytes.
-        return std::slice::from_ref(view)
-            .to_byte_slice()
-            .get(4..4 + length as usize);
+        return std::slice::from_ref(view).to_byte_slice().get(4..4 + length as usize);
     }
     let long = ByteView::from(*view);
     let start = long.offset as usize;
-    buffers
-        .get(long.buffer_index as usize)?
-        .get(start..start + length as usize)
+    buffers.get(long.buffer_index as usize)?.get(start..start + length as usize)
 }
 
 /// Integers of any width, or bits, widened to 64 bits on reading: signed ones by sign, the others by zeros.
@@ -98,14 +85,13 @@ pub enum Words {
 }
 
 impl Words {
-    /// Reads the first buffer of `data` as the physical type of `logical`, which for a dictionary is its key type.
+    /// Reads the first buffer of `data` as the physical type of `logical`, which for a dictionary is its key
+    /// type.
     pub fn new(data: &ArrayData, logical: &DataType) -> Option<Self> {
         Some(match logical {
-            DataType::Boolean => Self::Bits(BooleanBuffer::new(
-                data.buffers().first()?.clone(),
-                data.offset(),
-                data.len(),
-            )),
+            DataType::Boolean => {
+                Self::Bits(BooleanBuffer::new(data.buffers().first()?.clone(), data.offset(), data.len()))
+            }
             DataType::Int8 => Self::I8(scalars(data)?),
             DataType::Int16 => Self::I16(scalars(data)?),
             DataType::Int32 | DataType::Date32 => Self::I32(scalars(data)?),

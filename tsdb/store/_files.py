@@ -84,6 +84,11 @@ class Files:
         """The names in a directory, sorted."""
         return sorted(os.listdir(path))
 
+    def entries(self, path: Path) -> list[tuple[str, bool]]:
+        """The names in a directory, each with whether it is a directory itself."""
+        with os.scandir(path) as found:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+
     def stat(self, path: Path) -> os.stat_result:
         return os.stat(path)
 

@@ -132,14 +132,8 @@ class LocalStore:
 
     def sweep_temporary(self) -> int:
         """Remove what a crash left half written, at the start, before any write; return how many files."""
-        count = 0
         with _wrapped("remove temporary files", str(self._root)):
-            for directory, _, names in os.walk(self._root):
-                for name in names:
-                    if TEMPORARY_MARK in name:
-                        self._files.unlink(Path(directory, name))
-                        count += 1
-        return count
+            return self._sweep(self._root)
 
     def _locate(self, path: str) -> Path:
         return self._root / check_path(path)
@@ -188,11 +182,23 @@ class LocalStore:
                     yield self.head(path)
 
     def _names(self, directory: Path) -> Sequence[str]:
+        """The names in a directory, sorted, directories with a slash behind; nothing if it does not exist."""
         try:
-            with _wrapped("list", str(directory)), os.scandir(directory) as entries:
-                return sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
+            with _wrapped("list", str(directory)):
+                entries = self._files.entries(directory)
         except ObjectNotFound:
             return []
+        return sorted(f"{name}/" if is_directory else name for name, is_directory in entries)
+
+    def _sweep(self, directory: Path) -> int:
+        count = 0
+        for name in self._names(directory):
+            if name.endswith("/"):
+                count += self._sweep(directory / name[:-1])
+            elif TEMPORARY_MARK in name:
+                self._files.unlink(directory / name)
+                count += 1
+        return count
 
     def _empty(self, directory: Path) -> None:
         for name in self._names(directory):

@@ -193,11 +193,12 @@ class LogWriter:
             self._print(f"{stamp} {level} {rest}")
 
     def _flush(self) -> None:
-        self._try(self._file.flush)
-        self._try(self._error_file.flush)
+        self._try(self._file.flush, proves_recovery=False)
+        self._try(self._error_file.flush, proves_recovery=False)
         self._print("")
 
-    def _try(self, write: Callable[[], None]) -> None:
+    def _try(self, write: Callable[[], None], *, proves_recovery: bool = True) -> None:
+        """Write, and tell a failure once; a flush that had nothing to write is no sign that writing works again."""
         try:
             write()
         except OSError as error:
@@ -207,7 +208,7 @@ class LogWriter:
                 self._has_failed = True
                 sys.stderr.write(f"tsdb: cannot write the log: {error}\n")
         else:
-            self._has_failed = False
+            self._has_failed = self._has_failed and not proves_recovery
 
     def _print(self, text: str) -> None:
         """Write to stdout; an empty text flushes. A reader that went away does not stop the files."""

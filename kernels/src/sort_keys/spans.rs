@@ -1,8 +1,8 @@
 //! Sorts rows that come in spans: neighbouring rows of one series, in order among themselves.
 //!
-//! The spans are sorted by their first rows, as packed integers. Then they are strung together; where spans of one
-//! series overlap in time, they form a knot, and the rows of a knot are sorted by themselves. Sorted parts that follow
-//! each other in time have no knots: the work is that of their spans and not of their rows.
+//! The spans are sorted by their first rows, as packed integers. Then they are strung together; where spans
+//! of one series overlap in time, they form a knot, and the rows of a knot are sorted by themselves. Sorted
+//! parts that follow each other in time have no knots: the work is that of their spans and not of their rows.
 
 use std::ops::Range;
 
@@ -44,7 +44,9 @@ impl<'a, S: SeriesId> Spans<'a, S> {
         let mut knot_last = 0; // of all rows in the knot, the last by key
         for span in packed::order(&self.columns.take(&self.starts).borrow()) {
             let rows = self.rows(span);
-            let is_tied = series(rows.start) == series(knot_last) && key(rows.start) < key(knot_last);
+            let is_tied = !knot.is_empty()
+                && series(rows.start) == series(knot_last)
+                && key(rows.start) < key(knot_last);
             if !is_tied {
                 self.untie(&mut knot, &mut order);
             }

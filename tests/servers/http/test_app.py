@@ -321,7 +321,7 @@ async def test_a_handler_that_answers_although_it_was_cancelled_is_heard() -> No
     app.add("/x", stubborn)
     exchange = Exchange(app, "GET", "/x", {})
     assert (await exchange.finish()).body == b"all the same"
-    assert exchange.task.cancelling() == 0  # type: ignore[attr-defined]
+    assert exchange.task.cancelling() == 0
 
 
 # Cancellation and clients that leave

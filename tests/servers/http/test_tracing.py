@@ -1,5 +1,5 @@
 from tests.servers.http.asgi_client import call
-from tests.telemetry.test_traces import Collector, attributes, start
+from tests.telemetry.collector import Collector, attributes, start_tracing
 from tsdb.servers.http import HttpApp, Request, Response
 from tsdb.units import Duration
 
@@ -10,7 +10,7 @@ async def hello(request: Request) -> Response:
 
 async def test_each_request_is_a_span_that_continues_the_trace_of_its_client() -> None:
     collector = Collector()
-    tracing = start(collector.port)
+    tracing = start_tracing(collector.port)
     app = HttpApp(body_limit=0, timeout=Duration(0), tracing=tracing)
     app.add("/hello", hello)
     trace_id = "0af7651916cd43dd8448eb211c80319c"

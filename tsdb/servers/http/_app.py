@@ -4,14 +4,11 @@ For each request, in this order: find the route; refuse a body that is declared 
 read; start the clock and the watch over the client; run the handler; send its answer or the answer to its
 error; count.
 
-- An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in
-the log. - When the time is up the handler is cancelled and the client gets 408 with no body. When the client
-goes away the
+- An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
+- When the time is up the handler is cancelled and the client gets 408 with no body. When the client goes away the
   handler is cancelled and nobody gets anything. A cancellation from outside is never swallowed.
-- An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for
-  a while.
-- Once an answer has begun, an error can only cut it short: the connection is closed without the end of the
-body.
+- An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for a while.
+- Once an answer has begun, an error can only cut it short: the connection is closed without the end of the body.
 """
 
 from __future__ import annotations
@@ -42,6 +39,7 @@ from tsdb.units import Duration
 _log = get_logger("tsdb.http")
 
 LINGER_SECONDS_MAX = 2.0
+"""How long a client may go on sending a body after it has its answer."""
 
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 

@@ -4,9 +4,8 @@ Granian reads and writes sockets and parses HTTP on a thread of its own, outside
 a task on our loop. It and every other process on the machine may share a port (`SO_REUSEPORT`), so a second
 server would start without an error and take half of the connections. Therefore:
 
-- The address is bound first without sharing. That fails if anybody has it, and one line says what to do. -
-The bound socket is kept until granian listens beside it, so there is no moment in which another could slip
-in.
+- The address is bound first without sharing. That fails if anybody has it, and one line says what to do.
+- The bound socket is kept until granian listens beside it, so there is no moment in which another could slip in.
 
 Only HTTP/1.1 is spoken: with HTTP/2 detection on, granian lets a connection that never says a word stay for
 ever.
@@ -181,6 +180,8 @@ class HttpServer:
 
     def _make_server(self) -> Server:
         engine_logger = logging.getLogger("_granian")
+        # Its own account of starting and stopping says nothing that our lines do not.
+        engine_logger.setLevel(logging.WARNING)
         level = engine_logger.level
         server = Server(
             self._app,
