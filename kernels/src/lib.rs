@@ -11,6 +11,7 @@ mod row_hash;
 mod run_boundaries;
 mod sort_keys;
 mod tag_frames;
+mod time_slices;
 mod values;
 
 use pyo3::prelude::*;
@@ -27,4 +28,6 @@ mod _kernels {
     use crate::run_boundaries::run_boundaries;
     #[pymodule_export]
     use crate::sort_keys::sort_keys;
+    #[pymodule_export]
+    use crate::time_slices::time_slices;
 }

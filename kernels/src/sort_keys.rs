@@ -39,8 +39,7 @@ pub fn sort_keys(py: Python<'_>, series: Array, ts: Array, sequence: Option<Arra
 }
 
 fn order_of<S: SeriesId>(series: &[S], ts: &[i64], sequence: Option<&[u64]>) -> Vec<u32> {
-    let all = Columns { series, ts: Some(ts), sequence };
-    if all.count_descents(1) == 0 {
+    if is_in_order(series, ts, sequence) {
         return (0..series.len() as u32).collect();
     }
     let sequence = sequence.filter(|sequence| !sequence.is_sorted());
@@ -50,6 +49,21 @@ fn order_of<S: SeriesId>(series: &[S], ts: &[i64], sequence: Option<&[u64]>) -> 
         Some(spans) => spans.order(),
         None => packed::order(&columns),
     }
+}
+
+fn is_in_order<S: SeriesId>(series: &[S], ts: &[i64], sequence: Option<&[u64]>) -> bool {
+    // Slices that visibly have one length spare the loop its bounds checks.
+    let rows = series.len();
+    let (ts, sequence) = (&ts[..rows], sequence.map(|sequence| &sequence[..rows]));
+    (1..rows).all(|row| {
+        if series[row] != series[row - 1] {
+            series[row] > series[row - 1]
+        } else if ts[row] != ts[row - 1] {
+            ts[row] > ts[row - 1]
+        } else {
+            sequence.is_none_or(|sequence| sequence[row] >= sequence[row - 1])
+        }
+    })
 }
 
 /// The key columns that decide the order.

@@ -49,7 +49,7 @@ fn order_as<K: Key, S: SeriesId>(columns: &Columns<'_, S>, packing: &Packing) ->
         keys.sort_unstable();
     }
     let mut order: Vec<u32> = keys.into_iter().map(|key| key.low_bits(packing.row_bits)).collect();
-    if false {
+    if packing.series_bits < packing.series_range_bits {
         sort_interleaved_series(columns.series, packing, &mut order);
     }
     order
