@@ -24,6 +24,10 @@ run: $(VENV)/.run-ready ## set everything up and start `tsdb standalone start`
 test: $(VENV)/.dev-ready ## set everything up and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev-ready ## run the model checker for long
+	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.dev-ready ## check format, style, types and the Rust crate
 	$(BIN)/ruff format --check .

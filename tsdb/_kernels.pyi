@@ -31,6 +31,9 @@ def row_hash(
     of the columns. `rows` is needed when there are no columns.
     """
 
+def group_series(tsid: SupportsArrowArray, check: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray]:
+    """Return the first row of each distinct pair of hashes, in order of appearance, and each row's pair; as uint32."""
+
 def sort_keys(
     series: SupportsArrowArray, ts: SupportsArrowArray, sequence: SupportsArrowArray | None = None
 ) -> ArrowArray:
@@ -63,3 +66,20 @@ def merge_dedup(
 
 def run_boundaries(series: SupportsArrowArray, ts: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return for each run of equal series its first row (uint32), its least and its greatest time (int64)."""
+
+def time_slices(
+    offsets: SupportsArrowArray, ts: SupportsArrowArray, first: int, last: int
+) -> tuple[ArrowArray, ArrowArray]:
+    """Return the part of each stretch of rows that lies in a range of time: where it starts and stops, as int64.
+
+    Stretch i is the rows `offsets[i]` to `offsets[i + 1]` (int64), whose times ascend; `first` and `last` are both
+    included.
+    """
+
+def repeat_strings(
+    values: SupportsArrowArray, ranks: SupportsArrowArray, lengths: SupportsArrowArray
+) -> tuple[ArrowArray, ArrowArray]:
+    """Return the offsets (int32) and the bytes (uint8) of a string array that comes in runs of equal values.
+
+    Run i is `values[ranks[i]]` in `lengths[i]` rows; both are int64. A null takes no bytes.
+    """

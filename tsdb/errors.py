@@ -11,6 +11,7 @@ and never choose codes themselves.
     │   └── ConfigError           … the configuration, with all of its problems at once
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
+    ├── Cancelled                 whoever asked no longer wants the answer
     └── BodyTooLarge              the request body is over `http.body_limit`
 """
 
@@ -208,6 +209,12 @@ class DeadlineExceeded(TsdbError):
     """The work did not finish before its deadline."""
 
     status = Status.DEADLINE_EXCEEDED
+
+
+class Cancelled(TsdbError):
+    """The work was stopped because its answer is not wanted any more."""
+
+    status = Status.CANCELLED
 
 
 class BodyTooLarge(InvalidArguments):

@@ -5,8 +5,10 @@
 //! each lives in `tests/kernels`.
 
 mod arrow_ffi;
+mod group_series;
 mod keys;
 mod merge_dedup;
+mod repeat_strings;
 mod row_hash;
 mod run_boundaries;
 mod sort_keys;
@@ -21,7 +23,11 @@ mod _kernels {
     #[pymodule_export]
     use crate::arrow_ffi::ArrowArray;
     #[pymodule_export]
+    use crate::group_series::group_series;
+    #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::repeat_strings::repeat_strings;
     #[pymodule_export]
     use crate::row_hash::row_hash;
     #[pymodule_export]

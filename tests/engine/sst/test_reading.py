@@ -1,0 +1,219 @@
+"""How much of a file is read, from where, and by how many at once."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts
+from tsdb.engine.cache import Caches, VectorKey
+from tsdb.engine.slices import Slices
+from tsdb.engine.sst import SstFile, WrittenFile
+from tsdb.engine.sst._vectors import CarryOver
+from tsdb.model import ColumnId
+from tsdb.store import MemoryStore
+
+USAGE = HOSTS.by_name["usage"].id
+ROW_GROUP = 100
+
+
+class CountingStore(MemoryStore):
+    """Counts reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = 0
+        self.ranges = 0
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        self.opened += 1
+        return super().open_input(path)
+
+    def get_range(self, path: str, offset: int, length: int) -> bytes:
+        self.ranges += 1
+        return super().get_range(path, offset, length)
+
+    @property
+    def reads(self) -> int:
+        return self.opened + self.ranges
+
+
+def make_file(caches: Caches) -> tuple[Files, WrittenFile, SstFile, CountingStore]:
+    store = CountingStore()
+    files = Files(HOSTS, store=store, row_group_rows=ROW_GROUP)
+    written = files.write(hosts(HOSTS, series=20, points=50))
+    store.opened = store.ranges = 0
+    return files, written, files.open(written, caches), store
+
+
+def caches(*, meta: int = LARGE, vectors: int = 0, pages: int = 0) -> Caches:
+    return Caches.of(sst_meta_bytes=meta, vector_bytes=vectors, page_bytes=pages)
+
+
+@pytest.mark.parametrize(
+    ("rows", "groups"),
+    [
+        (Slices.one(0, 1), 1),
+        (Slices.one(99, 100), 1),
+        (Slices.one(99, 101), 2),
+        (Slices.one(100, 200), 1),
+        (Slices.one(0, 1000), 10),
+        (Slices.one(500, 500), 0),
+        (Slices(np.array([10, 30, 950]), np.array([20, 40, 960])), 2),
+        (Slices(np.array([0, 150, 150]), np.array([0, 150, 250])), 2),
+        (Slices(np.arange(0, 1000, 100), np.arange(0, 1000, 100) + 1), 10),
+    ],
+)
+def test_only_row_groups_that_rows_lie_in_are_decoded(rows: Slices, groups: int) -> None:
+    shared = caches(vectors=LARGE)
+    *_, file, _ = make_file(shared)
+    file.times(rows)
+    assert shared.vectors.statistics().misses == groups
+    file.field(USAGE, rows)
+    assert shared.vectors.statistics().misses == 2 * groups
+
+
+def test_nothing_is_read_before_it_is_asked_for() -> None:
+    *_, file, store = make_file(caches())
+    assert file.facts.rows == 1000
+    assert store.reads == 0
+
+
+def test_what_was_written_is_remembered_without_a_read() -> None:
+    shared = caches()
+    _, written, file, store = make_file(shared)
+    written.remember(shared)
+    assert len(file.block) == 20
+    assert file.schema == HOSTS
+    assert store.reads == 0
+
+
+def test_a_slice_within_a_cached_vector_shares_its_memory() -> None:
+    *_, file, _ = make_file(caches(vectors=LARGE))
+    whole = file.times(Slices.one(0, 100))
+    assert np.shares_memory(whole, file.times(Slices.one(20, 30)))
+    values = file.field(USAGE, Slices.one(0, 100))
+    part = file.field(USAGE, Slices.one(20, 30))
+    assert values is not None
+    assert part is not None
+    assert part.buffers()[1].address == values.buffers()[1].address
+
+
+def test_decoded_columns_are_not_read_again() -> None:
+    shared = caches(vectors=LARGE)
+    *_, file, store = make_file(shared)
+    first = content_of(file)
+    reads = store.reads
+    content_of(file).check_equal(first)
+    assert store.reads == reads
+    assert shared.vectors.statistics().hits == shared.vectors.statistics().misses
+
+
+def test_stored_columns_are_decoded_again_without_touching_the_store() -> None:
+    shared = caches(pages=LARGE)
+    *_, file, store = make_file(shared)
+    first = content_of(file)
+    reads = store.reads
+    content_of(file).check_equal(first)
+    assert store.reads == reads
+    assert shared.pages.statistics().hits == shared.pages.statistics().misses == 10 * 4
+
+
+def test_without_caches_every_read_goes_to_the_store() -> None:
+    *_, file, store = make_file(Caches.disabled())
+    first = content_of(file)
+    reads = store.reads
+    content_of(file).check_equal(first)
+    assert store.reads == 2 * reads
+
+
+@pytest.mark.parametrize("meta", [0, 1000, LARGE])
+@pytest.mark.parametrize("vectors", [0, 1000, LARGE])
+@pytest.mark.parametrize("pages", [0, 1000, LARGE])
+def test_cache_sizes_change_no_answer(meta: int, vectors: int, pages: int) -> None:
+    shared = caches(meta=meta, vectors=vectors, pages=pages)
+    files, written, file, _ = make_file(shared)
+    expected = content_of(files.open(written))
+    for _ in range(2):
+        content_of(file).check_equal(expected)
+    for cache in (shared.sst_meta, shared.vectors):
+        found = cache.statistics()
+        assert found.bytes <= cache.capacity_bytes
+        if cache.capacity_bytes == 0:
+            assert (found.hits, found.entries) == (0, 0)
+        if cache.capacity_bytes == LARGE:
+            assert found.hits > 0
+    # What is decoded already is not asked for as stored.
+    assert (shared.pages.statistics().hits > 0) is (pages == LARGE and vectors < LARGE)
+
+
+def test_an_uncached_view_decodes_each_row_group_once_and_leaves_no_trace() -> None:
+    shared = caches(vectors=LARGE, pages=LARGE)
+    *_, file, store = make_file(shared)
+    view = file.uncached()
+    reads = store.reads
+    stripes = [Slices.one(start, min(start + 130, 1000)) for start in range(0, 1000, 130)]
+    pieces = [view.times(rows) for rows in stripes]
+    assert np.array_equal(np.concatenate(pieces), file.times(Slices.one(0, 1000)))
+    # The last stripe lies in a row group that is at hand from the one before.
+    assert store.opened == len(stripes) - 1
+    assert shared.vectors.statistics().misses == 10
+    assert shared.pages.statistics().misses == 10
+    assert store.reads == reads + len(stripes) - 1 + 10
+
+
+def test_carrying_over_keeps_the_last_row_group_of_each_column() -> None:
+    carried = CarryOver()
+    loads: list[tuple[int, int]] = []
+
+    def get(row_group: int, column: int) -> object:
+        def load() -> tuple[int, int]:
+            loads.append((row_group, column))
+            return row_group, column
+
+        return carried.get_or_load(VectorKey("f", row_group, ColumnId(column)), load, lambda _: 1)
+
+    for row_group, column in [(0, 1), (0, 2), (0, 1), (1, 1), (0, 2), (1, 1), (0, 1)]:
+        assert get(row_group, column) == (row_group, column)
+    assert loads == [(0, 1), (0, 2), (1, 1), (0, 1)]
+
+
+def test_a_deleted_file_leaves_the_caches() -> None:
+    shared = caches(vectors=LARGE, pages=LARGE)
+    files, _, file, _ = make_file(shared)
+    other = files.open(files.write(hosts(HOSTS, series=1, points=5)), shared)
+    content_of(file)
+    content_of(other)
+    shared.evict_file(file.meta.file_id)
+    assert shared.vectors.statistics().entries == 4
+    assert shared.pages.statistics().entries == 4
+    assert shared.sst_meta.statistics().entries == 2
+
+
+@pytest.mark.parametrize("vectors", [0, 5_000, LARGE])
+def test_many_readers_at_once_get_the_same_answers(vectors: int) -> None:
+    shared = caches(vectors=vectors, pages=LARGE)
+    files, written, file, _ = make_file(shared)
+    expected = content_of(files.open(written))
+    usage = expected.fields[USAGE]
+
+    def read(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(40):
+            start = chance.randrange(1000)
+            rows = Slices.one(start, chance.randint(start, 1000))
+            assert np.array_equal(file.times(rows), expected.times[start : int(rows.stops[0])])
+            part = file.field(USAGE, rows)
+            assert part is not None
+            assert part.equals(usage.slice(start, rows.rows))
+        assert len(file.block) == 20
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(read, range(8)))
+    if vectors == LARGE:
+        assert shared.vectors.statistics().misses == 20
+    assert shared.sst_meta.statistics().misses == 2

@@ -1,0 +1,265 @@
+"""The engine against a dictionary: whatever happens to a region, reads are exactly the last writes.
+
+A Hypothesis state machine puts, deletes, flushes, alters, truncates and restarts in any order, and compares all visible
+rows with a plain model after every step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.engine.harness import REGION, Row, create, delete, open_engine, put, read, scan
+from tsdb.engine import memtable
+from tsdb.engine.scan import count_rows
+from tsdb.model import (
+    AddColumn,
+    DropColumn,
+    MergeMode,
+    RegionOptions,
+    RegionSchema,
+    RenameColumn,
+    Semantic,
+    WidenColumn,
+)
+
+EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "60"))
+STEPS = 25
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+_DAY_MS = 86_400_000
+
+HOSTS = st.sampled_from([None, "", "a", "b", "ä\u0000ö", "zz"])
+FLOATS = st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf, -math.inf, 5e-324, 1.7976931348623157e308])
+INTS = st.sampled_from([None, 0, -1, 7, (1 << 31) - 1, -(1 << 31)])
+TIMES = st.one_of(
+    st.integers(0, 3),
+    st.sampled_from([0, _DAY_MS - 1, _DAY_MS, 40 * _DAY_MS, -1, -_DAY_MS, INT64_MIN, INT64_MIN + 1, INT64_MAX]),
+)
+Key = tuple[Any, ...]
+
+
+@dataclass
+class Model:
+    """What the region should show."""
+
+    options: RegionOptions
+    tags: list[str]
+    fields: dict[str, Any]
+    """Each field with the default that older rows get."""
+    rows: dict[Key, list[Row]] = field(default_factory=dict)
+    """All visible rows by key: one, or several in append mode."""
+
+    def key(self, row: Row) -> Key:
+        return (*(row.get(tag) for tag in self.tags), row["ts"])
+
+    def put(self, row: Row) -> None:
+        full = {name: row.get(name) for name in self.fields}
+        known = self.rows.setdefault(self.key(row), [])
+        if self.options.append_mode:
+            known.append(full)
+        elif self.options.merge_mode is MergeMode.LAST_NON_NULL and known:
+            known[0] = {name: value if value is not None else known[0][name] for name, value in full.items()}
+        else:
+            known[:] = [full]
+
+    def delete(self, row: Row) -> None:
+        self.rows.pop(self.key(row), None)
+
+    def visible(self) -> list[Row]:
+        return [
+            {**dict(zip((*self.tags, "ts"), key, strict=True)), **row}
+            for key, rows in self.rows.items()
+            for row in rows
+        ]
+
+
+def comparable(rows: list[Row]) -> list[tuple[Any, ...]]:
+    """Rows in an order of their own, NaN equal to NaN, -0.0 different from 0.0."""
+
+    def cell(value: Any) -> tuple[str, str]:
+        if isinstance(value, float):
+            return "number", value.hex() if not math.isnan(value) else "nan"
+        if isinstance(value, int):
+            return "number", float(value).hex() if abs(value) < 1 << 53 else str(value)
+        return type(value).__name__, str(value)
+
+    return sorted(tuple(sorted((name, *cell(value)) for name, value in row.items())) for row in rows)
+
+
+class RegionModel(RuleBasedStateMachine):
+    """Random lives of one region."""
+
+    @initialize(
+        unit=st.sampled_from(["s", "ms", "us", "ns"]),
+        options=st.sampled_from(
+            [
+                RegionOptions(),
+                RegionOptions(merge_mode=MergeMode.LAST_NON_NULL),
+                RegionOptions(append_mode=True),
+            ]
+        ),
+        tag_count=st.integers(0, 2),
+    )
+    def start(self, unit: str, options: RegionOptions, tag_count: int) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="tsdb-model-"))
+        tags = ["host", "dc"][:tag_count]
+        schema = RegionSchema.create(
+            [
+                *((tag, pa.string(), Semantic.TAG) for tag in tags),
+                ("ts", pa.timestamp(unit), Semantic.TIMESTAMP),
+                ("a", pa.float64(), Semantic.FIELD),
+                ("b", pa.int32(), Semantic.FIELD),
+            ]
+        )
+        self.model = Model(options, tags, {"a": None, "b": None})
+        self.kinds: dict[str, str] = {"a": "float", "b": "int32"}
+        self.added = 0
+        self.engine = open_engine(self.root)
+        create(self.engine, schema, options)
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self.engine.close(flush=False)
+            shutil.rmtree(self.root)
+
+    def _row(self, data: st.DataObject, *, with_fields: bool) -> Row:
+        row: Row = {tag: data.draw(HOSTS) for tag in self.model.tags}
+        row["ts"] = data.draw(TIMES)
+        if with_fields:
+            for name, kind in self.kinds.items():
+                value = data.draw(INTS if kind.startswith("int") else FLOATS if kind == "float" else HOSTS)
+                row[name] = float(value) if kind == "float" and value is not None else value
+        return row
+
+    @rule(data=st.data(), count=st.integers(1, 6))
+    def put(self, data: st.DataObject, count: int) -> None:
+        rows = [self._row(data, with_fields=True) for _ in range(count)]
+        put(self.engine, rows)
+        for row in rows:
+            self.model.put(row)
+
+    @precondition(lambda self: not self.model.options.append_mode)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def delete(self, data: st.DataObject, count: int) -> None:
+        known = list(self.model.rows)
+        keys = [self._row(data, with_fields=False) for _ in range(count)]
+        if known:
+            chosen = data.draw(st.sampled_from(known))
+            keys.append(dict(zip((*self.model.tags, "ts"), chosen, strict=True)))
+        delete(self.engine, keys)
+        for key in keys:
+            self.model.delete(key)
+
+    @rule()
+    def flush(self) -> None:
+        self.engine.flush(REGION).result(timeout=30)
+
+    @rule()
+    def sort(self) -> None:
+        self.engine._region(REGION).version.mutable.sort_pending()
+
+    @rule(flush=st.booleans())
+    def restart(self, flush: bool) -> None:
+        self.engine.close(flush=flush)
+        self.engine = open_engine(self.root)
+        assert not self.engine.quarantined
+
+    @rule()
+    def truncate(self) -> None:
+        self.engine.truncate(REGION).result(timeout=30)
+        self.model.rows.clear()
+
+    @rule(default=st.sampled_from([None, 7]))
+    def add_column(self, default: int | None) -> None:
+        name = f"c{self.added}"
+        self.added += 1
+        self.engine.alter(REGION, [AddColumn(name, pa.int32(), default=default)]).result(timeout=30)
+        self.kinds[name] = "int32"
+        self.model.fields[name] = default
+        for rows in self.model.rows.values():
+            for row in rows:
+                row[name] = default
+
+    @precondition(lambda self: len(self.model.tags) < 3)
+    @rule(default=st.sampled_from([None, "new"]))
+    def add_tag(self, default: str | None) -> None:
+        name = f"t{self.added}"
+        self.added += 1
+        self.engine.alter(REGION, [AddColumn(name, pa.string(), Semantic.TAG, default=default)]).result(timeout=30)
+        self.model.rows = {(*key[:-1], default, key[-1]): rows for key, rows in self.model.rows.items()}
+        self.model.tags.append(name)
+
+    @precondition(lambda self: len(self.model.fields) > 1)
+    @rule(data=st.data())
+    def drop_column(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.fields)))
+        self.engine.alter(REGION, [DropColumn(name)]).result(timeout=30)
+        del self.model.fields[name], self.kinds[name]
+        for rows in self.model.rows.values():
+            for row in rows:
+                del row[name]
+
+    @rule(data=st.data())
+    def rename_column(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from([*sorted(self.model.fields), *self.model.tags]))
+        new = f"r{self.added}"
+        self.added += 1
+        self.engine.alter(REGION, [RenameColumn(name, new)]).result(timeout=30)
+        if name in self.model.tags:
+            self.model.tags[self.model.tags.index(name)] = new
+            return
+        self.kinds[new] = self.kinds.pop(name)
+        self.model.fields = {new if each == name else each: v for each, v in self.model.fields.items()}
+        for rows in self.model.rows.values():
+            for row in rows:
+                row[new] = row.pop(name)
+
+    @precondition(lambda self: any(kind.startswith("int") for kind in self.kinds.values()))
+    @rule(data=st.data())
+    def widen_column(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(name for name, kind in self.kinds.items() if kind.startswith("int"))))
+        kind = data.draw(st.sampled_from(["int64", "float"]))
+        if self.kinds[name] == kind:
+            return
+        self.engine.alter(REGION, [WidenColumn(name, pa.int64() if kind == "int64" else pa.float64())]).result(
+            timeout=30
+        )
+        self.kinds[name] = kind
+
+    @invariant()
+    def reads_are_the_last_writes(self) -> None:
+        if hasattr(self, "engine"):
+            expected = comparable(self.model.visible())
+            assert comparable(read(self.engine)) == expected
+            assert comparable(scan(self.engine)) == expected
+            assert count_rows(self.engine.snapshot(REGION)) == len(expected)
+
+
+RegionModel.TestCase.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
+    """Runs the state machine, with piles of raw rows small enough that runs and tiers come into play."""
+
+    @pytest.fixture(autouse=True)
+    def _small_piles(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memtable, "FREEZE_ROWS", 4)
+        monkeypatch.setattr(memtable, "TIER_RUNS", 3)
+        monkeypatch.setattr(memtable, "RUNS_MAX", 4)

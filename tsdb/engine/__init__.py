@@ -1,0 +1,16 @@
+"""The region engine `mito`: durable writes and exact reads of regions.
+
+    Engine.write ─▶ worker ─▶ wal ─▶ memtable ─▶ (flush) ─▶ sst + manifest
+    Engine.snapshot / dataset ─▶ scan over memtables and data files
+
+`Engine` is the door. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`, `region_scan`,
+`region_change`, `recovery`, `housekeeping`. Formats on disk are described in `docs/format/`.
+"""
+
+from __future__ import annotations
+
+from tsdb.engine.context import EngineOptions
+from tsdb.engine.engine import Engine, RegionStat, region_directory
+from tsdb.engine.wal import WalOptions
+
+__all__ = ["Engine", "EngineOptions", "RegionStat", "WalOptions", "region_directory"]

@@ -1,0 +1,99 @@
+"""Background jobs: a few threads, flushes first, one thread that does nothing but flush."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import IntEnum
+from typing import Any
+
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.background")
+
+
+class Priority(IntEnum):
+    """What goes first."""
+
+    FLUSH = 0
+    SORT = 1
+    DELETE = 2
+
+
+_Job = tuple[int, int, Callable[[], Any], "Future[Any]"]
+
+
+class Background:
+    """Runs jobs on `jobs_max` threads. With more than one, the first is reserved for flushes."""
+
+    def __init__(self, jobs_max: int) -> None:
+        self._count = itertools.count()
+        self._changed = threading.Condition()
+        self._jobs: list[_Job] = []
+        self._is_closing = False
+        self._running = 0
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(jobs_max > 1 and number == 0,), name=f"tsdb-background-{number}", daemon=True
+            )
+            for number in range(jobs_max)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def running(self) -> int:
+        """How many jobs are running now."""
+        return self._running
+
+    @property
+    def queued(self) -> int:
+        """How many jobs wait for a thread."""
+        return len(self._jobs)
+
+    def submit(self, priority: Priority, job: Callable[[], Any]) -> Future[Any]:
+        """Queue a job; after `close` it is never run."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        with self._changed:
+            if not self._is_closing:
+                heapq.heappush(self._jobs, (priority, next(self._count), job, future))
+                self._changed.notify_all()
+        return future
+
+    def close(self) -> None:
+        """Run what is queued and stop."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _take(self, *, only_flushes: bool) -> _Job | None:
+        """Wait for the next job; None when there will be none any more."""
+
+        def is_mine() -> bool:
+            return bool(self._jobs) and (not only_flushes or self._jobs[0][0] == Priority.FLUSH)
+
+        with self._changed:
+            self._changed.wait_for(lambda: is_mine() or self._is_closing)
+            if not is_mine():
+                return None
+            self._running += 1
+            return heapq.heappop(self._jobs)
+
+    def _run(self, only_flushes: bool) -> None:
+        while (taken := self._take(only_flushes=only_flushes)) is not None:
+            _, _, job, future = taken
+            try:
+                future.set_result(job())
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+                future.set_exception(error)
+                _log.debug("a background job failed", error=error)
+            # A thread that waits must not keep alive what its last job knew: files are deleted when nobody does.
+            del taken, job, future
+            with self._changed:
+                self._running -= 1

@@ -1,0 +1,253 @@
+"""Caches bounded by bytes: what was read stays in memory as long as it earns its place.
+
+    new ─▶ probation ─(used again)▶ protected ─(over its share)▶ probation ─(oldest, over capacity)▶ gone
+
+- An entry that is used once never pushes out one that is used often: a scan of everything passes through probation and
+  leaves the protected part alone.
+- One load per key at a time: whoever asks meanwhile waits for it. No lock is held while a load runs.
+- A capacity of 0 switches a cache off: every request loads, nothing is kept.
+
+Values are shared between threads and must not be changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from tsdb.model import ColumnId
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_PROTECTED_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStatistics:
+    """What a cache did since the start, and what it holds now."""
+
+    name: str
+    capacity_bytes: int
+    bytes: int
+    entries: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class _Load(Generic[V]):
+    """A load that is under way; others wait for it."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.value: V | None = None
+        self.has_value = False
+        self.is_unwanted = False
+        """The key was removed meanwhile: whoever waits gets the value, the cache does not keep it."""
+
+
+class ByteCache(Generic[K, V]):
+    """A segmented LRU cache weighed in bytes. Thread-safe."""
+
+    def __init__(self, capacity_bytes: int, name: str) -> None:
+        self.name = name
+        self.capacity_bytes = capacity_bytes
+        self._lock = threading.Lock()
+        self._probation: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._protected: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
+        self._protected_bytes = 0
+        self._loading: dict[K, _Load[V]] = {}
+        self._hits = 0
+        self._misses = 0
+        self._evictions = 0
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.capacity_bytes > 0
+
+    def get_or_load(self, key: K, load: Callable[[], V], weigh: Callable[[V], int]) -> V:
+        """Return the value of a key; `load` makes it if it is not here, `weigh` says how many bytes it takes."""
+        if not self.is_enabled:
+            with self._lock:
+                self._misses += 1
+            return load()
+        while True:
+            with self._lock:
+                found = self._touch(key)
+                if found is not None:
+                    self._hits += 1
+                    return found[0]
+                under_way = self._loading.get(key)
+                if under_way is None:
+                    self._misses += 1
+                    mine = self._loading[key] = _Load()
+                    break
+            under_way.done.wait()
+            if under_way.has_value:
+                with self._lock:
+                    self._hits += 1
+                return under_way.value  # type: ignore[return-value]
+            # The load failed, and its error went to the one who ran it: try again, for an error of one's own.
+        return self._run(key, mine, load, weigh)
+
+    def put(self, key: K, value: V, size_bytes: int) -> None:
+        """Keep a value that is at hand already."""
+        with self._lock:
+            self._insert(key, value, size_bytes)
+
+    def remove_where(self, is_unwanted: Callable[[K], bool]) -> None:
+        """Forget keys, those that are being loaded included."""
+        with self._lock:
+            for key, load in self._loading.items():
+                load.is_unwanted |= is_unwanted(key)
+            for key in [key for part in (self._probation, self._protected) for key in part if is_unwanted(key)]:
+                self._remove(key)
+
+    def shrink_to(self, fraction: float) -> int:
+        """Drop what is used least until at most this part of the capacity is full; return the bytes freed."""
+        with self._lock:
+            before = self._bytes
+            self._evict(int(self.capacity_bytes * fraction))
+            return before - self._bytes
+
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            return CacheStatistics(
+                name=self.name,
+                capacity_bytes=self.capacity_bytes,
+                bytes=self._bytes,
+                entries=len(self._probation) + len(self._protected),
+                hits=self._hits,
+                misses=self._misses,
+                evictions=self._evictions,
+            )
+
+    def _run(self, key: K, mine: _Load[V], load: Callable[[], V], weigh: Callable[[V], int]) -> V:
+        try:
+            value = load()
+            size_bytes = weigh(value)
+            mine.value, mine.has_value = value, True
+        finally:
+            with self._lock:
+                del self._loading[key]
+                if mine.has_value and not mine.is_unwanted:
+                    self._insert(key, value, size_bytes)
+            mine.done.set()
+        return value
+
+    def _touch(self, key: K) -> tuple[V, int] | None:
+        """Find an entry and note that it was used."""
+        found = self._protected.get(key)
+        if found is not None:
+            self._protected.move_to_end(key)
+            return found
+        found = self._probation.pop(key, None)
+        if found is None:
+            return None
+        self._protected[key] = found
+        self._protected_bytes += found[1]
+        while self._protected_bytes > self.capacity_bytes * _PROTECTED_SHARE:
+            oldest, entry = self._protected.popitem(last=False)
+            self._protected_bytes -= entry[1]
+            self._probation[oldest] = entry
+        return found
+
+    def _insert(self, key: K, value: V, size_bytes: int) -> None:
+        self._remove(key)
+        # What is larger than the whole cache would push out everything and still not fit.
+        if size_bytes > self.capacity_bytes:
+            return
+        self._evict(self.capacity_bytes - size_bytes)
+        self._probation[key] = (value, size_bytes)
+        self._bytes += size_bytes
+
+    def _evict(self, bytes_max: int) -> None:
+        while self._bytes > bytes_max:
+            if self._probation:
+                _, entry = self._probation.popitem(last=False)
+            else:
+                _, entry = self._protected.popitem(last=False)
+                self._protected_bytes -= entry[1]
+            self._bytes -= entry[1]
+            self._evictions += 1
+
+    def _remove(self, key: K) -> None:
+        entry = self._probation.pop(key, None)
+        if entry is None:
+            entry = self._protected.pop(key, None)
+            if entry is None:
+                return
+            self._protected_bytes -= entry[1]
+        self._bytes -= entry[1]
+
+
+class MetaKey(NamedTuple):
+    """What is known of a data file: `footer` or `block`."""
+
+    file_id: str
+    part: str
+
+
+class VectorKey(NamedTuple):
+    """A decoded column of a row group."""
+
+    file_id: str
+    row_group: int
+    column: ColumnId
+
+
+class PageKey(NamedTuple):
+    """A stretch of a data file as it is stored: one column of a row group."""
+
+    file_id: str
+    offset: int
+    length: int
+
+
+class _OfFile(Protocol):
+    @property
+    def file_id(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """The caches that all data files of a process share."""
+
+    sst_meta: ByteCache[MetaKey, Any]
+    """Footers and series blocks."""
+    vectors: ByteCache[VectorKey, Any]
+    """Decoded columns."""
+    pages: ByteCache[PageKey, bytes]
+    """Columns as they are stored, so that decoding them again does not touch the store."""
+
+    @classmethod
+    def of(cls, *, sst_meta_bytes: int, vector_bytes: int, page_bytes: int) -> Caches:
+        return cls(
+            ByteCache(sst_meta_bytes, "sst_meta"), ByteCache(vector_bytes, "vector"), ByteCache(page_bytes, "page")
+        )
+
+    @classmethod
+    def disabled(cls) -> Caches:
+        return cls.of(sst_meta_bytes=0, vector_bytes=0, page_bytes=0)
+
+    def evict_file(self, file_id: str) -> None:
+        """Forget a file that was deleted."""
+
+        def is_of_file(key: _OfFile) -> bool:
+            return key.file_id == file_id
+
+        self.sst_meta.remove_where(is_of_file)
+        self.vectors.remove_where(is_of_file)
+        self.pages.remove_where(is_of_file)
+
+    def shrink_to(self, fraction: float) -> int:
+        """Shrink the large caches, which are cheapest to fill again; return the bytes freed."""
+        return self.pages.shrink_to(fraction) + self.vectors.shrink_to(fraction)
+
+    def statistics(self) -> tuple[CacheStatistics, ...]:
+        return self.sst_meta.statistics(), self.vectors.statistics(), self.pages.statistics()

@@ -1,0 +1,55 @@
+"""What all parts of the engine share: the store, the log, the buffer, the threads, the options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsdb.clock import Clock
+from tsdb.engine.background import Background
+from tsdb.engine.buffer import WriteBuffer
+from tsdb.engine.cache import Caches
+from tsdb.engine.memtable import Memtable
+from tsdb.engine.wal import Wal
+from tsdb.model import RegionOptions, RegionSchema
+from tsdb.store import ObjectStore
+from tsdb.units import Duration, Size
+
+WINDOW_SECONDS = 86_400
+"""The window of time of memtables and of the files they become, as long as no compaction has chosen another."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The settings of `[region_engine.mito]` that the engine itself looks at."""
+
+    num_workers: int = 8
+    manifest_checkpoint_distance: int = 10
+    max_background_jobs: int = 4
+    auto_flush_interval: Duration = Duration.of_seconds(3600)
+    global_write_buffer_size: Size = Size(1 << 30)
+    global_write_buffer_reject_size: Size = Size(2 << 30)
+    sst_meta_cache_size: Size = Size(128 << 20)
+    vector_cache_size: Size = Size(512 << 20)
+    page_cache_size: Size = Size(512 << 20)
+    sst_write_buffer_size: Size = Size(8 << 20)
+    scan_parallelism: int = 0
+    stall_timeout: Duration = Duration.of_seconds(30)
+    """How long a write may wait for memory when its request has no deadline of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineContext:
+    """The shared objects of one engine."""
+
+    options: EngineOptions
+    store: ObjectStore
+    wal: Wal
+    buffer: WriteBuffer
+    background: Background
+    caches: Caches
+    clock: Clock
+
+    def new_memtable(self, schema: RegionSchema, options: RegionOptions) -> Memtable:
+        """Make an empty memtable that is charged to the write buffer."""
+        ticks = WINDOW_SECONDS * schema.ticks_per_second
+        return Memtable(schema, options, window_ticks=ticks, on_bytes=self.buffer.charge)

@@ -1,0 +1,319 @@
+"""The region engine: regions of one process over one store and one log.
+
+`Engine` opens, finds and closes regions and hands each request to the module of its verb. Any thread may call it; calls
+that change a region return futures, completed by the region's worker.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsdb.clock import Clock, SystemClock
+from tsdb.engine import region_change, region_scan
+from tsdb.engine.background import Background
+from tsdb.engine.buffer import WriteBuffer
+from tsdb.engine.cache import Caches
+from tsdb.engine.context import EngineContext, EngineOptions
+from tsdb.engine.entry import encode_batch
+from tsdb.engine.errors import ManifestMismatch, RegionNotFound, RegionQuarantined, StorageUnavailable
+from tsdb.engine.housekeeping import Housekeeping
+from tsdb.engine.manifest import Manifest
+from tsdb.engine.recovery import discover_regions, finish_drops, make_region, recover
+from tsdb.engine.region import Region
+from tsdb.engine.region_flush import start_flush
+from tsdb.engine.region_sweep import start_sweep
+from tsdb.engine.region_write import check_batch, commit_writes
+from tsdb.engine.scan import RegionDataset, Snapshot
+from tsdb.engine.wal import Recovery, Wal, WalOptions
+from tsdb.engine.worker import Worker, WriteRequest
+from tsdb.errors import TsdbError, Unsupported
+from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, SchemaChange
+from tsdb.store import Files, LocalStore, ObjectStore
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+DATA = "data"
+"""Where regions live in the store."""
+
+_log = get_logger("tsdb.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStat:
+    """What is known of a region without reading it."""
+
+    state: str
+    schema_version: int
+    memtable_rows: int
+    memtable_bytes: int
+    files: int
+    file_rows: int
+    file_bytes: int
+    flush_failures: int
+    last_entry_id: int
+    last_sequence: int
+
+
+class Engine:
+    """The regions of one process."""
+
+    def __init__(self, context: EngineContext, *, purge_interval: Duration) -> None:
+        self._context = context
+        self._regions: dict[RegionId, Region] = {}
+        self._quarantined: dict[RegionId, str] = {}
+        self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()), purge_interval=purge_interval)
+        self._workers = [
+            Worker(f"tsdb-region-{number}", buffer=context.buffer, clock=context.clock, commit=self._commit)
+            for number in range(context.options.num_workers)
+        ]
+        self._creating = threading.Lock()
+        self._is_closed = False
+        context.buffer.on_release(self.housekeeping.relieve)
+
+    @classmethod
+    def open(
+        cls,
+        store: ObjectStore,
+        wal_directory: Path,
+        *,
+        options: EngineOptions | None = None,
+        wal_options: WalOptions | None = None,
+        regions: Mapping[RegionId, str] | None = None,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        on_fatal: Callable[[TsdbError], None] | None = None,
+        has_housekeeping: bool = True,
+    ) -> Engine:
+        """Open the engine and everything in it; returns when all regions are ready.
+
+        `regions` are those the catalog knows, by their directories; without it they are found by their manifests. The
+        caller holds the lock of the data directory.
+        """
+        options, wal_options = options or EngineOptions(), wal_options or WalOptions()
+        clock = clock or SystemClock()
+        started_ms = clock.now_ns() // 1_000_000
+        opened: list[Engine] = []
+
+        def fail(error: TsdbError) -> None:
+            for engine in opened:
+                engine._stop_writing(error)
+            if on_fatal is not None:
+                on_fatal(error)
+
+        if isinstance(store, LocalStore):
+            store.sweep_temporary()
+        wal, report = Wal.open(wal_directory, wal_options, files, clock, on_fatal=fail)
+        _tell(report)
+        buffer = WriteBuffer(size=options.global_write_buffer_size, reject_size=options.global_write_buffer_reject_size)
+        caches = Caches.of(
+            sst_meta_bytes=options.sst_meta_cache_size,
+            vector_bytes=options.vector_cache_size,
+            page_bytes=options.page_cache_size,
+        )
+        background = Background(options.max_background_jobs)
+        context = EngineContext(options, store, wal, buffer, background, caches, clock)
+        engine = cls(context, purge_interval=wal_options.purge_interval)
+        opened.append(engine)
+        try:
+            engine._recover(regions, started_ms=started_ms)
+        except BaseException:
+            engine.close(flush=False)
+            raise
+        if has_housekeeping:
+            engine.housekeeping.start()
+        return engine
+
+    @property
+    def context(self) -> EngineContext:
+        return self._context
+
+    @property
+    def quarantined(self) -> Mapping[RegionId, str]:
+        """Regions that are not served, and why."""
+        return self._quarantined
+
+    @property
+    def regions(self) -> tuple[RegionId, ...]:
+        return tuple(self._regions)
+
+    def create_region(
+        self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions | None = None
+    ) -> None:
+        """Create a region, or open it if it exists with this schema; ManifestMismatch if it has another."""
+        # One at a time: two objects for one region would not know of each other's writes.
+        with self._creating:
+            region = self._regions.get(region_id)
+            if region is None:
+                self._regions[region_id] = self._create(region_id, directory, schema, options or RegionOptions())
+            elif region.version.schema != schema:
+                raise ManifestMismatch("the region exists with another schema", region_id=region_id)
+
+    def _create(self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions) -> Region:
+        self._check_open()
+        if region_id in self._quarantined:
+            raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
+        manifest = Manifest.create(
+            self._context.store,
+            directory,
+            region_id,
+            schema,
+            options,
+            epoch=0,
+            checkpoint_distance=self._context.options.manifest_checkpoint_distance,
+            clock=self._context.clock,
+        )
+        return make_region(self._context, manifest, region_id, directory, self._worker_of(region_id))
+
+    def schema(self, region_id: RegionId) -> RegionSchema:
+        return self._region(region_id).version.schema
+
+    def write(self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None) -> Future[int]:
+        """Write or delete rows. The future gives the number of rows once they are durable and visible."""
+        region = self._region(region_id)
+        version = region.version
+        if batch.op is OpType.DELETE and version.options.append_mode:
+            raise Unsupported("rows of a table in append mode cannot be deleted by key", region_id=region_id)
+        check_batch(version.schema, batch)
+        done: Future[int] = Future()
+        # Whether the rows are in the log is not the caller's to decide: a future that runs cannot be cancelled.
+        done.set_running_or_notify_cancel()
+        if not batch.rows:
+            done.set_result(0)
+            return done
+        wait = self._context.options.stall_timeout if timeout is None else timeout
+        payload = encode_batch(version.schema, batch)
+        request = WriteRequest(
+            region=region,
+            batch=batch,
+            schema=version.schema,
+            payload=payload,
+            nbytes=payload.raw_bytes,
+            deadline_ns=self._context.clock.monotonic_ns() + wait,
+            done=done,
+        )
+        region.worker.submit(request)
+        return done
+
+    def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:
+        """Take what the region holds now, for reading."""
+        return region_scan.take_snapshot(self._context, self._region(region_id), timeout=timeout)
+
+    def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> RegionDataset:
+        """Take what the region holds now as a table for DataFusion, in as many fragments as `scan_parallelism` says."""
+        parallelism = self._context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
+        return RegionDataset(self.snapshot(region_id, timeout=timeout), parallelism=parallelism)
+
+    def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
+        region = self._region(region_id)
+        return region.worker.call(lambda: region_change.alter_schema(self._context, region, changes))
+
+    def set_options(self, region_id: RegionId, options: RegionOptions) -> Future[None]:
+        region = self._region(region_id)
+        return region.worker.call(lambda: region_change.set_options(self._context, region, options))
+
+    def flush(self, region_id: RegionId) -> Future[None]:
+        """Flush what the region holds now."""
+        return start_flush(self._context, self._region(region_id))
+
+    def truncate(self, region_id: RegionId) -> Future[None]:
+        region = self._region(region_id)
+        return region.worker.call(lambda: region_change.truncate(self._context, region))
+
+    def drop(self, region_id: RegionId) -> Future[None]:
+        """Drop a region; its files go when nobody reads them any more."""
+        region = self._region(region_id)
+
+        def drop() -> None:
+            pending = region_change.drop(self._context, region)
+            self._regions.pop(region_id, None)
+            self.housekeeping.add_drop(pending)
+
+        return region.worker.call(drop)
+
+    def stat(self, region_id: RegionId) -> RegionStat:
+        region = self._region(region_id)
+        version = region.version
+        return RegionStat(
+            state=region.state,
+            schema_version=version.schema.version,
+            memtable_rows=sum(memtable.rows for memtable in version.memtables),
+            memtable_bytes=version.memtable_bytes,
+            files=len(version.files),
+            file_rows=sum(handle.meta.rows for handle in version.files),
+            file_bytes=sum(handle.meta.size_bytes for handle in version.files),
+            flush_failures=region.flush_failures,
+            last_entry_id=region.last_entry_id,
+            last_sequence=region.last_sequence,
+        )
+
+    def close(self, *, flush: bool = True) -> None:
+        """Flush everything, then stop; without `flush`, leave it to the log."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.housekeeping.close()
+        is_clean = self._flush_all() if flush else True
+        # Before the workers, which end what background jobs have begun.
+        self._context.background.close()
+        for worker in self._workers:
+            worker.close()
+        self._context.wal.close(clean=is_clean)
+
+    def _flush_all(self) -> bool:
+        """Flush every region, also when the log is broken: memory may be the only place where its last rows are."""
+        is_clean = True
+        for each in [start_flush(self._context, region) for region in list(self._regions.values())]:
+            error = each.exception()
+            if error is not None:
+                is_clean = False
+                _log.warning("a region was not flushed at the end; the log has its rows", error=error)
+        return is_clean
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageUnavailable("the engine is closed")
+
+    def _commit(self, requests: list[WriteRequest]) -> None:
+        commit_writes(requests, self._context.wal, self.housekeeping.after_write)
+
+    def _region(self, region_id: RegionId) -> Region:
+        region = self._regions.get(region_id)
+        if region is not None:
+            return region
+        if region_id in self._quarantined:
+            raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
+        raise RegionNotFound(region_id=region_id)
+
+    def _worker_of(self, region_id: RegionId) -> Worker:
+        count = len(self._workers)
+        return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
+
+    def _recover(self, regions: Mapping[RegionId, str] | None, *, started_ms: int) -> None:
+        dropped = finish_drops(self._context, DATA)
+        known = discover_regions(self._context.store, DATA) if regions is None else regions
+        directories = {region_id: directory for region_id, directory in known.items() if directory not in dropped}
+        recovered = recover(self._context, directories, self._worker_of)
+        self._regions = recovered.regions
+        self._quarantined = recovered.quarantined
+        for region in recovered.regions.values():
+            start_sweep(self._context, region, started_ms=started_ms)
+
+    def _stop_writing(self, error: TsdbError) -> None:
+        """The log is broken: nothing more can be acknowledged until a restart."""
+        for region in list(self._regions.values()):
+            region.stop_writing(str(error))
+
+
+def _tell(report: Recovery) -> None:
+    if report.segments and not report.was_clean:
+        _log.info("the last shutdown was not clean", segments=report.segments, bytes=report.total_bytes)
+
+
+def region_directory(catalog: str, schema: str, table_id: int, number: int) -> str:
+    """Return where a region lives in the store."""
+    return f"{DATA}/{catalog}/{schema}/{table_id}/{table_id}_{number:010}"

@@ -1,0 +1,151 @@
+"""What has to happen from time to time: flushes nobody asked for, purges of the log, the end of drops.
+
+`tick` does what is due; a thread calls it every second. It only starts work, and never waits for a flush.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from tsdb.engine.background import Priority
+from tsdb.engine.context import EngineContext
+from tsdb.engine.region import Region, RegionState
+from tsdb.engine.region_change import PendingDrop, finish_drop
+from tsdb.engine.region_flush import start_flush
+from tsdb.store import StoreError
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+TICK_SECONDS = 1.0
+
+_log = get_logger("tsdb.housekeeping")
+
+
+def plan_victims(sizes: dict[Region, int], *, used: int, target: int) -> list[Region]:
+    """Choose the regions to flush, the largest first, until what is left would fit the target."""
+    chosen = []
+    for region, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        if used <= target or not size:
+            break
+        chosen.append(region)
+        used -= size
+    return chosen
+
+
+class Housekeeping:
+    """Watches the write buffer and the clock on behalf of all regions."""
+
+    def __init__(
+        self, context: EngineContext, regions: Callable[[], Iterable[Region]], *, purge_interval: Duration
+    ) -> None:
+        self._context = context
+        self._regions = regions
+        self._purge_interval = purge_interval
+        self._purged_ns = context.clock.monotonic_ns()
+        self._drops: list[PendingDrop] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tsdb-housekeeping", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def add_drop(self, pending: PendingDrop) -> None:
+        """Delete a dropped region's directory when nobody reads its files any more."""
+        self._drops.append(pending)
+
+    def tick(self) -> None:
+        """Do what is due."""
+        self.relieve()
+        self._flush_idle()
+        self._finish_drops()
+        now = self._context.clock.monotonic_ns()
+        if now - self._purged_ns >= self._purge_interval:
+            self._purged_ns = now
+            self.purge()
+
+    def after_write(self, regions: Iterable[Region]) -> None:
+        """Sort and flush what a write made due."""
+        for region in regions:
+            version = region.version
+            if not region.is_sorting and version.mutable.needs_sorting:
+                self._sort(region)
+            limit = version.options.write_buffer_size
+            if limit is not None and version.memtable_bytes >= limit:
+                self._flush(region)
+        if self._context.buffer.should_flush:
+            self.relieve()
+
+    def relieve(self) -> None:
+        """Flush the largest regions when the write buffer is half full of rows nobody flushes yet."""
+        buffer = self._context.buffer
+        if not buffer.should_flush:
+            return
+        # A region that cannot be flushed now is no relief: others have to be flushed in its place.
+        sizes = {region: region.version.memtable_bytes for region in self._regions() if not self._must_wait(region)}
+        for region in plan_victims(sizes, used=buffer.used, target=buffer.size // 2):
+            self._flush(region)
+
+    def purge(self) -> None:
+        """Delete what the log no longer needs, and flush the regions that keep it from more."""
+        result = self._context.wal.purge()
+        pinning = set(result.pinning)
+        for region in self._regions():
+            if region.id in pinning:
+                _log.info("flushing a region that holds back the log", region=region.id)
+                self._flush(region)
+
+    def _flush_idle(self) -> None:
+        now = self._context.clock.monotonic_ns()
+        for region in self._regions():
+            if not region.version.memtable_bytes:
+                # The first row after a long silence has the whole interval before it.
+                region.last_flush_ns = now
+            elif now - region.last_flush_ns >= self._context.options.auto_flush_interval:
+                self._flush(region)
+
+    def _must_wait(self, region: Region) -> bool:
+        """The last flush failed a moment ago."""
+        return self._context.clock.monotonic_ns() < region.retry_flush_ns
+
+    def _flush(self, region: Region) -> None:
+        """Start a flush unless one is under way, or the last one failed a moment ago."""
+        if not (region.is_flushing or region.state is RegionState.DROPPED or self._must_wait(region)):
+            start_flush(self._context, region)
+
+    def _sort(self, region: Region) -> None:
+        memtable = region.version.mutable
+        region.is_sorting = True
+
+        def sort() -> None:
+            try:
+                memtable.sort_pending()
+            finally:
+                region.is_sorting = False
+
+        self._context.background.submit(Priority.SORT, sort)
+
+    def _finish_drops(self) -> None:
+        for pending in [each for each in self._drops if each.is_over]:
+            self._drops.remove(pending)
+            self._context.background.submit(Priority.DELETE, partial(self._finish_drop, pending))
+
+    def _finish_drop(self, pending: PendingDrop) -> None:
+        try:
+            finish_drop(self._context, pending.region.directory)
+        except StoreError as error:
+            _log.warning("a dropped region could not be deleted yet", region=pending.region.id, error=error)
+            self._drops.append(pending)
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_SECONDS):
+            try:
+                self.tick()
+            except Exception:  # noqa: BLE001 - the thread must live; the next tick tries again
+                _log.exception("housekeeping failed")

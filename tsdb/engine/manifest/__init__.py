@@ -1,0 +1,40 @@
+"""The manifest: which files a region is made of, version by version. Format and rules: `docs/format/manifest.md`."""
+
+from tsdb.engine.manifest._actions import Action, Change, Edit, Forget, Remove, Truncate
+from tsdb.engine.manifest._apply import apply
+from tsdb.engine.manifest._file_meta import FileMeta
+from tsdb.engine.manifest._layout import data_path, index_path, manifest_directory
+from tsdb.engine.manifest._manifest import Manifest
+from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep, sweep_orphans
+from tsdb.engine.manifest._state import ManifestState, RemovedFile
+
+CRASH_POINTS = (
+    "manifest.commit.before_put",
+    "manifest.commit.after_put",
+    "manifest.checkpoint.before_put",
+    "manifest.checkpoint.after_put",
+    "manifest.checkpoint.after_pointer",
+    "manifest.checkpoint.after_delete",
+)
+"""The places of the manifest where a test can end the process."""
+
+__all__ = [
+    "CRASH_POINTS",
+    "Action",
+    "Change",
+    "Edit",
+    "FileMeta",
+    "Forget",
+    "Manifest",
+    "ManifestState",
+    "Remove",
+    "RemovedFile",
+    "Truncate",
+    "apply",
+    "data_path",
+    "index_path",
+    "manifest_directory",
+    "plan_orphan_sweep",
+    "run_orphan_sweep",
+    "sweep_orphans",
+]

@@ -1,0 +1,61 @@
+"""What the manifest knows of a data file, so that planning a query or a compaction opens none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tsdb.model import TimeRange
+
+_FILE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def is_file_id(text: str) -> bool:
+    """Whether a text is the id of a data file: a UUID in 32 hexadecimal digits."""
+    return _FILE_ID.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class FileMeta:
+    """One data file of a region."""
+
+    file_id: str
+    time_range: TimeRange
+    rows: int
+    size_bytes: int
+    index_size_bytes: int
+    """The size of the index file beside it; 0 if there is none."""
+    level: int
+    series: int
+    """How many distinct series have rows in it."""
+    row_groups: int
+    sequence_min: int
+    sequence_max: int
+    has_tombstones: bool
+    is_unique: bool
+    """No two rows have the same tags and time."""
+    schema_version: int
+    created_ms: int
+
+    def __post_init__(self) -> None:
+        if not is_file_id(self.file_id):
+            raise ValueError(f"{self.file_id!r} is not the id of a file, expected 32 hexadecimal digits")
+
+    @property
+    def has_index(self) -> bool:
+        return self.index_size_bytes > 0
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in _NAMES if name != "time_range"}
+        return {**plain, "time_range": [self.time_range.start, self.time_range.end]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> FileMeta:
+        """Read what `to_json` wrote; keys of a newer version are left alone."""
+        start, end = value["time_range"]
+        known = {name: value[name] for name in _NAMES if name != "time_range"}
+        return cls(time_range=TimeRange(start, end), **known)
+
+
+_NAMES = tuple(field.name for field in fields(FileMeta))

@@ -1,0 +1,79 @@
+"""What a manifest says at one version: the whole truth about a region's files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tsdb.engine.manifest._file_meta import FileMeta
+from tsdb.model import RegionId, RegionOptions, RegionSchema
+
+
+class RemovedFile(NamedTuple):
+    """A file that is no longer part of the region but may still lie in the store, for running queries."""
+
+    file_id: str
+    removed_at_ms: int
+
+
+@dataclass(frozen=True)
+class ManifestState:
+    """A region at one version of its manifest. Immutable, so readers may keep it for as long as they like."""
+
+    region_id: RegionId
+    schema: RegionSchema
+    options: RegionOptions
+    files: Mapping[str, FileMeta] = field(default_factory=lambda: MappingProxyType({}))
+    """The data files by id."""
+    flushed_entry_id: int = 0
+    """Everything up to this entry of the log is in files, or gone for good; entries are numbered from 1."""
+    flushed_sequence: int = 0
+    truncated_entry_id: int | None = None
+    """The last entry that a truncation made void; None if the region was never truncated."""
+    epoch: int = 0
+    """The highest epoch of a writer so far."""
+    version: int = 0
+    """The number of the last delta."""
+    compaction_window_seconds: int | None = None
+    """None until the first compaction chose it."""
+    is_removed: bool = False
+    removed_files: tuple[RemovedFile, ...] = ()
+    """Files that left the region and are not yet known to be deleted, oldest first."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "region_id": self.region_id,
+            "version": self.version,
+            "epoch": self.epoch,
+            "schema": self.schema.to_json(),
+            "options": self.options.to_json(),
+            "files": [file.to_json() for file in self.files.values()],
+            "removed_files": [removed._asdict() for removed in self.removed_files],
+            **{name: getattr(self, name) for name in _PLAIN},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ManifestState:
+        files = [FileMeta.from_json(file) for file in value["files"]]
+        removed = value["removed_files"]
+        return cls(
+            region_id=RegionId(value["region_id"]),
+            version=value["version"],
+            epoch=value["epoch"],
+            schema=RegionSchema.from_json(value["schema"]),
+            options=RegionOptions.from_json(value["options"]),
+            files=MappingProxyType({file.file_id: file for file in files}),
+            removed_files=tuple(RemovedFile(each["file_id"], each["removed_at_ms"]) for each in removed),
+            **{name: value[name] for name in _PLAIN},
+        )
+
+
+_PLAIN = (
+    "flushed_entry_id",
+    "flushed_sequence",
+    "truncated_entry_id",
+    "compaction_window_seconds",
+    "is_removed",
+)

@@ -1,0 +1,229 @@
+"""The memtable: rows of a region that are in memory, as lists of immutable pieces per window of time.
+
+    append ─▶ raw rows ─(FREEZE_ROWS)▶ sorted run ─(TIER_RUNS that overlap, or RUNS_MAX)▶ one larger run
+
+- One thread appends, the region's worker. Readers take what `runs` returns, which never changes. A batch is published
+  as a whole, in all windows at once, by the swap of one attribute.
+- Whoever needs raw rows sorted sorts them outside the lock and installs the run if nobody was faster: a reader, a
+  background job, the flush.
+- Windows of time keep late rows out of the files of today: a flush writes one file per window.
+- `nbytes` is what the write buffer is charged: all buffers of raw rows and runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.source import Rows, Run, make_run, sort_rows
+from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, TimeRange
+
+FREEZE_ROWS = 65_536
+TIER_RUNS = 8
+RUNS_MAX = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The pieces of one window of time."""
+
+    raw: tuple[Rows, ...] = ()
+    runs: tuple[Run, ...] = ()
+    """Oldest first; the sequences of one all lie before those of the next."""
+
+    @property
+    def raw_rows(self) -> int:
+        return sum(len(piece.times) for piece in self.raw)
+
+
+class Memtable:
+    """Rows of one region under one schema."""
+
+    def __init__(
+        self,
+        schema: RegionSchema,
+        options: RegionOptions,
+        *,
+        window_ticks: int,
+        on_bytes: Callable[[int], None] = lambda delta: None,
+    ) -> None:
+        self.schema = schema
+        self._options = options
+        self._window_ticks = window_ticks
+        self._on_bytes = on_bytes
+        self._lock = threading.Lock()
+        self._windows: dict[int, Window] = {}
+        """Replaced, never changed: readers hold on to what they took."""
+        self.nbytes = 0
+        self.rows = 0
+        self.time_range: TimeRange | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.rows == 0
+
+    @property
+    def needs_sorting(self) -> bool:
+        """Tell whether a background job should sort or merge pieces."""
+        return any(window.raw_rows >= FREEZE_ROWS or _mergeable(window.runs) for window in self._windows.values())
+
+    def append(self, batch: Batch, base_sequence: int, *, nbytes: int) -> None:
+        """Add the rows of a batch, of `nbytes` in memory; row i has sequence `base_sequence + i`.
+
+        The worker alone calls this.
+        """
+        if not batch.rows:
+            return
+        pieces = list(self._split(self._to_rows(batch, base_sequence, nbytes)))
+        added = sum(piece.nbytes for _, piece in pieces)
+        span = TimeRange.of(batch.times)
+        with self._lock:
+            windows = dict(self._windows)
+            for start, piece in pieces:
+                window = windows.get(start, Window())
+                windows[start] = replace(window, raw=(*window.raw, piece))
+            self._windows = windows
+            self.rows += batch.rows
+            self.nbytes += added
+            self.time_range = span if self.time_range is None else self.time_range.union(span)
+        self._on_bytes(added)
+
+    def runs(self) -> dict[int, tuple[Run, ...]]:
+        """Return everything as sorted runs per window, oldest first within a window."""
+        # Taken once: a batch that comes later is in no window of the answer.
+        windows = self._windows
+        return {start: self._sorted(start, window).runs for start, window in windows.items()}
+
+    def sort_pending(self) -> None:
+        """Sort full piles of raw rows and merge runs of one size; for a background job."""
+        for start, window in self._windows.items():
+            if window.raw_rows >= FREEZE_ROWS:
+                window = self._sorted(start, window)
+            runs = window.runs
+            while (chosen := _mergeable(runs)) is not None:
+                merged = (*runs[: chosen.start], self._merge(runs[chosen]), *runs[chosen.stop :])
+                if not self._install(start, Window((), runs), Window((), merged)):
+                    break
+                runs = merged
+
+    def release(self) -> None:
+        """Give the write buffer its bytes back; the rows themselves live as long as a reader holds them."""
+        with self._lock:
+            freed, self.nbytes = self.nbytes, 0
+        self._on_bytes(-freed)
+
+    def _to_rows(self, batch: Batch, base_sequence: int, nbytes: int) -> Rows:
+        fields = {}
+        for name, values in batch.fields.items():
+            column = self.schema.by_name[name]
+            fields[column.id] = values if values.type == column.type else values.cast(column.type)
+        sequences = np.arange(base_sequence, base_sequence + batch.rows, dtype=np.uint64)
+        return Rows(
+            batch.series, batch.series_index, batch.times, sequences, batch.op, fields, nbytes + sequences.nbytes
+        )
+
+    def _split(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
+        """Yield the rows of each window; usually that is all of them."""
+        windows = np.floor_divide(rows.times, self._window_ticks)
+        if windows[0] == windows[-1] and windows.min() == windows.max():
+            yield int(windows[0]), rows
+            return
+        order = np.argsort(windows, kind="stable")
+        for positions in np.split(order, np.flatnonzero(np.diff(windows[order])) + 1):
+            yield int(windows[positions[0]]), _take_rows(rows, positions)
+
+    def _sorted(self, start: int, window: Window) -> Window:
+        """Return a window as it was taken, its raw rows sorted."""
+        if not window.raw:
+            return window
+        run = sort_rows(self.schema, window.raw, drop_overwritten=self._drops_overwritten)
+        done = Window((), (*window.runs, run))
+        self._install(start, window, done)
+        return done
+
+    def _install(self, start: int, taken: Window, done: Window) -> bool:
+        """Put sorted pieces in the place of those they were made from, unless somebody was faster."""
+        with self._lock:
+            current = self._windows[start]
+            raw, runs = len(taken.raw), len(taken.runs)
+            if current.raw[:raw] != taken.raw or current.runs[:runs] != taken.runs:
+                return False
+            kept = Window(current.raw[raw:], (*done.runs, *current.runs[runs:]))
+            delta = sum(run.nbytes for run in done.runs) - sum(run.nbytes for run in taken.runs)
+            delta -= sum(piece.nbytes for piece in taken.raw)
+            if self.nbytes == 0:  # released: nothing is charged any more
+                delta = 0
+            self._windows = {**self._windows, start: kept}
+            self.nbytes += delta
+        self._on_bytes(delta)
+        return True
+
+    @property
+    def _drops_overwritten(self) -> bool:
+        return not self._options.append_mode and self._options.merge_mode is MergeMode.LAST_ROW
+
+    def _merge(self, runs: tuple[Run, ...]) -> Run:
+        """Merge runs that follow each other into one; only what a later row replaced as a whole is left out."""
+        options = self._options if self._drops_overwritten else replace(self._options, append_mode=True)
+        rows = sum(run.facts.rows for run in runs)
+        merge = Merge(
+            self.schema,
+            options,
+            [Selection.all_of(run) for run in runs],
+            keep_tombstones=True,
+            stripe_rows=rows + 1,
+        )
+        (stripe,) = merge.stripes()
+        return make_run(
+            self.schema,
+            merge.series,
+            stripe.ranks,
+            stripe.times,
+            stripe.sequences,
+            stripe.ops,
+            {column.id: stripe.read(column) for column in self.schema.fields},
+            is_unique=self._drops_overwritten or _has_unique_keys(stripe.ranks, stripe.times),
+        )
+
+
+def _mergeable(runs: tuple[Run, ...]) -> slice | None:
+    """Find the newest runs of about one size that are worth a merge.
+
+    Runs that follow each other in time, as rows in order make them, are read one after the other without a merge: there
+    only their number counts. Runs that overlap in time cost a merge at every read.
+    """
+    count = TIER_RUNS if _overlap(runs[-TIER_RUNS:]) else RUNS_MAX // 2
+    newest = runs[-count:]
+    if len(runs) < (TIER_RUNS if count == TIER_RUNS else RUNS_MAX):
+        return None
+    largest, smallest = max(run.facts.rows for run in newest), min(run.facts.rows for run in newest)
+    return slice(len(runs) - count, len(runs)) if largest < TIER_RUNS * max(smallest, FREEZE_ROWS) else None
+
+
+def _overlap(runs: tuple[Run, ...]) -> bool:
+    ranges = sorted((run.facts.time_range for run in runs), key=lambda span: span.start)
+    return any(one.overlaps(two) for one, two in itertools.pairwise(ranges))
+
+
+def _has_unique_keys(ranks: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> bool:
+    return not bool(np.any((ranks[1:] == ranks[:-1]) & (times[1:] == times[:-1])))
+
+
+def _take_rows(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
+    chosen = pa.array(positions)
+    return Rows(
+        rows.series,
+        rows.series_index[positions],
+        rows.times[positions],
+        rows.sequences[positions],
+        rows.op,
+        {column: values.take(chosen) for column, values in rows.fields.items()},
+        rows.nbytes * len(positions) // len(rows.times),
+    )

@@ -1,0 +1,248 @@
+"""Merging sources: the newest version of every key, stripe by stripe.
+
+    series blocks ─▶ union (one order for all) ─▶ stripes of series
+    stripe ─▶ sort by (series, time, sequence) ─▶ winners by merge mode ─▶ gather the columns asked for
+
+A stripe holds all selected rows of some consecutive series, about `STRIPE_ROWS` of them, so that memory is bounded by
+the stripe and not by the sources. Predicates on fields belong after the merge: before it, a filtered row would
+uncover an older version of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.engine.series import Positions, conform_series, union_ordered
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import Source, as_numpy, read_field
+from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable
+
+STRIPE_ROWS = 262_144
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What is wanted of a source: for each series of its block a stretch of its rows, perhaps an empty one."""
+
+    source: Source
+    starts: Positions
+    stops: Positions
+
+    @classmethod
+    def all_of(cls, source: Source) -> Selection:
+        offsets = source.block.offsets
+        return cls(source, offsets[:-1], offsets[1:])
+
+    @property
+    def rows(self) -> int:
+        return int((self.stops - self.starts).sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stripe:
+    """Merged rows of consecutive series, sorted by series and time."""
+
+    ranks: npt.NDArray[np.uint32]
+    """The position of each row's series in the union."""
+    times: npt.NDArray[np.int64]
+    sequences: npt.NDArray[np.uint64]
+    ops: npt.NDArray[np.uint8] | None
+    read: Callable[[Column], pa.Array]
+    """Gathers a field; columns that nobody asks for are never read."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.times)
+
+
+class Merge:
+    """The merge of some selections under one schema and merge mode."""
+
+    def __init__(
+        self,
+        schema: RegionSchema,
+        options: RegionOptions,
+        selections: Sequence[Selection],
+        *,
+        keep_tombstones: bool,
+        stripe_rows: int = STRIPE_ROWS,
+        union: tuple[SeriesTable, list[Positions]] | None = None,
+    ) -> None:
+        """`union` is for callers that know which series there are: the union of those that the selections have
+        stretches for, and for each selection where its stretches are in it. Otherwise the blocks say so."""
+        self._schema = schema
+        self._options = options
+        self._selections = list(selections)
+        self._keep_tombstones = keep_tombstones
+        self._stripe_rows = stripe_rows
+        if union is None:
+            tables = [conform_series(each.source.block.table, each.source.schema, schema) for each in selections]
+            union = union_ordered(tables)
+        self.series: SeriesTable
+        """The union of all series; ranks of stripes are positions in it."""
+        self.series, self._places = union
+
+    @property
+    def may_have_tombstones(self) -> bool:
+        """Whether a merged row can be a tombstone, as far as is known without reading rows."""
+        keeps = self._keep_tombstones or self._options.append_mode
+        return keeps and any(selection.source.facts.has_tombstones for selection in self._selections)
+
+    @property
+    def sequence_range(self) -> tuple[int, int]:
+        """The least and the greatest sequence that a merged row can have."""
+        facts = [selection.source.facts for selection in self._selections]
+        return min(each.sequence_min for each in facts), max(each.sequence_max for each in facts)
+
+    def stripes(self) -> Iterator[Stripe]:
+        """Merge stripe after stripe; a stripe with no row left is passed over."""
+        # Not a loop with a variable: that would hold on to a stripe, and all it was merged from, for too long.
+        return filter(attrgetter("rows"), starmap(self._merge, self._bounds()))
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        """Cut the union where about `stripe_rows` rows are full; one series is never cut."""
+        counts = np.zeros(len(self.series), dtype=np.int64)
+        for selection, places in zip(self._selections, self._places, strict=True):
+            counts[places] += selection.stops - selection.starts
+        total = np.cumsum(counts)
+        first = 0
+        while first < len(counts):
+            done = int(total[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(total, done + self._stripe_rows, side="right")))
+            if total[last - 1] > done:
+                yield first, last
+            first = last
+
+    def _merge(self, first: int, last: int) -> Stripe:
+        pieces = [
+            piece
+            for selection, places in zip(self._selections, self._places, strict=True)
+            if (piece := _cut(selection, places, first, last)).rows.rows
+        ]
+        ranks = np.concatenate([piece.ranks for piece in pieces])
+        times = np.concatenate([piece.source.times(piece.rows) for piece in pieces])
+        sequences = np.concatenate([piece.source.sequences(piece.rows) for piece in pieces])
+        ops = _ops(pieces)
+        order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
+        fields = _FieldReader(pieces, len(ranks))
+        if self._options.append_mode:
+            return _stripe(ranks, times, sequences, ops, order, fields.gather(order))
+        if self._options.merge_mode is MergeMode.LAST_NON_NULL:
+            return self._last_non_null(ranks, times, sequences, ops, order, fields)
+        winners, _ = _kernels.merge_dedup(
+            pa.array(ranks),
+            pa.array(times),
+            None if ops is None else pa.array(ops),
+            pa.array(order),
+            mode="last_row",
+            keep_tombstones=self._keep_tombstones,
+            valid=[],
+        )
+        chosen = as_numpy(winners)
+        return _stripe(ranks, times, sequences, ops, chosen, fields.gather(chosen))
+
+    def _last_non_null(
+        self,
+        ranks: npt.NDArray[np.uint32],
+        times: npt.NDArray[np.int64],
+        sequences: npt.NDArray[np.uint64],
+        ops: npt.NDArray[np.uint8] | None,
+        order: npt.NDArray[np.uint32],
+        fields: _FieldReader,
+    ) -> Stripe:
+        """Each field takes its newest value that is not null, no further back than the last delete of its key."""
+
+        def merge(valid: list[pa.Array]) -> tuple[npt.NDArray[np.uint32], list[pa.Array]]:
+            winners, sources = _kernels.merge_dedup(
+                pa.array(ranks),
+                pa.array(times),
+                None if ops is None else pa.array(ops),
+                pa.array(order),
+                mode="last_non_null",
+                keep_tombstones=self._keep_tombstones,
+                valid=valid,
+            )
+            return as_numpy(winners), [pa.array(each) for each in sources or ()]
+
+        def read(column: Column) -> pa.Array:
+            values = fields.whole(column)
+            _, sources = merge([values.is_valid()])
+            return values.take(sources[0])
+
+        winners, _ = merge([])
+        return _stripe(ranks, times, sequences, ops, winners, read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """The rows of one source that belong to a stripe."""
+
+    source: Source
+    rows: Slices
+    ranks: npt.NDArray[np.uint32]
+
+
+def _cut(selection: Selection, places: Positions, first: int, last: int) -> _Piece:
+    # Blocks and union are in the same order, so a source's share of a stripe is one stretch of its block.
+    low, high = np.searchsorted(places, [first, last])
+    rows = Slices(selection.starts[low:high], selection.stops[low:high])
+    ranks = np.repeat(places[low:high].astype(np.uint32), rows.lengths)
+    return _Piece(selection.source, rows, ranks)
+
+
+class _FieldReader:
+    """Reads fields of all pieces of a stripe, each at most once."""
+
+    def __init__(self, pieces: list[_Piece], rows: int) -> None:
+        self._pieces = pieces
+        self._rows = rows
+        self._whole: dict[ColumnId, pa.Array] = {}
+
+    def whole(self, column: Column) -> pa.Array:
+        """Return a field of all pieces laid end to end."""
+        if column.id not in self._whole:
+            arrays = [read_field(piece.source, column, piece.rows) for piece in self._pieces]
+            self._whole[column.id] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        return self._whole[column.id]
+
+    def gather(self, chosen: npt.NDArray[np.uint32]) -> Callable[[Column], pa.Array]:
+        """Return a function that reads a field at the chosen rows."""
+        is_everything = len(chosen) == self._rows and bool(np.all(chosen[1:] > chosen[:-1]))
+        positions = pa.array(chosen)
+
+        def read(column: Column) -> pa.Array:
+            values = self.whole(column)
+            return values if is_everything else values.take(positions)
+
+        return read
+
+
+def _ops(pieces: list[_Piece]) -> npt.NDArray[np.uint8] | None:
+    parts = [piece.source.ops(piece.rows) for piece in pieces]
+    if all(part is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.full(piece.rows.rows, OpType.PUT, dtype=np.uint8) if part is None else part
+            for part, piece in zip(parts, pieces, strict=True)
+        ]
+    )
+
+
+def _stripe(
+    ranks: npt.NDArray[np.uint32],
+    times: npt.NDArray[np.int64],
+    sequences: npt.NDArray[np.uint64],
+    ops: npt.NDArray[np.uint8] | None,
+    chosen: npt.NDArray[np.uint32],
+    read: Callable[[Column], pa.Array],
+) -> Stripe:
+    return Stripe(ranks[chosen], times[chosen], sequences[chosen], None if ops is None else ops[chosen], read)

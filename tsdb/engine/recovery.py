@@ -1,0 +1,196 @@
+"""Opening the engine: regions from their manifests, then one pass over the log for all of them.
+
+    log: find its end ─▶ manifests ─▶ replay what is not flushed, obeying the write buffer ─▶ ready
+
+A region that may have lost acknowledged rows, or whose manifest cannot be read, is quarantined with the reason; the
+others serve. Replay gives rows the sequences they had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tsdb.engine.context import EngineContext
+from tsdb.engine.entry import decode_batch
+from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound
+from tsdb.engine.manifest import Manifest
+from tsdb.engine.region import Region, Version
+from tsdb.engine.region_change import DROPPING, finish_drop
+from tsdb.engine.region_flush import start_flush
+from tsdb.engine.wal import ReplayedFrame
+from tsdb.engine.worker import Worker
+from tsdb.errors import TsdbError
+from tsdb.model import RegionId
+from tsdb.store import ObjectStore, StoreError
+from tsdb.telemetry import gauge, get_logger
+
+_log = get_logger("tsdb.recovery")
+
+_PROGRESS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the log since the process started.")
+_PROGRESS_NS = 1_000_000_000
+_EPOCH = 0
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening found."""
+
+    regions: dict[RegionId, Region] = field(default_factory=dict)
+    quarantined: dict[RegionId, str] = field(default_factory=dict)
+    replayed_rows: int = 0
+
+
+def discover_regions(store: ObjectStore, prefix: str) -> dict[RegionId, str]:
+    """Find the regions below a prefix by their manifests, for a start without a catalog.
+
+    What is left of dropped regions is not among them.
+    """
+    directories: dict[str, bool] = {}
+    for item in store.list(prefix):
+        parts = item.path.split("/")
+        if parts[-1] == DROPPING:
+            directories["/".join(parts[:-1])] = True
+        elif len(parts) > 2 and parts[-2] == "manifest":
+            directories.setdefault("/".join(parts[:-2]), False)
+    return {region_of(directory): directory for directory, is_dropped in directories.items() if not is_dropped}
+
+
+def region_of(directory: str) -> RegionId:
+    """Return the region that a directory `…/{table_id}_{number}` belongs to."""
+    table, _, number = directory.rsplit("/", 1)[-1].partition("_")
+    return RegionId(int(table) << 32 | int(number))
+
+
+def finish_drops(context: EngineContext, prefix: str) -> set[str]:
+    """Delete what is left of regions whose drop was interrupted; return the directories where that failed."""
+    unfinished = set()
+    for item in list(context.store.list(prefix)):
+        if item.path.endswith(f"/{DROPPING}"):
+            directory = item.path.removesuffix(f"/{DROPPING}")
+            try:
+                finish_drop(context, directory)
+            except StoreError as error:
+                unfinished.add(directory)
+                _log.warning("a dropped region is left to the next start", directory=directory, error=error)
+    return unfinished
+
+
+def open_region(context: EngineContext, region_id: RegionId, directory: str, worker: Worker) -> Region:
+    """Open a region as its manifest has it, without what only the log knows."""
+    manifest = Manifest.open(
+        context.store,
+        directory,
+        region_id,
+        epoch=_EPOCH,
+        checkpoint_distance=context.options.manifest_checkpoint_distance,
+        clock=context.clock,
+    )
+    return make_region(context, manifest, region_id, directory, worker)
+
+
+def make_region(
+    context: EngineContext, manifest: Manifest, region_id: RegionId, directory: str, worker: Worker
+) -> Region:
+    """Make the object of a region whose manifest is open."""
+    state = manifest.state
+    mutable = context.new_memtable(state.schema, state.options)
+    region = Region(
+        id=region_id,
+        directory=directory,
+        manifest=manifest,
+        worker=worker,
+        version=Version(state.schema, state.options, mutable, frozen=(), files=()),
+        last_entry_id=state.flushed_entry_id,
+        last_sequence=state.flushed_sequence,
+        last_flush_ns=context.clock.monotonic_ns(),
+    )
+    region.adopt(context)
+    return region
+
+
+def recover(
+    context: EngineContext, directories: Mapping[RegionId, str], worker_of: Callable[[RegionId], Worker]
+) -> Recovered:
+    """Open regions and replay the log into them."""
+    found = Recovered()
+    for region_id, directory in directories.items():
+        try:
+            found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id))
+        except (ManifestCorrupted, ManifestNotFound, StoreError) as error:
+            found.quarantined[region_id] = str(error)
+            _log.error("a region cannot be opened", region=region_id, error=error)
+    _replay(context, found)
+    return found
+
+
+def _replay(context: EngineContext, found: Recovered) -> None:
+    def floor(region_id: int) -> int | None:
+        region = found.regions.get(RegionId(region_id))
+        if region is not None:
+            return region.last_entry_id
+        # A region that cannot be opened keeps its entries: somebody may mend it.
+        return 0 if region_id in found.quarantined else None
+
+    replay = context.wal.replay(floor)
+    for region_id in list(found.regions):
+        reason = replay.quarantine_reason(region_id)
+        if reason is not None:
+            found.quarantined[region_id] = reason
+            del found.regions[region_id]
+            _log.error("a region is quarantined", region=region_id, reason=reason)
+    told_ns = context.clock.monotonic_ns()
+    for frames in replay:
+        for frame in frames:
+            region = found.regions.get(RegionId(frame.region_id))
+            if region is not None:
+                _apply(context, region, frame)
+                found.replayed_rows += frame.rows
+                _relieve(context, found)
+        _PROGRESS.set(found.replayed_rows)
+        if context.clock.monotonic_ns() - told_ns > _PROGRESS_NS:
+            told_ns = context.clock.monotonic_ns()
+            _log.info("replaying the log", rows=found.replayed_rows)
+    for region in found.regions.values():
+        _settle(context, region)
+    if found.replayed_rows:
+        _log.info("replayed the log", rows=found.replayed_rows, regions=len(found.regions))
+
+
+def _apply(context: EngineContext, region: Region, frame: ReplayedFrame) -> None:
+    """Put the rows of an entry into a memtable of the schema they were written under."""
+    schema = region.version.schema.as_of(frame.schema_version)
+    if region.version.mutable.schema != schema:
+        region.freeze(context)
+        region.version = replace(region.version, mutable=context.new_memtable(schema, region.version.options))
+    batch = decode_batch(schema, frame.payload, frame.kind, version=frame.schema_version)
+    region.version.mutable.append(batch, frame.base_seq, nbytes=frame.payload.size)
+    region.last_entry_id = frame.entry_id
+    region.last_sequence = max(region.last_sequence, frame.base_seq + frame.rows - 1)
+
+
+def _settle(context: EngineContext, region: Region) -> None:
+    """End the replay of a region with a memtable of the current schema."""
+    version = region.version
+    if version.mutable.schema != version.schema:
+        region.freeze(context)
+        empty = context.new_memtable(version.schema, version.options)
+        region.version = replace(region.version, mutable=empty)
+
+
+def _relieve(context: EngineContext, found: Recovered) -> None:
+    """Flush the largest regions while the replayed rows take more memory than writing would be allowed.
+
+    If that fails, the replay goes on as far as writing could have come without a flush.
+    """
+    while context.buffer.should_flush:
+        now, must_flush = context.clock.monotonic_ns(), context.buffer.should_reject(0)
+        able = [region for region in found.regions.values() if must_flush or now >= region.retry_flush_ns]
+        region = max(able, key=lambda each: each.version.memtable_bytes, default=None)
+        if region is None or not region.version.memtable_bytes:
+            return
+        try:
+            start_flush(context, region).result()
+        except TsdbError:
+            if must_flush:
+                raise

@@ -1,0 +1,216 @@
+"""A region: one horizontal part of a table, and the versions through which readers see it.
+
+- A `Version` never changes. Readers take the region's version once and see that moment for as long as they like.
+- Everything else of a region belongs to its worker thread: entry ids, sequences, manifest, state. Other threads ask the
+  worker (`Worker.call`).
+- The manifest is the truth about schema, options and files. Whoever changes it brings the version in line by `adopt`.
+- A data file that left the version is deleted when the last reader lets go of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from tsdb.engine.background import Background, Priority
+from tsdb.engine.context import EngineContext
+from tsdb.engine.errors import ManifestFenced, RegionNotFound, RegionReadOnly
+from tsdb.engine.manifest import Action, FileMeta, Manifest
+from tsdb.engine.memtable import Memtable
+from tsdb.engine.sst import SstFile, delete_files
+from tsdb.model import RegionId, RegionOptions, RegionSchema
+from tsdb.store import StoreError
+from tsdb.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from tsdb.engine.worker import Worker
+
+_log = get_logger("tsdb.region")
+
+
+class RegionState(StrEnum):
+    """What a region can do."""
+
+    WRITABLE = "writable"
+    READ_ONLY = "read_only"
+    DROPPED = "dropped"
+
+
+class FileHandle:
+    """A data file of a version; once it is obsolete, it is deleted when nobody reads it any more."""
+
+    __slots__ = ("__weakref__", "_fate", "meta", "source")
+
+    def __init__(self, context: EngineContext, region: Region, meta: FileMeta) -> None:
+        self.meta = meta
+        self.source = SstFile(meta, store=context.store, directory=region.directory, caches=context.caches)
+        self._fate = _Fate()
+        # Not the region itself: what `finalize` holds lives as long as the handle, which the region holds.
+        owner = weakref.ref(region)
+        weakref.finalize(self, _let_go, self._fate, context, owner, region.directory, meta).atexit = False
+
+    def obsolete(self) -> None:
+        """The file belongs to no version any more."""
+        self._fate.is_obsolete = True
+
+
+@dataclass(slots=True)
+class _Fate:
+    is_obsolete: bool = False
+
+
+def _let_go(fate: _Fate, context: EngineContext, owner: weakref.ref[Region], directory: str, meta: FileMeta) -> None:
+    """Delete an obsolete file, on a background thread: the last reader may be one that must not wait."""
+    if not fate.is_obsolete:
+        return
+    context.caches.evict_file(meta.file_id)
+
+    def delete() -> None:
+        delete_files(context.store, directory, meta.file_id)
+        region = owner()
+        if region is not None:
+            region.forget([meta.file_id])
+
+    background: Background = context.background
+    background.submit(Priority.DELETE, delete)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrozenMemtable:
+    """A memtable that takes no more rows, with what is durable once it is flushed."""
+
+    memtable: Memtable
+    entry_id: int
+    sequence: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """All that readers see of a region."""
+
+    schema: RegionSchema
+    options: RegionOptions
+    mutable: Memtable
+    frozen: tuple[FrozenMemtable, ...]
+    files: tuple[FileHandle, ...]
+
+    @property
+    def memtables(self) -> tuple[Memtable, ...]:
+        """Oldest first."""
+        return (*(each.memtable for each in self.frozen), self.mutable)
+
+    @property
+    def memtable_bytes(self) -> int:
+        return sum(memtable.nbytes for memtable in self.memtables)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Region:
+    """One region, open in this process."""
+
+    id: RegionId
+    directory: str
+    manifest: Manifest
+    worker: Worker
+    version: Version
+    last_entry_id: int
+    last_sequence: int
+    last_flush_ns: int
+    """Monotonic time of the last flush, or of opening."""
+    state: RegionState = RegionState.WRITABLE
+    read_only_reason: str = ""
+    is_flushing: bool = False
+    flush_waiters: list[Future[None]] = field(default_factory=list)
+    """Those who asked for a flush while one was under way: the next one is for them."""
+    is_sorting: bool = False
+    flush_failures: int = 0
+    retry_flush_ns: int = 0
+    """After failures, the monotonic time before which no further flush is tried."""
+    doubtful_files: list[str] = field(default_factory=list)
+    """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
+
+    def check_writable(self) -> None:
+        """Raise the error that tells a writer why not."""
+        if self.state is RegionState.DROPPED:
+            raise RegionNotFound(region_id=self.id)
+        if self.state is RegionState.READ_ONLY:
+            raise RegionReadOnly(region_id=self.id, reason=self.read_only_reason)
+
+    def freeze(self, context: EngineContext) -> None:
+        """Let the memtable that is written to take no more rows. On the worker."""
+        version = self.version
+        if version.mutable.is_empty:
+            return
+        frozen = FrozenMemtable(version.mutable, self.last_entry_id, self.last_sequence, version.mutable.nbytes)
+        context.buffer.freeze(frozen.nbytes)
+        empty = context.new_memtable(version.schema, version.options)
+        self.version = replace(version, mutable=empty, frozen=(*version.frozen, frozen))
+
+    def stop_writing(self, reason: str) -> None:
+        """Take no more writes, and say why; reads go on."""
+        if self.state is not RegionState.DROPPED:
+            self.state = RegionState.READ_ONLY
+            self.read_only_reason = reason
+
+    def forget(self, file_ids: Collection[str]) -> None:
+        """Note that removed files are deleted, with the next commit. From any thread."""
+        self.worker.call(lambda: self.manifest.forget_removed(file_ids))
+
+    def commit(self, context: EngineContext, *actions: Action) -> None:
+        """Write actions to the manifest and bring the version in line. On the worker."""
+        self.resolve(context)
+        try:
+            self.manifest.commit(actions)
+        except ManifestFenced as error:
+            self.stop_writing(str(error))
+            raise
+        self.adopt(context)
+        self._checkpoint()
+
+    def resolve(self, context: EngineContext) -> None:
+        """Find out whether a commit whose outcome is unknown took effect; raise if that cannot be told yet."""
+        if not self.manifest.is_uncertain:
+            return
+        try:
+            self.manifest.recover()
+        except ManifestFenced as error:
+            # The other writer may have taken over the files: only its own sweep can tell.
+            self.doubtful_files.clear()
+            self.stop_writing(str(error))
+            raise
+        self.adopt(context)
+        for file_id in self.doubtful_files:
+            if file_id not in self.manifest.state.files:
+                delete_files(context.store, self.directory, file_id)
+        self.doubtful_files.clear()
+
+    def _checkpoint(self) -> None:
+        """Write a checkpoint if it is time. Failing costs nothing: what it would have covered is still there."""
+        if self.manifest.needs_checkpoint:
+            try:
+                self.manifest.checkpoint()
+            except StoreError as error:
+                _log.warning("a checkpoint of the manifest failed", region=self.id, error=error)
+
+    def adopt(self, context: EngineContext) -> None:
+        """Bring the version in line with the manifest: schema, options, files, and which memtables are still needed."""
+        state, version = self.manifest.state, self.version
+        if state.schema != version.mutable.schema or state.options != version.options:
+            self.freeze(context)
+            version = replace(self.version, mutable=context.new_memtable(state.schema, state.options))
+        known = {handle.meta.file_id: handle for handle in version.files}
+        files = tuple(known.get(file_id) or FileHandle(context, self, meta) for file_id, meta in state.files.items())
+        needed = tuple(each for each in version.frozen if each.sequence > state.flushed_sequence)
+        flushed = version.frozen[: len(version.frozen) - len(needed)]
+        self.version = Version(state.schema, state.options, version.mutable, needed, files)
+        for file_id in known.keys() - state.files.keys():
+            known[file_id].obsolete()
+        for each in flushed:
+            each.memtable.release()
+            context.buffer.release(each.nbytes)
+        context.wal.set_flushed(self.id, state.flushed_entry_id)

@@ -1,0 +1,240 @@
+"""Flushing: from memtables to data files.
+
+    worker: freeze ─▶ background: write one file per window ─▶ worker: manifest, version ─▶ the log may forget
+
+The order is that of durability: data file, index, manifest, and only then the log lets go of the entries. A flush that
+fails leaves everything as it was; the frozen memtables are flushed by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from tsdb.engine.background import Priority
+from tsdb.engine.context import EngineContext
+from tsdb.engine.errors import ManifestFenced
+from tsdb.engine.manifest import Edit
+from tsdb.engine.memtable import Memtable
+from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
+from tsdb.engine.source import Run
+from tsdb.engine.sst import WrittenFile, delete_files, write_sst
+from tsdb.model import TimeRange
+from tsdb.store import crash_point
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.flush")
+
+RETRY_SECONDS_MAX = 30.0
+_DOUBLINGS_MAX = 10
+
+CRASH_POINTS = ("flush.before_files", "flush.after_files", "flush.before_manifest", "flush.after_manifest")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlushJob:
+    """What one flush writes, decided on the worker."""
+
+    region: Region
+    version: Version
+    frozen: tuple[FrozenMemtable, ...]
+    waiters: list[Future[None]]
+
+
+def start_flush(context: EngineContext, region: Region) -> Future[None]:
+    """Flush what the region holds now; the future completes when it is durable, or with the error that kept it."""
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()
+    _on_worker(region, [done], lambda: _begin(context, region, [done]))
+    return done
+
+
+def _on_worker(region: Region, waiters: Sequence[Future[None]], step: Callable[[], None]) -> None:
+    """Take the next step on the region's worker; whatever keeps it from being taken, those who wait are told."""
+
+    def tell(call: Future[None]) -> None:
+        error = call.exception()
+        if error is not None:
+            _refuse(waiters, error)
+
+    region.worker.call(step).add_done_callback(tell)
+
+
+def _refuse(waiters: Sequence[Future[None]], error: BaseException) -> None:
+    for done in waiters:
+        if not done.done():
+            done.set_exception(error)
+
+
+def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) -> None:
+    """Decide what to write, on the worker, and hand it to a background thread."""
+    if region.is_flushing:
+        # That flush does not have the rows that came since it began.
+        region.flush_waiters += waiters
+        return
+    if region.state is not RegionState.DROPPED:
+        try:
+            # What an earlier flush may have made durable must not be written again.
+            region.resolve(context)
+        except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
+            _fail(context, region, error, waiters)
+            return
+        region.freeze(context)
+    if not region.version.frozen:
+        region.last_flush_ns = context.clock.monotonic_ns()
+        for done in waiters:
+            done.set_result(None)
+        return
+    region.is_flushing = True
+    job = FlushJob(region, region.version, region.version.frozen, waiters)
+    context.background.submit(Priority.FLUSH, lambda: _run(context, job))
+
+
+def _run(context: EngineContext, job: FlushJob) -> None:
+    """Write the files and bring them back to the worker. On a background thread."""
+    try:
+        written = _write_files(context, job)
+    except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
+        failure = error
+        _on_worker(job.region, job.waiters, lambda: _fail(context, job.region, failure, job.waiters))
+    else:
+        _on_worker(job.region, job.waiters, lambda: _finish(context, job, written))
+
+
+def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> None:
+    """Make written files part of the region. On the worker."""
+    region = job.region
+    try:
+        _install(context, job, written)
+    except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
+        _fail(context, region, error, job.waiters)
+        return
+    region.flush_failures = 0
+    region.last_flush_ns = context.clock.monotonic_ns()
+    _log.info(
+        "flushed",
+        region=region.id,
+        files=len(written),
+        rows=sum(file.meta.rows for file in written),
+        bytes=sum(file.meta.size_bytes for file in written),
+    )
+    for done in job.waiters:
+        done.set_result(None)
+    _end(context, region)
+
+
+def _fail(context: EngineContext, region: Region, error: BaseException, waiters: Sequence[Future[None]]) -> None:
+    """Leave everything as it is, try again later, and let waiting writers look again. On the worker."""
+    region.flush_failures += 1
+    delay = min(RETRY_SECONDS_MAX, 0.1 * 2 ** min(region.flush_failures, _DOUBLINGS_MAX))
+    region.retry_flush_ns = context.clock.monotonic_ns() + int(delay * 1e9)
+    _log.error("a flush failed", region=region.id, failures=region.flush_failures, retry_seconds=delay, error=error)
+    _refuse(waiters, error)
+    _end(context, region)
+    context.buffer.wake()
+
+
+def _end(context: EngineContext, region: Region) -> None:
+    """Let the next flush begin, if somebody waits for it. On the worker."""
+    region.is_flushing = False
+    waiters, region.flush_waiters = region.flush_waiters, []
+    if waiters:
+        _begin(context, region, waiters)
+
+
+def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
+    """Write one data file per window of time. On a background thread."""
+    written: list[WrittenFile] = []
+    crash_point("flush.before_files")
+    try:
+        for runs in _windows([each.memtable for each in job.frozen]):
+            file = _write_window(context, job, runs)
+            if file is not None:
+                written.append(file)
+    except BaseException:
+        _discard(context, job.region, written)
+        raise
+    crash_point("flush.after_files")
+    return written
+
+
+def _windows(memtables: Sequence[Memtable]) -> list[list[Run]]:
+    windows: dict[int, list[Run]] = {}
+    for memtable in memtables:
+        for start, runs in memtable.runs().items():
+            windows.setdefault(start, []).extend(runs)
+    return [windows[start] for start in sorted(windows)]
+
+
+def _write_window(context: EngineContext, job: FlushJob, runs: list[Run]) -> WrittenFile | None:
+    version = job.version
+    span = runs[0].facts.time_range
+    for run in runs[1:]:
+        span = span.union(run.facts.time_range)
+    merge = Merge(
+        version.schema,
+        version.options,
+        [Selection.all_of(run) for run in runs],
+        keep_tombstones=_hides_something(version, span),
+    )
+    return write_sst(
+        merge,
+        schema=version.schema,
+        options=version.options,
+        store=context.store,
+        directory=job.region.directory,
+        write_buffer_bytes=context.options.sst_write_buffer_size,
+        level=0,
+        clock=context.clock,
+    )
+
+
+def _hides_something(version: Version, span: TimeRange) -> bool:
+    """A tombstone has to be kept only while a file may hold what it hides."""
+    return any(handle.meta.time_range.overlaps(span) for handle in version.files)
+
+
+def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> None:
+    region, last = job.region, job.frozen[-1]
+    try:
+        # A truncate whose outcome was unknown may turn out to have made these rows void.
+        region.resolve(context)
+    except BaseException:
+        _discard(context, region, written)
+        raise
+    if not set(job.frozen) <= set(region.version.frozen):
+        _discard(context, region, written)
+        return
+    crash_point("flush.before_manifest")
+    edit = Edit(
+        added=tuple(file.meta for file in written),
+        flushed_entry_id=last.entry_id,
+        flushed_sequence=last.sequence,
+    )
+    for file in written:
+        file.remember(context.caches)
+    try:
+        region.commit(context, edit)
+    except BaseException as error:
+        _discard_unless_landed(context, region, written, error)
+        raise
+    crash_point("flush.after_manifest")
+
+
+def _discard_unless_landed(
+    context: EngineContext, region: Region, files: Sequence[WrittenFile], error: BaseException
+) -> None:
+    """Delete the files of a commit that failed, unless they may be, or become, part of the region after all."""
+    if region.manifest.is_uncertain:
+        region.doubtful_files += [file.meta.file_id for file in files]
+    elif not (isinstance(error, ManifestFenced) and error.may_have_landed):
+        _discard(context, region, files)
+
+
+def _discard(context: EngineContext, region: Region, files: Sequence[WrittenFile]) -> None:
+    """Delete files that became part of nothing; what cannot be deleted is swept as an orphan later."""
+    for file in files:
+        context.caches.evict_file(file.meta.file_id)
+        delete_files(context.store, region.directory, file.meta.file_id)

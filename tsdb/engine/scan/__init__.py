@@ -1,0 +1,27 @@
+"""Reading a region: snapshots of its sources, pruned, merged and handed out in batches.
+
+`RegionDataset` is for DataFusion, `scan_series` for PromQL; both see exactly the newest version of every key. Filters
+are expressions of Arrow over the region's columns and mean what they mean in SQL.
+"""
+
+from __future__ import annotations
+
+from tsdb.engine.scan._count import count_rows
+from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
+from tsdb.engine.scan._last_rows import last_rows
+from tsdb.engine.scan._plan import scan_batches
+from tsdb.engine.scan._series_scan import SeriesScan, scan_series
+from tsdb.engine.scan._snapshot import Snapshot
+from tsdb.engine.scan._statistics import ScanStatistics
+
+__all__ = [
+    "TAG_TYPE",
+    "RegionDataset",
+    "ScanStatistics",
+    "SeriesScan",
+    "Snapshot",
+    "count_rows",
+    "last_rows",
+    "scan_batches",
+    "scan_series",
+]

@@ -1,0 +1,133 @@
+"""Filters as trees that can be looked into.
+
+Arrow's expressions are closed, but they can be written down: serialised, an expression is a record batch with its
+literals and metadata that lists its calls in order. That form is exact, where the text of an expression is not: it
+leaves out types and does not quote names. DataFusion hands filters over as such expressions.
+
+    ("call", "equal") ("field_ref", "host") ("literal", "0") ("end", "equal")     literals: ["a"]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A column."""
+
+    name: str
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset((self.name,)))
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: pa.Scalar
+    names: frozenset[str] = field(init=False, default=frozenset())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A function of Arrow on arguments, with its options if it has any."""
+
+    function: str
+    arguments: tuple[Node, ...]
+    options: pa.StructScalar | None = None
+    names: frozenset[str] = field(init=False)
+    """Every column below."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset().union(*(each.names for each in self.arguments)))
+
+
+Node = Ref | Literal | Call
+Token = tuple[bytes, bytes]
+
+
+class Undecodable(ValueError):
+    """The expression holds something that is not a column, a literal or a call."""
+
+
+def decode_expression(expression: pc.Expression | pa.Scalar) -> Node:
+    """Return an expression as a tree; DataFusion hands a filter that is constant over as a scalar."""
+    if isinstance(expression, pa.Scalar):
+        return Literal(expression)
+    _, (serialised,) = expression.__reduce__()
+    with pa.ipc.open_file(serialised) as reader:
+        literals = reader.get_batch(0).columns
+        tokens = _ordered_metadata(reader.schema)
+        return _decode(next(tokens), tokens, literals)
+
+
+def conjuncts_of(node: Node) -> Iterator[Node]:
+    """Yield what must all be true."""
+    if isinstance(node, Call) and node.function in ("and", "and_kleene"):
+        for argument in node.arguments:
+            yield from conjuncts_of(argument)
+    else:
+        yield node
+
+
+def _decode(token: Token, rest: Iterator[Token], literals: list[pa.Array]) -> Node:
+    key, value = token
+    if key == b"field_ref":
+        return Ref(value.decode())
+    if key == b"literal":
+        return Literal(literals[int(value)][0])
+    if key != b"call":
+        raise Undecodable(f"{key!r} in an expression")
+    arguments: list[Node] = []
+    options = None
+    for each in rest:
+        if each[0] == b"end":
+            return Call(value.decode(), tuple(arguments), options)
+        if each[0] == b"options":
+            options = literals[int(each[1])][0]
+        else:
+            arguments.append(_decode(each, rest, literals))
+    raise Undecodable("an expression ends within a call")
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The head of the structure of Arrow's C data interface; the rest is not needed."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+_LENGTH = struct.Struct("=i")
+_Window = ctypes.c_char * (1 << 30)
+_capsule_pointer: Any = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _ordered_metadata(schema: pa.Schema) -> Iterator[Token]:
+    """Yield a schema's metadata in order and with repeated keys, which the dictionary that pyarrow offers loses.
+
+    The C data interface defines the layout: a number of pairs, then each key and value behind its length.
+    """
+    capsule = schema.__arrow_c_schema__()
+    address = _ArrowSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
+    if address is None:
+        return
+    # A view of more than there is: only bytes that the lengths account for are ever touched, and they stay valid as
+    # long as the capsule does.
+    memory = memoryview(_Window.from_address(address)).cast("B")
+    read_length = _LENGTH.unpack_from
+    texts = []
+    at = _LENGTH.size
+    for _ in range(2 * read_length(memory, 0)[0]):
+        start = at + _LENGTH.size
+        at = start + read_length(memory, at)[0]
+        texts.append(memory[start:at].tobytes())
+    yield from zip(texts[::2], texts[1::2], strict=True)

@@ -1,0 +1,154 @@
+"""A filter, split by what it takes to decide it.
+
+    filter ─▶ what must all be true ─┬─ about tags only     decided on series, never looked at again
+                                     ├─ a range of time      decided by slicing rows
+                                     └─ anything else        checked on rows, after duplicates are gone
+
+What is checked on rows may still say something about series (`host = 'a' or usage > 90`) or time, and then prunes them
+as well: a series for which it is false whatever the fields are has no matching row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tsdb.engine.scan._compare import Value
+from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate, is_understood
+from tsdb.engine.scan._expression import Call, Node, Undecodable, conjuncts_of, decode_expression
+from tsdb.engine.scan._time_span import EVERYTHING, UNKNOWN, TimeSpan, find_time_span
+from tsdb.errors import InvalidArguments
+from tsdb.model import RegionSchema, TimeRange
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """An expression with a function that only Arrow can evaluate; it is left to Arrow as a whole."""
+
+    expression: pc.Expression
+    names: frozenset[str]
+
+
+Check = Node | Opaque
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter:
+    """What a row must fulfil."""
+
+    time_range: TimeRange
+    """Rows outside do not match."""
+    on_series: tuple[Check, ...]
+    on_rows: tuple[Check, ...]
+    tags: frozenset[str]
+    """The names of all tags."""
+
+    @property
+    def row_names(self) -> frozenset[str]:
+        """The columns that the checks on rows look at."""
+        return frozenset().union(*(check.names for check in self.on_rows))
+
+
+def make_filter(schema: RegionSchema, expression: pc.Expression | None, *, within: TimeRange = TimeRange.ALL) -> Filter:
+    """Split an expression over the columns of a region, which is to hold within a range of time."""
+    tags = frozenset(tag.name for tag in schema.tags)
+    span = EVERYTHING.intersection(TimeSpan(within, True))
+    on_series: list[Check] = []
+    on_rows: list[Check] = []
+    for check in () if expression is None else _checks_of(schema, expression):
+        found = UNKNOWN if isinstance(check, Opaque) else find_time_span(check, schema.time)
+        span = span.intersection(TimeSpan(found.range, True))
+        if check.names and check.names <= tags:
+            on_series.append(check)
+        elif not (found.is_exact and check.names <= {schema.time.name}):
+            on_rows.append(check)
+    return Filter(span.range, tuple(on_series), tuple(on_rows), tags)
+
+
+def _checks_of(schema: RegionSchema, expression: pc.Expression) -> list[Check]:
+    try:
+        node = decode_expression(expression)
+    except Undecodable as error:
+        raise InvalidArguments(
+            "the filter refers to columns in a way that is not supported", filter=expression
+        ) from error
+    unknown = sorted(node.names - schema.by_name.keys())
+    if unknown:
+        raise InvalidArguments("the filter names a column that does not exist", column=unknown[0])
+    return list(conjuncts_of(node)) if is_understood(node) else [Opaque(expression, node.names)]
+
+
+class SeriesFrame:
+    """Series as a filter sees them: tags are known, everything else is not.
+
+    Null stands for "unknown", and three-valued logic carries it to the right place: a filter that is false here is
+    false for every row of the series.
+    """
+
+    def __init__(self, series: pa.RecordBatch, tags: frozenset[str]) -> None:
+        self.series = series
+        self._tags = tags
+        self._values: dict[int, Value] = {}
+
+    def decide(self, node: Node) -> Value | None:
+        if node.names <= self._tags or (isinstance(node, Call) and node.function in CONNECTIVES):
+            return None
+        return pa.scalar(None, pa.bool_())
+
+    def column(self, name: str) -> pa.Array:
+        return self.series.column(name)
+
+    def value(self, check: Check) -> pa.Array:
+        """Return what a check comes to for every series; it is evaluated once."""
+        if id(check) not in self._values:
+            self._values[id(check)] = self._evaluate(check)
+        return self._values[id(check)]
+
+    def _evaluate(self, check: Check) -> pa.Array:
+        if isinstance(check, Opaque):
+            if not check.names <= self._tags:
+                return pa.nulls(self.series.num_rows, pa.bool_())
+            return evaluate_opaque(check, self.series)
+        found = evaluate(check, self)
+        return pa.repeat(found, self.series.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def match_series(wanted: Filter, frame: SeriesFrame) -> Mask:
+    """Tell for each series whether it can have rows that match."""
+    mask: Mask = np.ones(frame.series.num_rows, dtype=np.bool_)
+    for check in wanted.on_series:
+        mask &= as_mask(frame.value(check))
+    for check in wanted.on_rows:
+        if check.names & wanted.tags:
+            mask &= as_mask(pc.fill_null(frame.value(check), True))
+    return mask
+
+
+def remaining_checks(wanted: Filter, frame: SeriesFrame, kept: Mask) -> tuple[Check, ...]:
+    """Return the checks on rows that the tags of the kept series do not answer already."""
+    return tuple(
+        check
+        for check in wanted.on_rows
+        if not check.names & wanted.tags or not bool(np.all(as_mask(frame.value(check))[kept]))
+    )
+
+
+def as_mask(values: pa.Array) -> Mask:
+    """Return where a filter is true; null is not."""
+    filled = values.fill_null(False) if values.null_count else values
+    mask: Mask = filled.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def evaluate_opaque(check: Opaque, columns: pa.RecordBatch) -> pa.Array:
+    """Let Arrow evaluate an expression."""
+    scanner = ds.Scanner.from_batches([columns], schema=columns.schema, columns={"match": check.expression})
+    found = scanner.to_table().column("match")
+    return found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)

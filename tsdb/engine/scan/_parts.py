@@ -1,0 +1,222 @@
+"""Parts: what pruning leaves of each source.
+
+    sources ─ time range ─▶ sources that overlap ─ tags ─▶ series kept ─ span of each ─▶ stretches of rows
+
+Making parts reads series blocks only. Which rows of a series lie in the time range is found when a part is about to
+be read, and only for series that are partly outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, match_series, remaining_checks
+from tsdb.engine.scan._snapshot import Snapshot
+from tsdb.engine.scan._statistics import ScanStatistics
+from tsdb.engine.series import Positions, conform_series
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import Source
+from tsdb.model import SeriesTable, TimeRange
+
+Times = npt.NDArray[np.int64]
+
+# A stretch longer than this is searched by probing: reading all of its times would take more than a scan should hold.
+_PROBE_ROWS_MIN = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Series of one source, in order, each with a stretch of its rows."""
+
+    source: Source
+    series: SeriesTable
+    """As the current schema has them."""
+    starts: Positions
+    stops: Positions
+    time_min: Times
+    """No row of the series is earlier; for a stretch that was cut this may be too early."""
+    time_max: Times
+    checks: tuple[Check, ...]
+    """What is still to be checked on rows."""
+    time_range: TimeRange
+    """Rows outside are not wanted."""
+    is_inside: bool
+    """All rows of all stretches are known to be in the time range."""
+
+    @property
+    def rows(self) -> int:
+        """The rows of all stretches, those outside of the time range included."""
+        return int((self.stops - self.starts).sum())
+
+    def slice(self, first: int, last: int) -> Part:
+        """Return the series from `first` to before `last`."""
+        if (first, last) == (0, len(self.starts)):
+            return self
+        cut = slice(first, last)
+        return replace(
+            self,
+            series=slice_series(self.series, first, last),
+            starts=self.starts[cut],
+            stops=self.stops[cut],
+            time_min=self.time_min[cut],
+            time_max=self.time_max[cut],
+        )
+
+    def take(self, positions: Positions) -> Part:
+        """Return some of the series, in order."""
+        return replace(
+            self,
+            series=self.series.take(positions),
+            starts=self.starts[positions],
+            stops=self.stops[positions],
+            time_min=self.time_min[positions],
+            time_max=self.time_max[positions],
+        )
+
+    def last_row_each(self) -> Part:
+        """Return the last row of every series."""
+        return replace(self, starts=self.stops - 1)
+
+    def within(self, time_range: TimeRange) -> Part:
+        """Return the part with a smaller range of time; nothing is read yet."""
+        is_inside = self.is_inside and time_range.contains(self.time_range)
+        return replace(self, time_range=self.time_range.intersection(time_range), is_inside=is_inside)
+
+    def narrowed(self) -> Part:
+        """Return exactly the rows in the time range: the stretches of all series, some of them perhaps empty."""
+        if self.is_inside:
+            return self
+        if self.time_range.is_empty:
+            return replace(self, stops=self.starts, is_inside=True)
+        first, last = self.time_range.start, self.time_range.last
+        outside = (self.time_max < first) | (self.time_min > last)
+        stops = np.where(outside, self.starts, self.stops)
+        astride = ~outside & ((self.time_min < first) | (self.time_max > last))
+        if not astride.any():
+            return replace(self, stops=stops, is_inside=True)
+        starts = self.starts.copy()
+        is_long = astride & (stops - starts > _PROBE_ROWS_MIN)
+        for at in np.flatnonzero(is_long):
+            starts[at] = find_time(self.source, first, int(starts[at]), int(stops[at]))
+            stops[at] = find_time(self.source, last + 1, int(starts[at]), int(stops[at]))
+        where = np.flatnonzero(astride & ~is_long)
+        if len(where):
+            rows = Slices(starts[where], stops[where])
+            offsets = np.append(0, np.cumsum(rows.lengths))
+            slices = _kernels.time_slices(pa.array(offsets), pa.array(self.source.times(rows)), first, last)
+            low, high = (pa.array(each).to_numpy() for each in slices)
+            shift = rows.starts - offsets[:-1]
+            starts[where], stops[where] = low + shift, high + shift
+        time_min, time_max = np.maximum(self.time_min, first), np.minimum(self.time_max, last)
+        return replace(self, starts=starts, stops=stops, time_min=time_min, time_max=time_max, is_inside=True)
+
+    def estimate(self) -> tuple[Positions, Positions]:
+        """Guess where the time range starts and stops in each stretch, as if rows were spread evenly over time."""
+        if self.is_inside:
+            return self.starts, self.stops
+        first, last = self.time_range.start, self.time_range.last
+        low = self.time_min.astype(np.float64)
+        ticks = self.time_max.astype(np.float64) - low + 1
+        rows = self.stops - self.starts
+        before = np.clip((first - low) / ticks, 0, 1) * rows
+        until = np.clip((last + 1 - low) / ticks, 0, 1) * rows
+        starts = self.starts + np.minimum(before.astype(np.int64), rows)
+        return starts, np.clip(self.starts + np.ceil(until).astype(np.int64), starts, self.stops)
+
+
+def find_time(source: Source, time: int, start: int, stop: int) -> int:
+    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if int(source.times(Slices.one(middle, middle + 1))[0]) < time:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+def slice_series(series: SeriesTable, first: int, last: int) -> SeriesTable:
+    """Return neighbouring series; nothing is copied."""
+    return SeriesTable(series.tsid[first:last], series.check[first:last], series.tags.slice(first, last - first))
+
+
+def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -> list[Part]:
+    """Prune all sources of a snapshot."""
+    time_range = wanted.time_range.intersection(snapshot.visible)
+    frames: list[tuple[SeriesTable, SeriesFrame, Mask]] = []
+    found = []
+    series_total = 0
+    for source in snapshot.sources:
+        if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
+            continue
+        series = conform_series(source.block.table, source.schema, snapshot.schema)
+        frame, matching = _match(wanted, series, frames)
+        found.append(_make_part(source, series, frame, matching, wanted, time_range))
+        series_total += len(series)
+    parts = [part for part in found if len(part.starts)]
+    statistics.add(
+        sources_total=len(snapshot.sources),
+        sources_pruned_by_time=len(snapshot.sources) - len(found),
+        sources_pruned_by_series=len(found) - len(parts),
+        series_total=series_total,
+        series_kept=sum(len(part.starts) for part in parts),
+    )
+    return parts
+
+
+def _match(
+    wanted: Filter, series: SeriesTable, known: list[tuple[SeriesTable, SeriesFrame, Mask]]
+) -> tuple[SeriesFrame, Mask]:
+    """Match series, once for all sources that have the same ones; comparing hashes is cheaper than matching tags."""
+    for table, frame, mask in known:
+        if table is series or (np.array_equal(table.tsid, series.tsid) and np.array_equal(table.check, series.check)):
+            return frame, mask
+    frame = SeriesFrame(series.tags, wanted.tags)
+    mask = match_series(wanted, frame)
+    known.append((series, frame, mask))
+    return frame, mask
+
+
+def _make_part(
+    source: Source, series: SeriesTable, frame: SeriesFrame, matching: Mask, wanted: Filter, time_range: TimeRange
+) -> Part:
+    block = source.block
+    kept = matching & (block.time_max >= time_range.start) & (block.time_min <= time_range.last)
+    checks = remaining_checks(wanted, frame, kept)
+    offsets = block.offsets
+    if bool(kept.all()):
+        starts, stops, time_min, time_max = offsets[:-1], offsets[1:], block.time_min, block.time_max
+    else:
+        where = np.flatnonzero(kept)
+        series = series.take(where)
+        starts, stops = offsets[where], offsets[where + 1]
+        time_min, time_max = block.time_min[where], block.time_max[where]
+    span = TimeRange(int(time_min.min()), int(time_max.max()) + 1) if len(starts) else time_range
+    return Part(
+        source=source,
+        series=series,
+        starts=starts,
+        stops=stops,
+        time_min=time_min,
+        time_max=time_max,
+        checks=checks,
+        time_range=time_range.intersection(span),
+        is_inside=time_range.contains(span),
+    )
+
+
+def group_rows(starts: Positions, stops: Positions, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Cut stretches into groups of at most about `rows_max` rows: yield the first and the last of each group."""
+    total = np.cumsum(stops - starts)
+    first = 0
+    while first < len(total):
+        done = int(total[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(total, done + rows_max, side="right")))
+        yield first, last
+        first = last

@@ -1,0 +1,196 @@
+"""Sources: sorted, immutable rows with a series block, in memory or in a file.
+
+Every source is sorted by (series, time, sequence) and says of itself what a reader needs to decide before it touches
+rows: its span of time and sequences, whether it holds tombstones, whether its keys are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.engine.series import SeriesBlock, union_series
+from tsdb.engine.slices import Slices
+from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What is known of a source without reading it."""
+
+    rows: int
+    time_range: TimeRange
+    sequence_min: int
+    sequence_max: int
+    has_tombstones: bool
+    is_unique: bool
+
+
+class Source(Protocol):
+    """Rows that can be read along stretches."""
+
+    @property
+    def schema(self) -> RegionSchema:
+        """The schema under which the rows were written."""
+        ...
+
+    @property
+    def facts(self) -> SourceFacts: ...
+
+    @property
+    def block(self) -> SeriesBlock: ...
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]: ...
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]: ...
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        """Return the operation of every row, or None when all are puts."""
+        ...
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        """Return a field in the type it was written with, or None if the source does not have it."""
+        ...
+
+
+def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
+    """Return a field as the current schema has it: widened, or its default where the source does not know it."""
+    values = source.field(column.id, rows)
+    if values is None:
+        return pa.repeat(pa.scalar(column.default, column.type), rows.rows)
+    return values if values.type == column.type else values.cast(column.type)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Unsorted rows on their way into a run: what a batch brought, with sequences."""
+
+    series: SeriesTable
+    series_index: npt.NDArray[np.uint32]
+    times: npt.NDArray[np.int64]
+    sequences: npt.NDArray[np.uint64]
+    op: OpType
+    fields: dict[ColumnId, pa.Array]
+    nbytes: int = 0
+    """What the write buffer is charged for them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """A source in memory."""
+
+    schema: RegionSchema
+    facts: SourceFacts
+    block: SeriesBlock
+    _times: npt.NDArray[np.int64]
+    _sequences: npt.NDArray[np.uint64]
+    _ops: npt.NDArray[np.uint8] | None
+    _fields: dict[ColumnId, pa.Array]
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]:
+        return rows.take(self._times)  # type: ignore[return-value]
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
+        return rows.take(self._sequences)  # type: ignore[return-value]
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        return None if self._ops is None else rows.take(self._ops)  # type: ignore[return-value]
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        values = self._fields.get(column)
+        return None if values is None else rows.take_arrow(values)
+
+    @property
+    def nbytes(self) -> int:
+        fixed = self._times.nbytes + self._sequences.nbytes + (0 if self._ops is None else self._ops.nbytes)
+        buffers = sum(column.nbytes for column in self._fields.values())
+        return int(self.block.nbytes + fixed + buffers)
+
+
+def sort_rows(schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool) -> Run:
+    """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
+    union, maps = union_series([piece.series for piece in pieces])
+    ranks = np.concatenate(
+        [place[piece.series_index].astype(np.uint32) for place, piece in zip(maps, pieces, strict=True)]
+    )
+    times = np.concatenate([piece.times for piece in pieces])
+    sequences = np.concatenate([piece.sequences for piece in pieces])
+    ops = _concat_ops(pieces)
+    order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
+    is_unique = True
+    winners, _ = _kernels.merge_dedup(
+        pa.array(ranks), pa.array(times), None, pa.array(order), mode="last_row", keep_tombstones=True, valid=[]
+    )
+    if len(winners) != len(order):
+        is_unique = drop_overwritten
+        order = as_numpy(winners) if drop_overwritten else order
+    return make_run(
+        schema,
+        union,
+        ranks[order],
+        times[order],
+        sequences[order],
+        None if ops is None else ops[order],
+        {column: values.take(pa.array(order)) for column, values in _concat_fields(schema, pieces).items()},
+        is_unique=is_unique,
+    )
+
+
+def make_run(
+    schema: RegionSchema,
+    series: SeriesTable,
+    ranks: npt.NDArray[np.uint32],
+    times: npt.NDArray[np.int64],
+    sequences: npt.NDArray[np.uint64],
+    ops: npt.NDArray[np.uint8] | None,
+    fields: dict[ColumnId, pa.Array],
+    *,
+    is_unique: bool,
+) -> Run:
+    """Make a run of rows that are sorted; `ranks` are positions in `series`."""
+    block, _ = SeriesBlock.of_sorted(series, ranks, times)
+    has_tombstones = ops is not None and bool(ops.any())
+    facts = SourceFacts(
+        rows=len(times),
+        time_range=TimeRange.of(times),
+        sequence_min=int(sequences.min()),
+        sequence_max=int(sequences.max()),
+        has_tombstones=has_tombstones,
+        is_unique=is_unique,
+    )
+    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
+
+
+def as_numpy(array: object) -> npt.NDArray[np.uint32]:
+    """View what a kernel returned as numpy."""
+    values: npt.NDArray[np.uint32] = pa.array(array).to_numpy()
+    return values
+
+
+def _concat_ops(pieces: Sequence[Rows]) -> npt.NDArray[np.uint8] | None:
+    if all(piece.op is OpType.PUT for piece in pieces):
+        return None
+    return np.concatenate([np.full(len(piece.times), piece.op, dtype=np.uint8) for piece in pieces])
+
+
+def _concat_fields(schema: RegionSchema, pieces: Sequence[Rows]) -> dict[ColumnId, pa.Array]:
+    """Lay the fields of all pieces end to end; a field that a piece lacks is null there."""
+    present = dict.fromkeys(column for piece in pieces for column in piece.fields)
+    result = {}
+    for column in present:
+        kind = schema.by_id[column].type if column in schema.by_id else None
+        arrays = []
+        for piece in pieces:
+            values = piece.fields.get(column)
+            wanted = kind or next(each.fields[column].type for each in pieces if column in each.fields)
+            if values is None:
+                values = pa.nulls(len(piece.times), wanted)
+            arrays.append(values if values.type == wanted else values.cast(wanted))
+        result[column] = pa.concat_arrays(arrays)
+    return result

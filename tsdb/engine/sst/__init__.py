@@ -1,0 +1,22 @@
+"""Data files: sorted rows in Parquet beside an index file with their series. Format: `docs/format/sst.md`."""
+
+from tsdb.engine.sst._file import SstFile
+from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
+from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS
+from tsdb.engine.sst._types import storage_type
+from tsdb.engine.sst._write import WrittenFile, delete_files, write_sst
+
+CRASH_POINTS = ("sst.write.before_parquet", "sst.write.after_parquet", "sst.write.after_index")
+"""The places of a write where a test can end the process."""
+
+__all__ = [
+    "CRASH_POINTS",
+    "FORMAT_VERSION",
+    "ROW_GROUP_ROWS",
+    "Footer",
+    "SstFile",
+    "WrittenFile",
+    "delete_files",
+    "storage_type",
+    "write_sst",
+]

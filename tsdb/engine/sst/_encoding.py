@@ -1,0 +1,87 @@
+"""Which Parquet encoding a column gets, decided from a sample of its first rows.
+
+| values                          | repeated                    | otherwise                                       |
+|---------------------------------|-----------------------------|-------------------------------------------------|
+| the time index, sequences       | DELTA_BINARY_PACKED always: steps are small and mostly equal                  |
+| integers, times, dates          | dictionary below 1/64       | DELTA_BINARY_PACKED                             |
+| floats that are whole numbers   | dictionary below 1/8        | BYTE_STREAM_SPLIT: counters differ in few bytes |
+| floats with fractions           | dictionary below 1/2        | BYTE_STREAM_SPLIT                               |
+| series ids                      | dictionary below 1/8        | PLAIN: hashes do not compress                   |
+| strings, binaries, decimals     | dictionary, which Parquet gives up by itself when it grows too large          |
+| booleans, nested values         | PLAIN                                                                         |
+
+"Below" is the share of distinct values in the sample. Measured with zstd over 400 k rows: gauges of two decimals
+(share 0.48) take 16 bits a value as dictionary and 38 split, counters (0.91) 26 and 14, whole percentages (0.01) 6 and
+5 but the dictionary reads twice as fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+SAMPLE_ROWS = 10_000
+_SAMPLE_STRETCHES = 10
+_DELTA = "DELTA_BINARY_PACKED"
+_SPLIT = "BYTE_STREAM_SPLIT"
+_PLAIN = "PLAIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Encodings:
+    """The choice for all columns of a file, in the words of pyarrow."""
+
+    dictionary: list[str] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
+
+
+def choose_encodings(rows: pa.Table, *, steady: set[str], hashes: set[str]) -> Encodings:
+    """Choose for every column; `steady` ones move in small steps whatever the sample says, `hashes` are random."""
+    chosen = Encodings()
+    sample = _sample(rows)
+    for name, column in zip(sample.column_names, sample.columns, strict=True):
+        encoding = _DELTA if name in steady else _choose(column, is_hash=name in hashes)
+        if encoding is None:
+            chosen.dictionary.append(name)
+        else:
+            chosen.others[name] = encoding
+    return chosen
+
+
+def _sample(rows: pa.Table) -> pa.Table:
+    """Take stretches from all over the table, so that both repetition within series and variety between them show."""
+    if rows.num_rows <= SAMPLE_ROWS:
+        return rows
+    length = SAMPLE_ROWS // _SAMPLE_STRETCHES
+    starts = np.linspace(0, rows.num_rows - length, _SAMPLE_STRETCHES).astype(int)
+    return pa.concat_tables([rows.slice(int(start), length) for start in starts])
+
+
+def _choose(column: pa.ChunkedArray, *, is_hash: bool) -> str | None:
+    """Return an encoding, or None for a dictionary."""
+    kind = column.type
+    if types.is_nested(kind) or types.is_boolean(kind) or types.is_null(kind):
+        return _PLAIN
+    if is_hash:
+        return None if _distinct_share(column) < 1 / 8 else _PLAIN
+    if types.is_float32(kind) or types.is_float64(kind):
+        repeated_below = 1 / 8 if _is_whole(column) else 1 / 2
+        return None if _distinct_share(column) < repeated_below else _SPLIT
+    if types.is_integer(kind) or types.is_temporal(kind):
+        return None if _distinct_share(column) < 1 / 64 else _DELTA
+    return None
+
+
+def _distinct_share(column: pa.ChunkedArray) -> float:
+    values = len(column) - column.null_count
+    return pc.count_distinct(column, mode="only_valid").as_py() / values if values else 0.0
+
+
+def _is_whole(column: pa.ChunkedArray) -> bool:
+    values = column.drop_null().to_numpy()
+    finite = values[np.isfinite(values)]
+    return bool(np.all(finite == np.floor(finite)))

@@ -1,0 +1,173 @@
+"""A data file as a source: nothing is read before it is asked for, and no more of it than the rows lie in."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.engine.cache import ByteCache, Caches, MetaKey, PageKey, VectorKey
+from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.manifest import FileMeta, data_path, index_path
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import SourceFacts
+from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
+from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
+from tsdb.engine.sst._container import IndexDamaged, IndexFile
+from tsdb.engine.sst._footer import Footer, read_footer
+from tsdb.engine.sst._input import RangeFile
+from tsdb.engine.sst._reader import ColumnReader
+from tsdb.engine.sst._vectors import CarryOver, Vectors, split_by_row_group
+from tsdb.model import ColumnId, RegionSchema
+from tsdb.store import ObjectStore, StoreError
+
+_log = logging.getLogger("tsdb.sst")
+
+
+class SstFile:
+    """A `Source` over one data file. Safe for many readers at once."""
+
+    def __init__(self, meta: FileMeta, *, store: ObjectStore, directory: str, caches: Caches) -> None:
+        self.meta = meta
+        self.facts = SourceFacts(
+            rows=meta.rows,
+            time_range=meta.time_range,
+            sequence_min=meta.sequence_min,
+            sequence_max=meta.sequence_max,
+            has_tombstones=meta.has_tombstones,
+            is_unique=meta.is_unique,
+        )
+        self._store = store
+        self._path = data_path(directory, meta.file_id)
+        self._index_path = index_path(directory, meta.file_id)
+        self._sst_meta = caches.sst_meta
+        self._vectors: Vectors = caches.vectors
+        self._pages = caches.pages
+        self._pinned: tuple[Footer, SeriesBlock] | None = None
+        self._has_warned = False
+
+    def uncached(self) -> SstFile:
+        """Return a view for one reader that goes through the file once and leaves no trace in the caches of data."""
+        view = copy.copy(self)
+        view._vectors = CarryOver()
+        view._pages = ByteCache(0, "none")
+        view._pinned = self.footer, self.block
+        return view
+
+    @property
+    def schema(self) -> RegionSchema:
+        return self.footer.schema
+
+    @property
+    def footer(self) -> Footer:
+        if self._pinned is not None:
+            return self._pinned[0]
+        key = MetaKey(self.meta.file_id, "footer")
+        footer: Footer = self._sst_meta.get_or_load(key, self._load_footer, lambda footer: footer.nbytes)
+        return footer
+
+    @property
+    def block(self) -> SeriesBlock:
+        if self._pinned is not None:
+            return self._pinned[1]
+        key = MetaKey(self.meta.file_id, "block")
+        block: SeriesBlock = self._sst_meta.get_or_load(key, self._load_block, lambda block: block.nbytes)
+        return block
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]:
+        footer = self.footer
+        return self._read_numpy(footer, footer.schema.time.id, rows, np.dtype(np.int64))
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
+        footer = self.footer
+        if SEQUENCE not in footer.leaves:
+            return np.full(rows.rows, footer.constant_sequence, dtype=np.uint64)
+        return self._read_numpy(footer, SEQUENCE, rows, np.dtype(np.uint64))
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        if not self.meta.has_tombstones:
+            return None
+        return self._read_numpy(self.footer, OP_TYPE, rows, np.dtype(np.uint8))
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        footer = self.footer
+        if column not in footer.leaves:
+            return None
+        kind = footer.schema.by_id[column].type
+        pieces = [part.take_arrow(vector) for vector, part in self._along(footer, column, rows)]
+        if not pieces:
+            return pa.nulls(0, kind)
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+    def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+        pieces = [part.take(vector) for vector, part in self._along(footer, column, rows)]
+        if not pieces:
+            return np.empty(0, dtype=kind)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[Any, Slices]]:
+        """Yield the decoded column of each row group that rows lie in, with the rows in it."""
+        with self._reader(footer) as reader:
+            for row_group, part in split_by_row_group(rows, footer.row_offsets):
+                key = VectorKey(self.meta.file_id, row_group, column)
+                yield self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
+
+    def _reader(self, footer: Footer) -> ColumnReader:
+        return ColumnReader(self._path, footer, self._open_source)
+
+    def _open_source(self) -> pa.NativeFile:
+        if self._pages.is_enabled:
+            return RangeFile(self.meta.size_bytes, self._read_page).as_arrow()
+        return self._store.open_input(self._path)
+
+    def _read_page(self, offset: int, length: int) -> bytes:
+        key = PageKey(self.meta.file_id, offset, length)
+        return self._pages.get_or_load(key, lambda: self._store.get_range(self._path, offset, length), len)
+
+    def _load_footer(self) -> Footer:
+        footer = read_footer(self._store, self._path, self.meta.size_bytes)
+        if footer.rows != self.meta.rows:
+            raise FileCorrupted(file=self._path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
+        return footer
+
+    def _load_block(self) -> SeriesBlock:
+        footer = self.footer
+        if self.meta.has_index:
+            try:
+                return self._load_indexed_block(footer)
+            except (IndexDamaged, StoreError) as error:
+                self._warn(error)
+        return rebuild_block(self._keys(footer), footer.schema)
+
+    def _load_indexed_block(self, footer: Footer) -> SeriesBlock:
+        index = IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
+        blob = index.blob(SERIES_BLOB)
+        if blob is None:
+            raise IndexDamaged("it has no series block")
+        block = decode_block(blob, footer.schema)
+        if block.rows != self.meta.rows or len(block) != self.meta.series:
+            raise IndexDamaged(f"its series block is of {len(block)} series and {block.rows} rows")
+        return block
+
+    def _keys(self, footer: Footer) -> Iterator[RowGroupKeys]:
+        wanted = [*(tag.id for tag in footer.schema.tags), TSID, footer.schema.time.id]
+        with self._reader(footer) as reader:
+            for row_group in range(footer.row_groups):
+                *tags, tsid, times = reader.read_stored(row_group, wanted)
+                yield RowGroupKeys(tags, tsid.to_numpy(), times.view(pa.int64()).to_numpy())
+
+    def _warn(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)
+
+
+def _weigh(vector: Any) -> int:
+    return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())

@@ -1,0 +1,75 @@
+"""Decoding columns of one data file; opened at the first column that is really needed, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
+from tsdb.engine.sst._footer import Footer
+from tsdb.engine.sst._input import reading
+from tsdb.engine.sst._types import from_storage
+from tsdb.model import ColumnId
+
+
+class ColumnReader:
+    """Reads columns of row groups. A context manager; for one thread."""
+
+    def __init__(self, path: str, footer: Footer, open_source: Callable[[], pa.NativeFile]) -> None:
+        self._path = path
+        self._footer = footer
+        self._open_source = open_source
+        self._source: pa.NativeFile | None = None
+        self._file: pq.ParquetFile | None = None
+
+    def __enter__(self) -> ColumnReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    def decode(self, row_group: int, column: ColumnId) -> Any:
+        """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had."""
+        (values,) = self.read_stored(row_group, [column])
+        schema = self._footer.schema
+        if column in (TSID, SEQUENCE, OP_TYPE):
+            return values.to_numpy()
+        if column == schema.time.id:
+            return values.view(pa.int64()).to_numpy()
+        return from_storage(values, schema.by_id[column].type)
+
+    def read_stored(self, row_group: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+        """Return columns as they are stored."""
+        # Asked for in the order of the file, columns come in that order.
+        order = sorted(columns, key=lambda column: self._footer.leaves[column].start)
+        leaves = [leaf for column in order for leaf in self._footer.leaves[column]]
+        with reading(self._path):
+            table = self._open().reader.read_row_group(row_group, column_indices=leaves, use_threads=False)
+            offsets = self._footer.row_offsets
+            if (table.num_columns, table.num_rows) != (len(columns), offsets[row_group + 1] - offsets[row_group]):
+                raise FileCorrupted(file=self._path, reason=f"row group {row_group} is not what the footer says")
+            return [_joined(table.column(order.index(column))) for column in columns]
+
+    def _open(self) -> pq.ParquetFile:
+        if self._file is None:
+            self._source = self._open_source()
+            # One read per column and no read-ahead: what is read is what is cached.
+            self._file = pq.ParquetFile(
+                self._source, metadata=self._footer.metadata, pre_buffer=False, page_checksum_verification=True
+            )
+        return self._file
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; dictionaries of several chunks become one."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.unify_dictionaries().chunks)

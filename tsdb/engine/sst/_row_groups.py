@@ -1,0 +1,182 @@
+"""From merged stripes to row groups: the producing half of a write.
+
+Stripes come as they are merged; row groups have a fixed number of rows and cross the ends of stripes. Tags are never
+repeated per row as values: a row group's tags are codes into the distinct values of its own series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.engine.merge import Merge, Stripe
+from tsdb.engine.series import Positions, SeriesBlock
+from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns, is_dictionary_tag
+from tsdb.engine.sst._types import storage_type, to_storage
+from tsdb.model import Column, RegionSchema, SeriesTable
+
+ROW_GROUP_ROWS = 102_400
+
+T = TypeVar("T")
+
+
+class Tally:
+    """What is learned of the rows while they pass."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.sequence_min = np.iinfo(np.uint64).max
+        self.sequence_max = 0
+        self.has_tombstones = False
+        self.is_unique = True
+        self._series: list[Positions] = []
+        self._starts: list[Positions] = []
+        self._time_min: list[npt.NDArray[np.int64]] = []
+        self._time_max: list[npt.NDArray[np.int64]] = []
+
+    def add(self, stripe: Stripe) -> None:
+        # Stripes never share a series, so neither a run nor a duplicate crosses their ends.
+        starts, time_min, time_max = (
+            pa.array(part).to_numpy()
+            for part in _kernels.run_boundaries(pa.array(stripe.ranks), pa.array(stripe.times))
+        )
+        self._series.append(stripe.ranks[starts].astype(np.int64))
+        self._starts.append(starts.astype(np.int64) + self.rows)
+        self._time_min.append(time_min)
+        self._time_max.append(time_max)
+        self.rows += stripe.rows
+        self.sequence_min = min(self.sequence_min, int(stripe.sequences.min()))
+        self.sequence_max = max(self.sequence_max, int(stripe.sequences.max()))
+        self.has_tombstones |= stripe.ops is not None and bool(stripe.ops.any())
+        self.is_unique &= not _has_repeated_key(stripe)
+
+    @property
+    def series(self) -> int:
+        return sum(len(part) for part in self._series)
+
+    def block(self, series: SeriesTable) -> SeriesBlock:
+        """The series block of everything that passed; `series` is what the ranks of stripes count in."""
+        present = np.concatenate(self._series)
+        return SeriesBlock(
+            series if len(present) == len(series) else series.take(present),
+            np.append(np.concatenate(self._starts), self.rows),
+            np.concatenate(self._time_min),
+            np.concatenate(self._time_max),
+        )
+
+
+class RowGroups:
+    """Cuts the rows of a merge into row groups."""
+
+    def __init__(self, merge: Merge, schema: RegionSchema, columns: FileColumns, *, rows_max: int) -> None:
+        self._merge = merge
+        self._schema = schema
+        self._columns = columns
+        self._rows_max = rows_max
+        self._tags = [to_storage(column) for column in merge.series.tags.columns]
+        self.tally = Tally()
+
+    def portions(self) -> Iterator[list[Portion]]:
+        """Yield the row groups that each stripe completes; an iterator that may run on another thread."""
+        rest: list[Portion] = []
+        for stripe in self._merge.stripes():
+            self.tally.add(stripe)
+            ready, rest = _cut([*rest, self._portion(stripe)], self._rows_max)
+            del stripe  # with all it was merged from
+            if ready:
+                yield ready
+        if rest:
+            yield [_join(rest)]
+
+    def table(self, portion: Portion) -> pa.Table:
+        """Return a row group as Parquet is to have it, tags included."""
+        first, last = int(portion.ranks[0]), int(portion.ranks[-1])
+        local = pa.array(portion.ranks - np.uint32(first))
+        tags = {
+            tag.name: _repeat(values.slice(first, last - first + 1), local, is_dictionary=is_dictionary_tag(tag.type))
+            for tag, values in zip(self._schema.tags, self._tags, strict=True)
+        }
+        columns = {**portion.columns, **tags}
+        return pa.table([columns[name] for name in self._columns.arrow.names], schema=self._columns.arrow)
+
+    def _portion(self, stripe: Stripe) -> Portion:
+        names = self._columns.names
+        columns = {column.name: _stored(stripe, column) for column in self._schema.fields}
+        columns[self._schema.time.name] = _stored_times(stripe.times, self._schema.time.type)
+        columns[names[TSID]] = pa.array(self._merge.series.tsid[stripe.ranks])
+        if SEQUENCE in names:
+            columns[names[SEQUENCE]] = pa.array(stripe.sequences)
+        if OP_TYPE in names:
+            ops = np.zeros(stripe.rows, dtype=np.uint8) if stripe.ops is None else stripe.ops
+            columns[names[OP_TYPE]] = pa.array(ops)
+        return Portion(stripe.ranks, {name: pa.chunked_array([values]) for name, values in columns.items()})
+
+
+class Portion:
+    """Some rows on their way into a row group: everything but the tags."""
+
+    def __init__(self, ranks: npt.NDArray[np.uint32], columns: dict[str, pa.ChunkedArray]) -> None:
+        self.ranks = ranks
+        self.columns = columns
+
+    def slice(self, start: int, stop: int) -> Portion:
+        columns = {name: values.slice(start, stop - start) for name, values in self.columns.items()}
+        return Portion(self.ranks[start:stop], columns)
+
+
+def _cut(portions: list[Portion], rows_max: int) -> tuple[list[Portion], list[Portion]]:
+    """Return the full row groups and what is left over."""
+    rows = sum(len(portion.ranks) for portion in portions)
+    if rows < rows_max:
+        return [], portions
+    whole = _join(portions)
+    starts = range(0, rows - rows_max + 1, rows_max)
+    ready = [whole.slice(start, start + rows_max) for start in starts]
+    left = starts[-1] + rows_max
+    return ready, [whole.slice(left, rows)] if left < rows else []
+
+
+def _join(portions: list[Portion]) -> Portion:
+    """Lay portions end to end; the columns are not copied."""
+    if len(portions) == 1:
+        return portions[0]
+    columns = {
+        name: pa.chunked_array([chunk for portion in portions for chunk in portion.columns[name].chunks])
+        for name in portions[0].columns
+    }
+    return Portion(np.concatenate([portion.ranks for portion in portions]), columns)
+
+
+def _repeat(values: pa.Array, positions: pa.Array, *, is_dictionary: bool) -> pa.Array:
+    """Return the values of series at every row: as codes where Parquet takes them, else as they are."""
+    if not is_dictionary:
+        return values.take(positions)
+    distinct = values.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(distinct.indices.take(positions), distinct.dictionary)
+
+
+def _stored(stripe: Stripe, column: Column) -> pa.Array:
+    return to_storage(stripe.read(column))
+
+
+def _stored_times(times: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    return pa.array(times).view(storage_type(kind))
+
+
+def _has_repeated_key(stripe: Stripe) -> bool:
+    is_same_series = stripe.ranks[1:] == stripe.ranks[:-1]
+    return bool(np.any(is_same_series & (stripe.times[1:] == stripe.times[:-1])))
+
+
+def one_ahead(items: Iterator[T], executor: Executor) -> Iterator[T]:
+    """Yield the items while the next one is being made on the executor."""
+    pending = executor.submit(next, items, None)
+    while (item := pending.result()) is not None:
+        pending = executor.submit(next, items, None)
+        yield item

@@ -1,0 +1,78 @@
+"""Decoded columns of row groups: finding those that rows lie in, and keeping one between two reads."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tsdb.engine.cache import VectorKey
+from tsdb.engine.slices import Slices
+from tsdb.model import ColumnId
+
+
+class Vectors(Protocol):
+    """Where decoded columns are kept: the cache, or something smaller."""
+
+    def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any: ...
+
+
+class CarryOver:
+    """Keeps the last row group of each column: a reader that goes forward through a file decodes each one once.
+
+    For one reader at a time. Flushes and compactions read this way, because what they read is not what is asked for
+    next, and must not push that out of the cache.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[ColumnId, tuple[int, Any]] = {}
+
+    def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any:
+        row_group, vector = self._last.get(key.column, (-1, None))
+        if row_group != key.row_group:
+            vector = load()
+            self._last[key.column] = key.row_group, vector
+        return vector
+
+
+def split_by_row_group(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
+    """Return the row groups that rows lie in, and for each the rows counted from its start."""
+    if len(rows.starts) == 1:
+        return _split_one(int(rows.starts[0]), int(rows.stops[0]), offsets)
+    joined = rows.coalesce()
+    if not len(joined.starts):
+        return []
+    first = np.searchsorted(offsets, joined.starts, side="right") - 1
+    last = np.searchsorted(offsets, joined.stops, side="left") - 1
+    # A group is touched where more stretches have begun than ended.
+    steps = np.zeros(len(offsets) + 1, dtype=np.int64)
+    np.add.at(steps, first, 1)
+    np.add.at(steps, last + 1, -1)
+    touched = np.flatnonzero(np.cumsum(steps) > 0)
+    low = np.searchsorted(joined.stops, offsets[touched], side="right")
+    high = np.searchsorted(joined.starts, offsets[touched + 1], side="left")
+    return [
+        (int(group), _within(Slices(joined.starts[begin:end], joined.stops[begin:end]), *offsets[group : group + 2]))
+        for group, begin, end in zip(touched, low, high, strict=True)
+    ]
+
+
+def _split_one(start: int, stop: int, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
+    """The same for one stretch, the usual case of a query of one series, in less time than numpy needs to begin."""
+    if start >= stop:
+        return []
+    first = bisect_right(offsets, start) - 1
+    last = bisect_left(offsets, stop) - 1
+    bounds = offsets[first : last + 2].tolist()
+    return [
+        (group, Slices.one(max(start, begin) - begin, min(stop, end) - begin))
+        for group, (begin, end) in enumerate(pairwise(bounds), start=first)
+    ]
+
+
+def _within(rows: Slices, start: np.int64, stop: np.int64) -> Slices:
+    return Slices(np.maximum(rows.starts, start) - start, np.minimum(rows.stops, stop) - start)

@@ -1,0 +1,256 @@
+"""Writing a data file: merged rows in, one Parquet file and its index out.
+
+    merge ─▶ row groups ─▶ Parquet, durable ─▶ its footer read again ─▶ index, durable or absent ─▶ WrittenFile
+
+- The next stripe is merged on another thread while the last one is encoded: memory holds these two and what the next
+  one is merged from.
+- The file is no part of anything until the manifest names it. If writing fails, what there is of it is deleted as far
+  as the store lets us; a crash leaves it to the sweep of orphans.
+- An index that cannot be written costs speed, not rows: the file goes on without one.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tsdb.clock import Clock
+from tsdb.engine.cache import Caches, MetaKey
+from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.manifest import FileMeta, data_path, index_path
+from tsdb.engine.merge import Merge
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.sst._block import SERIES_BLOB, encode_block
+from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
+from tsdb.engine.sst._container import encode_index
+from tsdb.engine.sst._encoding import Encodings, choose_encodings
+from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
+from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, Portion, RowGroups, Tally, one_ahead
+from tsdb.errors import TsdbError
+from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
+from tsdb.store import Buffer, ObjectSink, ObjectStore, StoreError, crash_point
+
+_log = logging.getLogger("tsdb.sst")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenFile:
+    """A file that is durable, with what a reader would have to load first."""
+
+    meta: FileMeta
+    block: SeriesBlock
+    footer: Footer
+
+    def remember(self, caches: Caches) -> None:
+        """Put what is at hand into the caches, so that the first query need not read it."""
+        file_id = self.meta.file_id
+        caches.sst_meta.put(MetaKey(file_id, "footer"), self.footer, self.footer.nbytes)
+        caches.sst_meta.put(MetaKey(file_id, "block"), self.block, self.block.nbytes)
+
+
+def write_sst(
+    merge: Merge,
+    *,
+    schema: RegionSchema,
+    options: RegionOptions,
+    store: ObjectStore,
+    directory: str,
+    write_buffer_bytes: int,
+    level: int,
+    clock: Clock,
+    compression: str = "zstd",
+    compression_level: int | None = 1,
+    row_group_rows: int = ROW_GROUP_ROWS,
+    file_id: str | None = None,
+) -> WrittenFile | None:
+    """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left."""
+    file_id = file_id or uuid.uuid4().hex
+    sequence_min, sequence_max = merge.sequence_range
+    has_one_sequence = sequence_min == sequence_max
+    columns = FileColumns.of(schema, has_sequences=not has_one_sequence, has_ops=merge.may_have_tombstones)
+    groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
+    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
+    with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
+        portions = one_ahead(groups.portions(), executor)
+        first = next(portions, None)
+        if first is None:
+            return None
+        portions = chain([first], portions)
+        del first  # its memory is free when it is written
+        try:
+            crash_point("sst.write.before_parquet")
+            size_bytes = writing.run(groups, portions, compression=compression, compression_level=compression_level)
+            crash_point("sst.write.after_parquet")
+            footer = _verify(store, writing.path, size_bytes, groups.tally)
+            _check_keys(groups.tally, options, writing.path)
+            block = groups.tally.block(merge.series)
+            index_bytes = _write_index(store, index_path(directory, file_id), file_id, block)
+            crash_point("sst.write.after_index")
+        except BaseException:
+            delete_files(store, directory, file_id)
+            raise
+    meta = FileMeta(
+        file_id=file_id,
+        size_bytes=size_bytes,
+        index_size_bytes=index_bytes,
+        level=level,
+        created_ms=clock.now_ns() // 1_000_000,
+        **_describe(groups.tally, block, footer),
+    )
+    return WrittenFile(meta, block, footer)
+
+
+def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:
+    """Delete a file and its index, as far as the store lets us."""
+    for path in (index_path(directory, file_id), data_path(directory, file_id)):
+        with suppress(StoreError):
+            store.delete(path)
+
+
+class _Sink:
+    """The store's sink, with a way out: Parquet's writer writes its footer even after an error."""
+
+    def __init__(self, target: ObjectSink) -> None:
+        self._target: ObjectSink | None = target
+        self.closed = False
+
+    def write(self, data: Buffer) -> int:
+        return len(memoryview(data)) if self._target is None else self._target.write(data)
+
+    def abandon(self) -> None:
+        """Let everything that still comes go nowhere."""
+        self._target = None
+
+    def tell(self) -> int:
+        return 0 if self._target is None else self._target.tell()
+
+    def flush(self) -> None:
+        """Nothing: the store's sink passes on what it holds when the object is complete."""
+
+    def close(self) -> None:
+        """Nothing: the block of the store's writer decides when the object is complete."""
+
+
+class _Writing:
+    """The writing of one Parquet file."""
+
+    def __init__(
+        self, store: ObjectStore, path: str, buffer_bytes: int, schema: RegionSchema, columns: FileColumns
+    ) -> None:
+        self.path = path
+        self._store = store
+        self._buffer_bytes = buffer_bytes
+        self._schema = schema
+        self._columns = columns
+
+    def run(self, groups: RowGroups, portions: Iterator[list[Portion]], **compression: Any) -> int:
+        """Write all row groups and the footer; return the size of the file, which is durable then."""
+        rest = map(groups.table, chain.from_iterable(portions))
+        head = next(rest)
+        encodings = self._encodings(head)
+        tables = chain([head], rest)
+        del head
+        with self._store.writer(self.path, self._buffer_bytes) as target:
+            sink = _Sink(target)
+            writer = self._open(sink, encodings, compression)
+            try:
+                for table in tables:
+                    writer.write_table(table, row_group_size=table.num_rows)
+                writer.add_key_value_metadata(self._key_values(groups.tally))
+                writer.close()
+            except BaseException:
+                sink.abandon()
+                with suppress(pa.ArrowException, OSError):
+                    writer.close()
+                raise
+            return sink.tell()
+
+    def _open(self, sink: _Sink, encodings: Encodings, compression: dict[str, Any]) -> pq.ParquetWriter:
+        return pq.ParquetWriter(
+            sink,
+            self._columns.arrow,
+            version="2.6",
+            use_dictionary=encodings.dictionary,
+            column_encoding=encodings.others,
+            write_page_index=True,
+            write_page_checksum=True,
+            **compression,
+        )
+
+    def _encodings(self, head: pa.Table) -> Encodings:
+        names = self._columns.names
+        steady = {names[column] for column in (self._schema.time.id, SEQUENCE) if column in names}
+        return choose_encodings(head, steady=steady, hashes={names[TSID]})
+
+    def _key_values(self, tally: Tally) -> dict[str, str]:
+        names = self._columns.names
+        tags = [tag.name for tag in self._schema.tags]
+        assert OP_TYPE in names or not tally.has_tombstones
+        return encode_key_values(
+            self._schema,
+            constant_sequence=None if SEQUENCE in names else tally.sequence_min,
+            sorted_by=[*tags, self._schema.time.name, *([names[SEQUENCE]] if SEQUENCE in names else [])],
+            facts={
+                "sequence_min": tally.sequence_min,
+                "sequence_max": tally.sequence_max,
+                "series": tally.series,
+                "has_tombstones": tally.has_tombstones,
+                "is_unique": tally.is_unique,
+            },
+        )
+
+
+def _verify(store: ObjectStore, path: str, size_bytes: int, tally: Tally) -> Footer:
+    """Read the footer again: a store that lost the end of the file is found out before anyone relies on it."""
+    footer = read_footer(store, path, size_bytes)
+    if footer.rows != tally.rows:
+        raise FileCorrupted(
+            file=path,
+            reason=f"it holds {footer.rows} rows, {tally.rows} were written",
+            hint="the write can be tried again",
+        )
+    return footer
+
+
+def _check_keys(tally: Tally, options: RegionOptions, path: str) -> None:
+    """A merge that keeps the last row of each key has one row per key; anything else is a bug to stop here."""
+    may_repeat = options.append_mode or options.merge_mode is MergeMode.LAST_NON_NULL
+    if not (tally.is_unique or may_repeat):
+        raise TsdbError("a key has several rows after the merge", file=path, hint="this is a bug, please report it")
+
+
+def _describe(tally: Tally, block: SeriesBlock, footer: Footer) -> dict[str, Any]:
+    """What the rows themselves say of the file."""
+    return {
+        "time_range": TimeRange(int(block.time_min.min()), int(block.time_max.max()) + 1),
+        "rows": tally.rows,
+        "series": len(block),
+        "row_groups": footer.row_groups,
+        "sequence_min": tally.sequence_min,
+        "sequence_max": tally.sequence_max,
+        "has_tombstones": tally.has_tombstones,
+        "is_unique": tally.is_unique,
+        "schema_version": footer.schema.version,
+    }
+
+
+def _write_index(store: ObjectStore, path: str, file_id: str, block: SeriesBlock) -> int:
+    """Write the index file; return its size, 0 if that failed."""
+    try:
+        parts = encode_index(file_id, {SERIES_BLOB: encode_block(block)})
+        store.put(path, parts)
+    except (StoreError, OSError, pa.ArrowException) as error:
+        _log.warning("the index of a data file cannot be written, queries of it will be slower: %s", error)
+        with suppress(StoreError):
+            store.delete(path)
+        return 0
+    return sum(len(part) for part in parts)

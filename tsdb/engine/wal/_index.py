@@ -1,0 +1,130 @@
+"""What the log holds, in memory: segments, the last entry of every region, and what is flushed.
+
+Shared between the committer, which adds, and everyone who flushes, drops or purges; one lock, never held across I/O.
+Nothing of it is stored: segments tell their content, manifests tell what is flushed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
+from tsdb.engine.wal._frame import Frame, FrameKind
+from tsdb.engine.wal._purge import PurgePlan, plan_purge
+from tsdb.engine.wal._recover import RecoveredLog, SegmentState
+
+_ANY = -1
+"""The last entry of a region of which nothing is known: its next entry may have any id."""
+
+
+class LogIndex:
+    """Thread-safe."""
+
+    def __init__(self, recovered: RecoveredLog, *, skip_corrupt: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._segments = {
+            found.number: SegmentState(found.number, found.size_bytes, dict(found.max_entries))
+            for found in recovered.segments
+        }
+        self._last_entries = recovered.continuity.last_entries()
+        # A seal would prove to the next start that regions are whole of which this one could not be sure.
+        self._can_seal = recovered.continuity.is_proved or skip_corrupt
+        self._flushed: dict[int, int] = {}
+        self._quarantined: frozenset[int] = frozenset()
+        self._held_from = min((found.segment for found in recovered.report.corruptions), default=None)
+
+    def check(self, frames: Sequence[Frame], accepted: dict[int, int]) -> None:
+        """Refuse frames that would leave a hole. `accepted` are the last entries of frames that go before these.
+
+        If these are fine, they are added to `accepted`.
+        """
+        ahead: dict[int, int] = {}
+        with self._lock:
+            for frame in frames:
+                region_id = frame.region_id
+                if frame.kind is FrameKind.DROP_REGION:
+                    ahead[region_id] = _ANY
+                    continue
+                last = ahead.get(region_id, accepted.get(region_id))
+                if last is None:
+                    last = self._last_known(region_id)
+                if last != _ANY and frame.entry_id != last + 1:
+                    raise EntryOutOfOrder(region_id=region_id, entry_id=frame.entry_id, last_entry_id=last)
+                ahead[region_id] = frame.entry_id
+        accepted.update(ahead)
+
+    def add_segment(self, number: int, size_bytes: int) -> None:
+        with self._lock:
+            self._segments[number] = SegmentState(number, size_bytes)
+
+    def record(self, number: int, size_bytes: int, frames: Sequence[Frame]) -> None:
+        """These frames are in the log now."""
+        with self._lock:
+            segment = self._segments.setdefault(number, SegmentState(number, size_bytes))
+            segment.size_bytes = size_bytes
+            for frame in frames:
+                if frame.kind is FrameKind.DROP_REGION:
+                    self._forget(frame.region_id)
+                else:
+                    segment.max_entries[frame.region_id] = frame.entry_id
+                    self._last_entries[frame.region_id] = frame.entry_id
+
+    def set_flushed(self, region_id: int, entry_id: int) -> None:
+        with self._lock:
+            self._flushed[region_id] = max(entry_id, self._flushed.get(region_id, entry_id))
+
+    def forget(self, region_id: int) -> None:
+        """The region is gone: it pins nothing, and one with its id may start anew."""
+        with self._lock:
+            self._forget(region_id)
+
+    def quarantine(self, region_ids: frozenset[int], *, held_from: int | None) -> None:
+        """Accept nothing more for these regions, and keep all segments from the first damage on."""
+        with self._lock:
+            self._quarantined = region_ids
+            self._held_from = held_from
+
+    def plan_purge(self, threshold_bytes: int) -> PurgePlan:
+        with self._lock:
+            return plan_purge(
+                [self._segments[number] for number in sorted(self._segments)],
+                flushed=self._flushed,
+                threshold_bytes=threshold_bytes,
+                held_from=self._held_from,
+                unflushable=self._quarantined,
+            )
+
+    def remove_segment(self, number: int) -> None:
+        with self._lock:
+            del self._segments[number]
+
+    def holds_segment(self, number: int) -> bool:
+        with self._lock:
+            return number in self._segments
+
+    def last_entries(self) -> dict[int, int] | None:
+        """The last entry of every region; None if damage leaves that in doubt."""
+        with self._lock:
+            return dict(self._last_entries) if self._can_seal else None
+
+    def totals(self) -> tuple[int, int]:
+        """How many segments there are, and their bytes."""
+        with self._lock:
+            return len(self._segments), sum(segment.size_bytes for segment in self._segments.values())
+
+    def _last_known(self, region_id: int) -> int:
+        if region_id in self._quarantined:
+            raise WalCorrupted(
+                "the region lost entries to damage in the log and takes no more",
+                region_id=region_id,
+                hint="repair the log, or drop the table",
+            )
+        return max(self._last_entries.get(region_id, _ANY), self._flushed.get(region_id, _ANY))
+
+    def _forget(self, region_id: int) -> None:
+        self._last_entries.pop(region_id, None)
+        self._flushed.pop(region_id, None)
+        self._quarantined -= {region_id}
+        for segment in self._segments.values():
+            segment.max_entries.pop(region_id, None)

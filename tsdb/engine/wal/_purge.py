@@ -1,0 +1,62 @@
+"""Deciding which segments can go: pure, from what each segment holds and what each region has flushed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tsdb.engine.wal._recover import SegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """What a purge did. `pinning` are the regions to flush, oldest first, to get below the threshold."""
+
+    deleted: tuple[int, ...]
+    pinning: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PurgePlan:
+    """What a purge should do."""
+
+    deletable: tuple[int, ...]
+    pinning: tuple[int, ...]
+    should_rotate: bool
+    """The last segment alone is over the threshold and nobody needs it: end it, so that it can go too."""
+
+
+def plan_purge(
+    segments: Sequence[SegmentState],
+    *,
+    flushed: Mapping[int, int],
+    threshold_bytes: int,
+    held_from: int | None = None,
+    unflushable: Collection[int] = (),
+) -> PurgePlan:
+    """Choose the oldest segments that nobody needs, never the last, which is being written.
+
+    Segments from `held_from` on are kept whatever they hold. Regions that are `unflushable` pin segments like others,
+    but asking for their flush is of no use.
+    """
+    pins = [_pins(segment, flushed) for segment in segments]
+    count = 0
+    while count < len(segments) - 1 and not pins[count]:
+        if held_from is not None and segments[count].number >= held_from:
+            break
+        count += 1
+    rest_bytes = sum(segment.size_bytes for segment in segments[count:])
+    is_over = rest_bytes > threshold_bytes
+    should_rotate = is_over and count == len(segments) - 1 and not pins[-1] and bool(segments[-1].max_entries)
+    pinning: dict[int, None] = {}
+    for segment, regions in zip(segments[count:], pins[count:], strict=True):
+        if rest_bytes <= threshold_bytes:
+            break
+        pinning.update(dict.fromkeys(region for region in regions if region not in unflushable))
+        rest_bytes -= segment.size_bytes
+    deletable = tuple(segment.number for segment in segments[:count])
+    return PurgePlan(deletable, tuple(pinning), should_rotate)
+
+
+def _pins(segment: SegmentState, flushed: Mapping[int, int]) -> list[int]:
+    return [region for region, last in segment.max_entries.items() if flushed.get(region, -1) < last]

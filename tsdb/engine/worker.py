@@ -1,0 +1,230 @@
+"""A region worker: the one thread that changes the regions it owns.
+
+    queue ─▶ drain ─▶ pressure (wait or refuse) ─▶ entry ids, sequences ─▶ log, one append ─▶ memtables ─▶ answer
+
+- Writes that are queued together go to the log together; nothing reaches a memtable unless the log has it.
+- Everything else that changes a region (alter, truncate, the end of a flush) is a function called on this thread.
+- Writes that find the buffer full wait here, in order and with a deadline; they are looked at again whenever a flush
+  ends, well or badly, and at every tick.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tsdb.clock import Clock
+from tsdb.engine.buffer import WriteBuffer
+from tsdb.engine.errors import RegionBusy, StorageUnavailable
+from tsdb.engine.region import Region
+from tsdb.engine.wal import EncodedPayload
+from tsdb.model import Batch, RegionSchema
+from tsdb.telemetry import get_logger
+
+QUEUE_MAX = 128
+DRAIN_MAX = 64
+_TICK_SECONDS = 0.5
+_PATIENCE_SECONDS_MIN = 0.001
+
+_log = get_logger("tsdb.worker")
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class WriteRequest:
+    """A batch on its way into a region; `schema` is the one it was made and encoded under."""
+
+    region: Region
+    batch: Batch
+    schema: RegionSchema
+    payload: EncodedPayload
+    nbytes: int
+    deadline_ns: int
+    done: Future[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    function: Callable[[], Any]
+    done: Future[Any]
+
+
+class _Wake:
+    """Look at the waiting writes again."""
+
+
+_WAKE = _Wake()
+_Message = WriteRequest | _Call | _Wake | None
+
+
+class Worker:
+    """One worker thread with its queue. `commit` is what it does with the writes it may do now."""
+
+    def __init__(
+        self, name: str, *, buffer: WriteBuffer, clock: Clock, commit: Callable[[list[WriteRequest]], None]
+    ) -> None:
+        self._buffer = buffer
+        self._clock = clock
+        self._commit = commit
+        self._queue: queue.Queue[_Message] = queue.Queue()
+        self._slots = threading.BoundedSemaphore(QUEUE_MAX)
+        self._waiting: deque[WriteRequest] = deque()
+        self._gate = threading.Lock()
+        """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        buffer.on_release(self.wake)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """How many writes wait for memory."""
+        return len(self._waiting)
+
+    def submit(self, request: WriteRequest) -> None:
+        """Queue a write; raise RegionBusy when there is no place in the queue before its deadline."""
+        seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
+        if not self._slots.acquire(timeout=max(0.0, seconds)):
+            raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)
+        if not self._put(request):
+            self._slots.release()
+            raise _closed()
+
+    def call(self, function: Callable[[], T]) -> Future[T]:
+        """Run a function on the worker's thread, after what is queued."""
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()
+        if not self._put(_Call(function, done)):
+            done.set_exception(_closed())
+        return done
+
+    def wake(self) -> None:
+        """Look at the waiting writes again, soon."""
+        self._put(_WAKE)
+
+    def close(self) -> None:
+        """Do what is queued, refuse what waits, and stop."""
+        with self._gate:
+            if not self._is_closed:
+                self._is_closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _put(self, message: _Message) -> bool:
+        """Queue a message; False if nobody will look at it any more."""
+        with self._gate:
+            if not self._is_closed:
+                self._queue.put(message)
+            return not self._is_closed
+
+    def _run(self) -> None:
+        while self._turn():
+            # Nothing of a turn is alive here: a worker that waits must not hold on to files or rows.
+            pass
+        while self._waiting:
+            self._stop_waiting().done.set_exception(_closed())
+
+    def _turn(self) -> bool:
+        """Do what is queued; False if that was the end."""
+        messages = self._drain()
+        writes: list[WriteRequest] = []
+        for message in messages:
+            if isinstance(message, WriteRequest):
+                self._slots.release()
+                writes.append(message)
+            elif isinstance(message, _Call):
+                self._write(writes)
+                writes = []
+                _answer(message)
+        self._write(writes)
+        return None not in messages
+
+    def _drain(self) -> list[_Message]:
+        """Wait for a message, then take what else is there; a tick ends the wait when writes have deadlines."""
+        messages: list[_Message] = []
+        try:
+            messages.append(self._queue.get(timeout=self._patience()))
+            while len(messages) < DRAIN_MAX:
+                messages.append(self._queue.get_nowait())
+        except queue.Empty:
+            pass
+        return messages
+
+    def _patience(self) -> float | None:
+        """How long nothing has to be looked at."""
+        if not self._waiting:
+            return None
+        nearest = min(request.deadline_ns for request in self._waiting)
+        seconds = (nearest - self._clock.monotonic_ns()) / 1e9
+        return min(_TICK_SECONDS, max(_PATIENCE_SECONDS_MIN, seconds))
+
+    def _write(self, writes: list[WriteRequest]) -> None:
+        """Commit what there is memory for, oldest first; let the rest wait or refuse it."""
+        self._expire()
+        ready: list[WriteRequest] = []
+        ahead = 0
+        while self._waiting and not self._buffer.should_stall(ahead):
+            request = self._stop_waiting()
+            ready.append(request)
+            ahead += request.nbytes
+        for request in writes:
+            if self._buffer.should_reject(request.nbytes, ahead):
+                self._refuse(request)
+            elif self._waiting or self._buffer.should_stall(ahead):
+                self._waiting.append(request)
+                self._buffer.wait(request.nbytes)
+            else:
+                ready.append(request)
+                ahead += request.nbytes
+        if ready:
+            self._commit_safely(ready)
+
+    def _commit_safely(self, ready: list[WriteRequest]) -> None:
+        try:
+            self._commit(ready)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+            _log.exception("writing failed", requests=len(ready))
+            for request in ready:
+                if not request.done.done():
+                    request.done.set_exception(error)
+
+    def _expire(self) -> None:
+        """Answer the writes whose time is over. They need not be the first: each has a deadline of its own."""
+        now = self._clock.monotonic_ns()
+        late = [request for request in self._waiting if now >= request.deadline_ns]
+        for request in late:
+            self._waiting.remove(request)
+            self._buffer.wait(-request.nbytes)
+            request.done.set_exception(RegionBusy("the write waited too long for memory", region_id=request.region.id))
+
+    def _refuse(self, request: WriteRequest) -> None:
+        request.done.set_exception(
+            RegionBusy(
+                "the write buffer is full",
+                region_id=request.region.id,
+                used_bytes=self._buffer.used,
+                reject_bytes=int(self._buffer.reject_size),
+            )
+        )
+
+    def _stop_waiting(self) -> WriteRequest:
+        request = self._waiting.popleft()
+        self._buffer.wait(-request.nbytes)
+        return request
+
+
+def _answer(call: _Call) -> None:
+    try:
+        call.done.set_result(call.function())
+    except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+        call.done.set_exception(error)
+
+
+def _closed() -> StorageUnavailable:
+    return StorageUnavailable("the engine is closed")

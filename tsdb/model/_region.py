@@ -1,0 +1,67 @@
+"""Regions: how they are numbered and what they can be told to do differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, NewType
+
+from tsdb.units import Duration, Size
+
+RegionId = NewType("RegionId", int)
+"""`table_id << 32 | region_number`: one horizontal part of a table."""
+
+
+def region_id(table_id: int, number: int) -> RegionId:
+    """Put a region's number together."""
+    return RegionId(table_id << 32 | number)
+
+
+def table_id_of(region: RegionId) -> int:
+    return region >> 32
+
+
+class MergeMode(StrEnum):
+    """What becomes of several rows with the same tags and time."""
+
+    LAST_ROW = "last_row"
+    """The newest row wins as a whole."""
+    LAST_NON_NULL = "last_non_null"
+    """Each field takes its newest value that is not null."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionOptions:
+    """What a table may choose for its regions."""
+
+    append_mode: bool = False
+    """Keep every row, duplicates included; nothing can be deleted by key."""
+    merge_mode: MergeMode = MergeMode.LAST_ROW
+    ttl: Duration | None = None
+    """Rows older than this are not read and go away in time."""
+    storage: str | None = None
+    """The storage provider of the data files; None is the default one."""
+    skip_wal: bool = False
+    """Do not log writes: what is not flushed is lost in a crash."""
+    write_buffer_size: Size | None = None
+    """Flush this region when its memtables are larger; None leaves that to the global buffer."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        return {
+            name: str(value) if isinstance(value, Duration | Size) else value
+            for name, (value, default) in values.items()
+            if value != default
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> RegionOptions:
+        given = dict(value)
+        if "merge_mode" in given:
+            given["merge_mode"] = MergeMode(given["merge_mode"])
+        if given.get("ttl") is not None:
+            given["ttl"] = Duration.parse(given["ttl"])
+        if given.get("write_buffer_size") is not None:
+            given["write_buffer_size"] = Size.parse(given["write_buffer_size"])
+        return cls(**given)

@@ -1,0 +1,80 @@
+"""A set of series: their tags, one row each, and the hashes by which they are found and told apart.
+
+`tsid` is the 64-bit hash of the tags, by which series are found. `check` is a second hash of an independent seed: two
+series are the same when both hashes are, 128 bits together, so that comparing series never means comparing strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.model._schema import RegionSchema
+
+Hashes = npt.NDArray[np.uint64]
+
+_TSID_SEED = 0
+_CHECK_SEED = 0x9E3779B97F4A7C15
+
+
+def hash_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> tuple[Hashes, Hashes]:
+    """Return both hashes of every row of tag columns."""
+    tsid = pa.array(_kernels.row_hash(columns, names, seed=_TSID_SEED, rows=rows)).to_numpy()
+    check = pa.array(_kernels.row_hash(columns, names, seed=_CHECK_SEED, rows=rows)).to_numpy()
+    return tsid, check
+
+
+def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """Find the distinct series among hashes: the first position of each, and for every position its series."""
+    first, group = _kernels.group_series(pa.array(tsid), pa.array(check))
+    return pa.array(first).to_numpy().astype(np.int64), pa.array(group).to_numpy()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesTable:
+    """The distinct series of a batch, a memtable or a data file."""
+
+    tsid: Hashes
+    check: Hashes
+    tags: pa.RecordBatch
+    """One column per tag, in the order of the primary key and named by the tag; one row per series."""
+
+    def __post_init__(self) -> None:
+        assert len(self.tsid) == len(self.check) == self.tags.num_rows
+
+    def __len__(self) -> int:
+        return len(self.tsid)
+
+    @classmethod
+    def of_tags(cls, schema: RegionSchema, columns: list[pa.Array], rows: int) -> SeriesTable:
+        """Make a table of tag columns whose rows are distinct; without tags there is one series and no columns."""
+        names = [tag.name for tag in schema.tags]
+        tsid, check = hash_tags(columns, names, rows)
+        return cls(tsid, check, make_tags(columns, names, rows))
+
+    def take(self, positions: npt.NDArray[np.int64]) -> SeriesTable:
+        """Return some of the series, in the order given."""
+        return SeriesTable(self.tsid[positions], self.check[positions], take_tags(self.tags, positions))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.tsid.nbytes + self.check.nbytes + self.tags.nbytes)
+
+
+def make_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
+    """Put tag columns together; Arrow keeps the number of rows even when there are no columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(list(columns), names=list(names))
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def take_tags(tags: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    """Return some rows of tag columns, in the order given."""
+    if tags.num_columns:
+        return tags.take(pa.array(positions))
+    return make_tags((), (), len(positions))
