@@ -68,14 +68,14 @@ def problem(message: str) -> PydanticCustomError:
     return PydanticCustomError("value", "{message}", {"message": message})
 
 
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
     """Write a value as it would stand in a TOML file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, list):
-        return f"[{', '.join(_show(item) for item in value)}]"
+        return f"[{', '.join(show_value(item) for item in value)}]"
     return repr(str(value)) if isinstance(value, str) else str(value)
 
 
@@ -89,7 +89,7 @@ def _parsed(kind: type[T], parse: Callable[[str], T], expected: str) -> Callable
         if isinstance(value, kind):
             return value
         if not isinstance(value, str):
-            raise problem(f"{_show(value)} is not {expected}")
+            raise problem(f"{show_value(value)} is not {expected}")
         try:
             return parse(str(value))
         except ValueError as error:
@@ -101,10 +101,10 @@ def _parsed(kind: type[T], parse: Callable[[str], T], expected: str) -> Callable
 def _integer(value: object) -> object:
     if isinstance(value, Text):
         if not re.fullmatch(r"\s*[+-]?\d+\s*", value):
-            raise problem(f"{_show(value)} is not a whole number")
+            raise problem(f"{show_value(value)} is not a whole number")
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise problem(f"{_show(value)} is not a whole number")
+        raise problem(f"{show_value(value)} is not a whole number")
     return value
 
 
@@ -113,12 +113,12 @@ def _boolean(value: object) -> object:
         return value
     if isinstance(value, Text) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
-    raise problem(f"{_show(value)} is not a boolean, expected true or false")
+    raise problem(f"{show_value(value)} is not a boolean, expected true or false")
 
 
 def _string(value: object) -> object:
     if not isinstance(value, str):
-        raise problem(f"{_show(value)} is not a string")
+        raise problem(f"{show_value(value)} is not a string")
     return str(value)
 
 
@@ -134,9 +134,9 @@ def _ratio(value: object) -> object:
         try:
             value = float(value)
         except ValueError:
-            raise problem(f"{_show(value)} is not a number") from None
+            raise problem(f"{show_value(value)} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise problem(f"{_show(value)} is not a number")
+        raise problem(f"{show_value(value)} is not a number")
     if not 0 <= value <= 1:
         raise problem(f"{value} is not a ratio, expected a number from 0 to 1")
     return float(value)
@@ -151,7 +151,7 @@ def _addresses(value: object) -> object:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = ",".join(value)
     if not isinstance(value, str):
-        raise problem(f"{_show(value)} is not a list of addresses")
+        raise problem(f"{show_value(value)} is not a list of addresses")
     try:
         addresses = parse_addresses(value)
     except ValueError as error:
@@ -214,7 +214,7 @@ def _choice(kind: type[E], aliases: dict[str, E] | None = None) -> Any:
     def validate(value: object) -> object:
         if isinstance(value, str) and (member := known.get(fold_name(value))) is not None:
             return member
-        raise problem(f"{_show(value)} is not one of {names}")
+        raise problem(f"{show_value(value)} is not one of {names}")
 
     return BeforeValidator(validate)
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tsdb.config._components import CONFIG_MODELS, ComponentConfig
+from tsdb.config._fields import show_value
 from tsdb.config._layers import Origin, Tree, leaves
 from tsdb.config._schema import Path, dotted, environment_variable, generic, keys_of
 from tsdb.config._storage import StorageType
@@ -62,20 +63,20 @@ class Validator:
                 return path, f"{dotted(path)}: is required; {self._how_to_set(path)}"
             case "union_tag_not_found" | "union_tag_invalid":
                 if not isinstance(value, dict):
-                    return path, f"{dotted(path)}: {_show(value)} is not a table{self._from(path)}"
+                    return path, f"{dotted(path)}: {show_value(value)} is not a table{self._from(path)}"
                 names = ", ".join(member.value for member in StorageType)
                 path = (*path, "type")
                 return path, (
-                    f"{dotted(path)}: {_show(value.get('type'))} is not a storage type, expected one of {names}"
+                    f"{dotted(path)}: {show_value(value.get('type'))} is not a storage type, expected one of {names}"
                     f"{self._from(path)}"
                 )
             case "literal_error":
                 expected = detail.get("ctx", {}).get("expected", "")
-                message = f"{_show(value)} does not fit {self._component}, expected {expected}"
+                message = f"{show_value(value)} does not fit {self._component}, expected {expected}"
             case "greater_than_equal":
                 message = f"{value} is too small, expected at least {detail.get('ctx', {}).get('ge')}"
             case "model_type" | "dict_type" | "model_attributes_type":
-                message = f"{_show(value)} is not a table"
+                message = f"{show_value(value)} is not a table"
             case "list_type":
                 message = "is an array of tables" + _array_hint(path, value)
             case _:
@@ -96,7 +97,9 @@ class Validator:
 
     def _unknown(self, path: Path, value: object) -> str:
         """Say that a key is unknown, where it is known, or which known key is nearest."""
-        shown = "" if isinstance(value, dict | list) or _SECRET_NAME.search(str(path[-1])) else f" = {_show(value)}"
+        shown = (
+            "" if isinstance(value, dict | list) or _SECRET_NAME.search(str(path[-1])) else f" = {show_value(value)}"
+        )
         plain = generic(path)
         here = keys_of(self._component)
         if plain in here:
@@ -156,12 +159,6 @@ def _take_out(tree: Tree, path: Path, detail: ErrorDetails) -> None:
 
 def _array_hint(path: Path, value: object) -> str:
     if not isinstance(value, dict):
-        return f", not {_show(value)}"
+        return f", not {show_value(value)}"
     table = next((f"{dotted((*path, *leaf[:-1]))}" for leaf, _ in leaves(value) if len(leaf) > 1), "")
     return f": write [[{dotted(path)}]]" + (f" above [{table}]" if table else "")
-
-
-def _show(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(str(value)) if isinstance(value, str) else str(value)
