@@ -203,6 +203,7 @@ def test_a_single_write_may_be_larger_than_the_whole_buffer(tmp_path: Path, rows
     )
     for _ in range(3):
         assert write(engine, rows, PLAIN).result(10) == 100
+        lives.settle(engine)
     assert len(read(engine, PLAIN)) == 300
     engine.close()
 

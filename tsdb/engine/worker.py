@@ -30,6 +30,7 @@ QUEUE_MAX = 128
 DRAIN_MAX = 64
 _TICK_SECONDS = 0.5
 _PATIENCE_SECONDS_MIN = 0.001
+_SEQUENCE_BYTES = 8
 
 _log = get_logger("tsdb.worker")
 
@@ -47,6 +48,11 @@ class WriteRequest:
     nbytes: int
     deadline_ns: int
     done: Future[int]
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the write buffer will be charged: the rows, and the sequences they are going to get."""
+        return self.nbytes + _SEQUENCE_BYTES * self.batch.rows
 
 
 @dataclass(slots=True, eq=False)
@@ -172,16 +178,16 @@ class Worker:
         while self._waiting and not self._buffer.should_stall(ahead):
             request = self._stop_waiting()
             ready.append(request)
-            ahead += request.nbytes
+            ahead += request.memory_bytes
         for request in writes:
-            if self._buffer.should_reject(request.nbytes, ahead):
+            if self._buffer.should_reject(request.memory_bytes, ahead):
                 self._refuse(request)
             elif self._waiting or self._buffer.should_stall(ahead):
                 self._waiting.append(request)
-                self._buffer.wait(request.nbytes)
+                self._buffer.wait(request.memory_bytes)
             else:
                 ready.append(request)
-                ahead += request.nbytes
+                ahead += request.memory_bytes
         if ready:
             self._commit_safely(ready)
 
@@ -200,7 +206,7 @@ class Worker:
         late = [request for request in self._waiting if now >= request.deadline_ns]
         for request in late:
             self._waiting.remove(request)
-            self._buffer.wait(-request.nbytes)
+            self._buffer.wait(-request.memory_bytes)
             request.done.set_exception(RegionBusy("the write waited too long for memory", region_id=request.region.id))
 
     def _refuse(self, request: WriteRequest) -> None:
@@ -215,7 +221,7 @@ class Worker:
 
     def _stop_waiting(self) -> WriteRequest:
         request = self._waiting.popleft()
-        self._buffer.wait(-request.nbytes)
+        self._buffer.wait(-request.memory_bytes)
         return request
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.engine.scan.regions import make_schema
+from tests.engine.scan.regions import Region, make_schema, put, row, rows_of
+from tsdb.engine.scan import scan_batches
 from tsdb.engine.scan._compare import compare, is_in
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref, decode_expression
 from tsdb.engine.scan._filter import Opaque, make_filter
@@ -120,6 +121,18 @@ def test_a_function_that_only_arrow_knows_is_left_to_it_as_a_whole() -> None:
     wanted = make_filter(make_schema(), pc.equal(pc.utf8_upper(HOST), "A"))
     (check,) = wanted.on_series
     assert isinstance(check, Opaque)
+
+
+def test_a_function_that_only_arrow_knows_is_evaluated_on_rows() -> None:
+    region = Region([put(row("a", 1, 2.0, n=2), row("b", 1, 3.0, n=7), row("c", 2, None, n=1))])
+    n = pc.field("n")
+    for expression, hosts in (
+        (pc.equal(pc.multiply(n, 2), 4), ["a"]),
+        ((pc.add(n, 1) > 3) | (HOST == "a"), ["a", "b"]),
+        (pc.equal(pc.add(pc.scalar(1), 1), 2), ["a", "b", "c"]),
+        (pc.equal(pc.add(pc.scalar(1), 1), 3), []),
+    ):
+        assert [each["host"] for each in rows_of(scan_batches(region.snapshot(), ["host"], expression))] == hosts
 
 
 def test_a_column_that_does_not_exist_is_refused() -> None:

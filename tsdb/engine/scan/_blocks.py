@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -50,6 +51,28 @@ class Runs:
         low, high = int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(ends, stop)) + 1
         lengths = np.minimum(ends[low:high], stop) - np.maximum(ends[low:high] - self.lengths[low:high], start)
         return Runs(self.ranks[low:high], lengths)
+
+
+class ColumnsRead:
+    """The columns of a block that have been read; those that were read before rows were chosen are taken from there."""
+
+    def __init__(self, read: Callable[[Column], pa.Array]) -> None:
+        self._read = read
+        self._found: dict[ColumnId, pa.Array] = {}
+
+    def get(self, column: Column) -> pa.Array:
+        if column.id not in self._found:
+            self._found[column.id] = self._read(column)
+        return self._found[column.id]
+
+    def choose(self, chosen: Positions, read: Callable[[Column], pa.Array]) -> ColumnsRead:
+        """Return the columns of some of the rows; `read` is for columns that have not been read yet."""
+
+        def read_chosen(column: Column) -> pa.Array:
+            before = self._found.get(column.id)
+            return read(column) if before is None else before.take(pa.array(chosen))
+
+        return ColumnsRead(read_chosen)
 
 
 class Block(Protocol):
@@ -121,7 +144,7 @@ class DirectBlock:
         self._bounds = start, stop
         self._chosen = chosen
         self._slices = stretches.slices(start, stop)
-        self._columns: dict[ColumnId, pa.Array] = {}
+        self._columns = ColumnsRead(self._read)
         self.rows = stop - start if chosen is None else len(chosen)
 
     @cached_property
@@ -134,9 +157,7 @@ class DirectBlock:
         return times if self._chosen is None else times[self._chosen]
 
     def read(self, column: Column) -> pa.Array:
-        if column.id not in self._columns:
-            self._columns[column.id] = self._read(column)
-        return self._columns[column.id]
+        return self._columns.get(column)
 
     def _read(self, column: Column) -> pa.Array:
         chosen = self._chosen
@@ -151,7 +172,7 @@ class DirectBlock:
     def select(self, chosen: Positions) -> DirectBlock:
         within = chosen if self._chosen is None else self._chosen[chosen]
         block = DirectBlock(self._part, self._stretches, *self._bounds, within)
-        block._columns = _take(self._columns, chosen)
+        block._columns = self._columns.choose(chosen, block._read)
         return block
 
     def puts(self) -> DirectBlock:
@@ -169,7 +190,7 @@ class MergedBlock:
         """Where `series` start among all series that are merged."""
         self._stripe = stripe
         self._chosen = chosen
-        self._columns: dict[ColumnId, pa.Array] = {}
+        self._columns = ColumnsRead(self._read)
         self.runs = Runs.of_rows(stripe.ranks if chosen is None else stripe.ranks[chosen])
         self.rows = int(self.runs.lengths.sum())
 
@@ -177,24 +198,19 @@ class MergedBlock:
         return self._stripe.times if self._chosen is None else self._stripe.times[self._chosen]
 
     def read(self, column: Column) -> pa.Array:
-        if column.id not in self._columns:
-            values = self._stripe.read(column)
-            self._columns[column.id] = values if self._chosen is None else values.take(pa.array(self._chosen))
-        return self._columns[column.id]
+        return self._columns.get(column)
+
+    def _read(self, column: Column) -> pa.Array:
+        values = self._stripe.read(column)
+        return values if self._chosen is None else values.take(pa.array(self._chosen))
 
     def select(self, chosen: Positions) -> MergedBlock:
         within = chosen if self._chosen is None else self._chosen[chosen]
         block = MergedBlock(self.series, self._stripe, first=self.first, chosen=within)
-        block._columns = _take(self._columns, chosen)
+        block._columns = self._columns.choose(chosen, block._read)
         return block
 
     def puts(self) -> MergedBlock:
         """Return the rows that are not tombstones."""
         ops = self._stripe.ops
         return self if ops is None or not ops.any() else self.select(np.flatnonzero(ops == OpType.PUT))
-
-
-def _take(columns: dict[ColumnId, pa.Array], chosen: Positions) -> dict[ColumnId, pa.Array]:
-    """Return some rows of columns that have been read already."""
-    taken = pa.array(chosen)
-    return {column: values.take(taken) for column, values in columns.items()}

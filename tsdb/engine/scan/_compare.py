@@ -64,9 +64,7 @@ def is_in(values: Value, wanted: pa.Array) -> Value:
     if isinstance(values, pa.Scalar):
         return is_in(pa.array([values.as_py()], values.type), wanted)[0]
     found = _is_in(values, wanted.drop_null())
-    known = pc.and_kleene(values.is_valid(), True)
-    if wanted.null_count:
-        known = pc.and_(known, found)
+    known = pc.and_(values.is_valid(), found) if wanted.null_count else values.is_valid()
     return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
 
 

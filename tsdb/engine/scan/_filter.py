@@ -82,7 +82,10 @@ def _checks_of(schema: RegionSchema, expression: pc.Expression) -> list[Check]:
     unknown = sorted(node.names - schema.by_name.keys())
     if unknown:
         raise InvalidArguments("the filter names a column that does not exist", column=unknown[0])
-    return list(conjuncts_of(node)) if is_understood(node) else [Opaque(expression, node.names)]
+    if is_understood(node):
+        return list(conjuncts_of(node))
+    # Arrow learns from a column how many rows there are, so one is needed.
+    return [Opaque(expression, node.names or frozenset((schema.time.name,)))]
 
 
 class SeriesFrame:

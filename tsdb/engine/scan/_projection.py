@@ -18,6 +18,8 @@ BATCH_ROWS_MAX = 65_536
 
 def arrow_schema(schema: RegionSchema, tag_type: pa.DataType) -> pa.Schema:
     """Return a region's schema with tags of strings as `tag_type`."""
+    if pa.types.is_string(tag_type):
+        return schema.arrow
     return pa.schema([_field(column, tag_type) for column in schema.columns])
 
 
