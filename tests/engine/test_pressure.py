@@ -83,8 +83,10 @@ def test_half_a_buffer_of_rows_that_nobody_flushes_starts_a_flush_of_the_largest
 ) -> None:
     engine = lives.begin(tmp_path, *CREATED, options=LIMITED)
     write(engine, rows, APPEND).result(10)
-    while engine.context.buffer.used < 30_000:
-        write(engine, rows, PLAIN).result(10)
+    with held("flush.before_files"):
+        while engine.context.buffer.used < 30_000:
+            assert not engine._region(PLAIN).is_flushing
+            write(engine, rows, PLAIN).result(10)
     lives.settle(engine)
     assert engine.stat(PLAIN).files == 1
     assert engine.stat(PLAIN).memtable_rows == 0

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from enum import IntEnum
 from typing import Any
 
+from tsdb.engine.errors import StorageUnavailable
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.background")
@@ -55,11 +56,13 @@ class Background:
         return len(self._jobs)
 
     def submit(self, priority: Priority, job: Callable[[], Any]) -> Future[Any]:
-        """Queue a job; after `close` it is never run."""
+        """Queue a job; after `close` it is refused."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         with self._changed:
-            if not self._is_closing:
+            if self._is_closing:
+                future.set_exception(StorageUnavailable("the engine is closed"))
+            else:
                 heapq.heappush(self._jobs, (priority, next(self._count), job, future))
                 self._changed.notify_all()
         return future

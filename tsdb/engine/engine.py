@@ -157,6 +157,10 @@ class Engine:
         self._check_open()
         if region_id in self._quarantined:
             raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
+        if self.housekeeping.is_dropping(directory):
+            raise ManifestMismatch(
+                "the region was dropped and is not deleted yet", directory=directory, hint="try again later"
+            )
         manifest = Manifest.create(
             self._context.store,
             directory,
@@ -229,9 +233,8 @@ class Engine:
         region = self._region(region_id)
 
         def drop() -> None:
-            pending = region_change.drop(self._context, region)
+            self.housekeeping.add_drop(region_change.drop(self._context, region))
             self._regions.pop(region_id, None)
-            self.housekeeping.add_drop(pending)
 
         return region.worker.call(drop)
 

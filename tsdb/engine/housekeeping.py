@@ -14,7 +14,7 @@ from tsdb.engine.context import EngineContext
 from tsdb.engine.region import Region, RegionState
 from tsdb.engine.region_change import PendingDrop, finish_drop
 from tsdb.engine.region_flush import start_flush
-from tsdb.store import StoreError
+from tsdb.errors import TsdbError
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -44,7 +44,9 @@ class Housekeeping:
         self._regions = regions
         self._purge_interval = purge_interval
         self._purged_ns = context.clock.monotonic_ns()
-        self._drops: list[PendingDrop] = []
+        self._drops: dict[str, PendingDrop] = {}
+        """By directory, until nothing is left of it."""
+        self._deleting: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tsdb-housekeeping", daemon=True)
 
@@ -58,7 +60,11 @@ class Housekeeping:
 
     def add_drop(self, pending: PendingDrop) -> None:
         """Delete a dropped region's directory when nobody reads its files any more."""
-        self._drops.append(pending)
+        self._drops[pending.region.directory] = pending
+
+    def is_dropping(self, directory: str) -> bool:
+        """Whether the directory is about to be deleted."""
+        return directory in self._drops
 
     def tick(self) -> None:
         """Do what is due."""
@@ -132,16 +138,20 @@ class Housekeeping:
         self._context.background.submit(Priority.SORT, sort)
 
     def _finish_drops(self) -> None:
-        for pending in [each for each in self._drops if each.is_over]:
-            self._drops.remove(pending)
-            self._context.background.submit(Priority.DELETE, partial(self._finish_drop, pending))
+        for directory, pending in list(self._drops.items()):
+            if pending.is_over and directory not in self._deleting:
+                self._deleting.add(directory)
+                self._context.background.submit(Priority.DELETE, partial(self._finish_drop, pending))
 
     def _finish_drop(self, pending: PendingDrop) -> None:
+        region = pending.region
         try:
-            finish_drop(self._context, pending.region.directory)
-        except StoreError as error:
-            _log.warning("a dropped region could not be deleted yet", region=pending.region.id, error=error)
-            self._drops.append(pending)
+            finish_drop(self._context, region.id, region.directory)
+            del self._drops[region.directory]
+        except TsdbError as error:
+            _log.warning("a dropped region could not be deleted yet", region=region.id, error=error)
+        finally:
+            self._deleting.discard(region.directory)
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS):

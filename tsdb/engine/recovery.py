@@ -69,8 +69,8 @@ def finish_drops(context: EngineContext, prefix: str) -> set[str]:
         if item.path.endswith(f"/{DROPPING}"):
             directory = item.path.removesuffix(f"/{DROPPING}")
             try:
-                finish_drop(context, directory)
-            except StoreError as error:
+                finish_drop(context, region_of(directory), directory)
+            except TsdbError as error:
                 unfinished.add(directory)
                 _log.warning("a dropped region is left to the next start", directory=directory, error=error)
     return unfinished

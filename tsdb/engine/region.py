@@ -64,12 +64,15 @@ class _Fate:
 
 
 def _let_go(fate: _Fate, context: EngineContext, owner: weakref.ref[Region], directory: str, meta: FileMeta) -> None:
-    """Delete an obsolete file, on a background thread: the last reader may be one that must not wait."""
+    """Delete an obsolete file, on a background thread: the last reader may be one that must not wait.
+
+    Here nothing else may be done: the garbage collector can call this anywhere, also inside the lock of a cache.
+    """
     if not fate.is_obsolete:
         return
-    context.caches.evict_file(meta.file_id)
 
     def delete() -> None:
+        context.caches.evict_file(meta.file_id)
         delete_files(context.store, directory, meta.file_id)
         region = owner()
         if region is not None:

@@ -13,7 +13,7 @@ from tsdb.engine.context import EngineContext
 from tsdb.engine.manifest import Change, Remove, Truncate
 from tsdb.engine.region import FileHandle, Region, RegionState, Version
 from tsdb.errors import TsdbError, Unsupported
-from tsdb.model import RegionOptions, SchemaChange, alter
+from tsdb.model import RegionId, RegionOptions, SchemaChange, alter
 from tsdb.store import ObjectNotFound, StoreError, crash_point
 from tsdb.telemetry import get_logger
 
@@ -137,11 +137,15 @@ def _tell_manifest_and_log(context: EngineContext, region: Region) -> None:
         _log.warning("a drop is known by its marker only", region=region.id, error=error)
 
 
-def finish_drop(context: EngineContext, directory: str) -> None:
-    """Delete what is left of a dropped region; the marker goes last, so that a crash leaves it to the next start."""
+def finish_drop(context: EngineContext, region_id: RegionId, directory: str) -> None:
+    """Delete what is left of a dropped region; the marker goes last, so that a crash leaves it to the next start.
+
+    Before that, the log must know: entries of a region that is made anew under the same id would contradict the old.
+    """
     crash_point("drop.before_delete")
     for item in list(context.store.list(directory)):
         if not item.path.endswith(f"/{DROPPING}"):
             context.store.delete(item.path)
     crash_point("drop.after_delete")
+    context.wal.drop_region(region_id).result()
     context.store.delete_prefix(directory)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
@@ -53,13 +54,13 @@ def start_flush(context: EngineContext, region: Region) -> Future[None]:
 
 def _on_worker(region: Region, waiters: Sequence[Future[None]], step: Callable[[], None]) -> None:
     """Take the next step on the region's worker; whatever keeps it from being taken, those who wait are told."""
+    region.worker.call(step).add_done_callback(partial(_tell, waiters))
 
-    def tell(call: Future[None]) -> None:
-        error = call.exception()
-        if error is not None:
-            _refuse(waiters, error)
 
-    region.worker.call(step).add_done_callback(tell)
+def _tell(waiters: Sequence[Future[None]], step: Future[None]) -> None:
+    error = step.exception()
+    if error is not None:
+        _refuse(waiters, error)
 
 
 def _refuse(waiters: Sequence[Future[None]], error: BaseException) -> None:
@@ -89,7 +90,7 @@ def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) 
         return
     region.is_flushing = True
     job = FlushJob(region, region.version, region.version.frozen, waiters)
-    context.background.submit(Priority.FLUSH, lambda: _run(context, job))
+    context.background.submit(Priority.FLUSH, lambda: _run(context, job)).add_done_callback(partial(_tell, waiters))
 
 
 def _run(context: EngineContext, job: FlushJob) -> None:
@@ -107,19 +108,20 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
     """Make written files part of the region. On the worker."""
     region = job.region
     try:
-        _install(context, job, written)
+        is_installed = _install(context, job, written)
     except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
         _fail(context, region, error, job.waiters)
         return
-    region.flush_failures = 0
+    region.flush_failures = region.retry_flush_ns = 0
     region.last_flush_ns = context.clock.monotonic_ns()
-    _log.info(
-        "flushed",
-        region=region.id,
-        files=len(written),
-        rows=sum(file.meta.rows for file in written),
-        bytes=sum(file.meta.size_bytes for file in written),
-    )
+    if is_installed:
+        _log.info(
+            "flushed",
+            region=region.id,
+            files=len(written),
+            rows=sum(file.meta.rows for file in written),
+            bytes=sum(file.meta.size_bytes for file in written),
+        )
     for done in job.waiters:
         done.set_result(None)
     _end(context, region)
@@ -196,7 +198,8 @@ def _hides_something(version: Version, span: TimeRange) -> bool:
     return any(handle.meta.time_range.overlaps(span) for handle in version.files)
 
 
-def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> None:
+def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> bool:
+    """Commit the files; False if a truncate or drop has made the rows void meanwhile."""
     region, last = job.region, job.frozen[-1]
     try:
         # A truncate whose outcome was unknown may turn out to have made these rows void.
@@ -206,7 +209,7 @@ def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) 
         raise
     if not set(job.frozen) <= set(region.version.frozen):
         _discard(context, region, written)
-        return
+        return False
     crash_point("flush.before_manifest")
     edit = Edit(
         added=tuple(file.meta for file in written),
@@ -221,6 +224,7 @@ def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) 
         _discard_unless_landed(context, region, written, error)
         raise
     crash_point("flush.after_manifest")
+    return True
 
 
 def _discard_unless_landed(

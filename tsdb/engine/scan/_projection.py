@@ -45,14 +45,22 @@ class Projection:
 
     def make_batch(self, block: Block) -> pa.RecordBatch:
         """Return a block as one batch."""
-        return self._assemble(block, self._read(block), 0, block.rows)
+        if not self._columns:
+            return empty_columns(block.rows)
+        return self._with_tags(block, self._read(block), 0, block.rows)
 
     def batches(self, block: Block) -> Iterator[pa.RecordBatch]:
-        """Yield a block in batches; tags are spread over rows for each of them, which keeps them in the cache."""
-        step = BATCH_ROWS_MAX if self._columns else max(block.rows, 1)
+        """Yield a block in batches."""
+        if not self._has_tags:
+            whole = self.make_batch(block)
+            step = BATCH_ROWS_MAX if self._columns else max(block.rows, 1)
+            for start in range(0, block.rows, step):
+                yield whole.slice(start, step)
+            return
+        # Tags are spread over the rows of one batch at a time, which keeps them in the cache of the processor.
         columns = self._read(block)
-        for start in range(0, block.rows, step):
-            yield self._assemble(block, columns, start, min(start + step, block.rows))
+        for start in range(0, block.rows, BATCH_ROWS_MAX):
+            yield self._with_tags(block, columns, start, min(start + BATCH_ROWS_MAX, block.rows))
 
     def _read(self, block: Block) -> list[pa.Array | None]:
         """Read what is stored per row: everything but tags."""
@@ -63,18 +71,17 @@ class Projection:
             for column in self._columns
         ]
 
-    def _assemble(self, block: Block, columns: list[pa.Array | None], start: int, stop: int) -> pa.RecordBatch:
-        if not self._columns:
-            return empty_columns(stop - start)
-        runs = block.runs.slice(start, stop) if self._has_tags else None
+    def _with_tags(self, block: Block, columns: list[pa.Array | None], start: int, stop: int) -> pa.RecordBatch:
         arrays = []
+        runs = block.runs.slice(start, stop) if self._has_tags else None
         for column, values, field in zip(self._columns, columns, self.arrow, strict=True):
-            if values is not None:
-                arrays.append(values.slice(start, stop - start))
-            else:
+            if values is None:
                 assert runs is not None
                 tags = block.series.tags.column(column.name)
-                arrays.append(repeat_tags(tags, runs.ranks, runs.lengths, field.type))
+                values = repeat_tags(tags, runs.ranks, runs.lengths, field.type)
+            else:
+                values = values.slice(start, stop - start)
+            arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
 

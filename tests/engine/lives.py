@@ -1,0 +1,363 @@
+"""Lives of regions as data: steps that change an engine and, in the same way, a model of what it should show.
+
+A life is run until something ends it. What the engine shows afterwards must be the model after some number of steps: at
+least those that were acknowledged, at most the one that was under way as well.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from tests.engine.harness import SCHEMA, Row, batch_of, read
+from tsdb.clock import Clock
+from tsdb.engine.context import EngineOptions
+from tsdb.engine.engine import Engine, region_directory
+from tsdb.engine.manifest import data_path, index_path
+from tsdb.engine.wal import WalOptions
+from tsdb.errors import TsdbError
+from tsdb.model import AddColumn, OpType, RegionId, RegionOptions, RenameColumn, SchemaChange, WidenColumn, region_id
+from tsdb.store import Files, LocalStore
+from tsdb.units import Duration, Size
+
+PLAIN = region_id(1, 0)
+APPEND = region_id(2, 0)
+DROPPED = region_id(3, 0)
+DAY_MS = 86_400_000
+
+OPTIONS = EngineOptions(num_workers=1, max_background_jobs=2, manifest_checkpoint_distance=2)
+WAL_OPTIONS = WalOptions(
+    file_size=Size(3000),
+    sync_write=True,
+    purge_threshold=Size(6000),
+    purge_interval=Duration.of_seconds(3600),
+    ballast_bytes=Size(0),
+)
+
+
+def directory_of(region: RegionId) -> str:
+    return region_directory("tsdb", "public", region >> 32, region & 0xFFFFFFFF)
+
+
+def open_life(
+    root: Path,
+    *,
+    options: EngineOptions = OPTIONS,
+    wal_options: WalOptions = WAL_OPTIONS,
+    files: Files | None = None,
+    clock: Clock | None = None,
+    on_fatal: Callable[[TsdbError], None] | None = None,
+) -> Engine:
+    """Open the engine of a life."""
+    store = LocalStore(root / "store", files=files)
+    return Engine.open(
+        store,
+        root / "wal",
+        options=options,
+        wal_options=wal_options,
+        files=files,
+        clock=clock,
+        on_fatal=on_fatal,
+        has_housekeeping=False,
+    )
+
+
+def begin(
+    root: Path,
+    *steps: Step,
+    options: EngineOptions = OPTIONS,
+    wal_options: WalOptions = WAL_OPTIONS,
+    files: Files | None = None,
+    clock: Clock | None = None,
+) -> Engine:
+    """Open an engine and live some steps."""
+    engine = open_life(root, options=options, wal_options=wal_options, files=files, clock=clock)
+    live(engine, *steps)
+    return engine
+
+
+def live(engine: Engine, *steps: Step) -> None:
+    for step in steps:
+        step.run(engine)
+
+
+def expected(*steps: Step) -> Sight:
+    """What should be seen after some steps."""
+    model: Model = {}
+    for step in steps:
+        step.apply(model)
+    return see_model(model)
+
+
+@dataclass
+class Shown:
+    """What one region should show."""
+
+    fields: list[str]
+    is_append: bool
+    rows: list[Row] = field(default_factory=list)
+
+
+Model = dict[RegionId, Shown]
+Sight = dict[RegionId, tuple[list[str], list[tuple[tuple[str, object], ...]]]]
+"""What a model or an engine shows, in a form that can be compared."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens; complete when `run` returns."""
+
+    name: str
+    run: Callable[[Engine], object]
+    apply: Callable[[Model], object] = lambda model: None
+
+
+def see(engine: Engine) -> Sight:
+    """Look at everything an engine shows."""
+    return {
+        region: (sorted(column.name for column in engine.schema(region).fields), _comparable(read(engine, region)))
+        for region in engine.regions
+    }
+
+
+def see_model(model: Model) -> Sight:
+    return {region: (sorted(shown.fields), _comparable(shown.rows)) for region, shown in model.items()}
+
+
+def _comparable(rows: list[Row]) -> list[tuple[tuple[str, object], ...]]:
+    return sorted((tuple(sorted(row.items())) for row in rows), key=repr)
+
+
+def sights(steps: list[Step]) -> list[Sight]:
+    """What should be seen before the first step, after it, and after each one that follows."""
+    model: Model = {}
+    found = [see_model(model)]
+    for step in steps:
+        step.apply(model)
+        found.append(see_model(copy.deepcopy(model)))
+    return found
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def settle(engine: Engine) -> None:
+    """Wait until no background job is left, and the workers have done what the last ones asked for."""
+    background = engine.context.background
+    is_busy = True
+    while is_busy:
+        # Twice: what a worker asks for after an acknowledgement is queued behind the first of these calls.
+        settle_workers(engine)
+        settle_workers(engine)
+        is_busy = bool(background.queued or background.running)
+        wait_until(lambda: not background.queued and not background.running)
+
+
+def settle_workers(engine: Engine) -> None:
+    """Wait until the workers have done what was queued."""
+    for worker in engine._workers:
+        worker.call(lambda: None).result(30)
+
+
+def unknown_files(engine: Engine) -> set[str]:
+    """Objects in the store that no manifest knows, and files of manifests that are not in the store."""
+    there = {item.path for item in engine.context.store.list("data") if "/manifest/" not in item.path}
+    known = set()
+    for region in engine.regions:
+        directory = directory_of(region)
+        for file_id in engine._region(region).manifest.state.files:
+            known |= {data_path(directory, file_id), index_path(directory, file_id)}
+    return there ^ known
+
+
+def create(region: RegionId, *, options: RegionOptions | None = None) -> Step:
+    def apply(model: Model) -> None:
+        model.setdefault(region, Shown(["a", "b"], options is not None and options.append_mode))
+
+    return Step(
+        f"create {region >> 32}",
+        lambda engine: engine.create_region(region, directory_of(region), SCHEMA, options),
+        apply,
+    )
+
+
+def put(region: RegionId, rows: list[Row]) -> Step:
+    def run(engine: Engine) -> None:
+        engine.write(region, batch_of(engine.schema(region), rows)).result(30)
+
+    def apply(model: Model) -> None:
+        shown = model[region]
+        made = [{name: row.get(name) for name in ("host", "dc", "ts", *shown.fields)} for row in rows]
+        if shown.is_append:
+            shown.rows += made
+        else:
+            shown.rows = list({_key(row): row for row in (*shown.rows, *made)}.values())
+
+    return Step(f"put {region >> 32}", run, apply)
+
+
+def delete(region: RegionId, rows: list[Row]) -> Step:
+    def run(engine: Engine) -> None:
+        engine.write(region, batch_of(engine.schema(region), rows, OpType.DELETE)).result(30)
+
+    def apply(model: Model) -> None:
+        gone = {_key(row) for row in rows}
+        model[region].rows = [row for row in model[region].rows if _key(row) not in gone]
+
+    return Step(f"delete {region >> 32}", run, apply)
+
+
+def flush(region: RegionId) -> Step:
+    return Step(f"flush {region >> 32}", lambda engine: engine.flush(region).result(30))
+
+
+def add_column(region: RegionId, name: str, default: int) -> Step:
+    def apply(model: Model) -> None:
+        model[region].fields.append(name)
+        for row in model[region].rows:
+            row[name] = default
+
+    return _alter(region, AddColumn(name, pa.int32(), default=default), apply)
+
+
+def rename_column(region: RegionId, name: str, new_name: str) -> Step:
+    def apply(model: Model) -> None:
+        shown = model[region]
+        shown.fields[shown.fields.index(name)] = new_name
+        for row in shown.rows:
+            row[new_name] = row.pop(name)
+
+    return _alter(region, RenameColumn(name, new_name), apply)
+
+
+def widen_column(region: RegionId, name: str) -> Step:
+    return _alter(region, WidenColumn(name, pa.float64()), lambda model: None)
+
+
+def _alter(region: RegionId, change: SchemaChange, apply: Callable[[Model], None]) -> Step:
+    return Step(f"alter {region >> 32}", lambda engine: engine.alter(region, [change]).result(30), apply)
+
+
+def set_options(region: RegionId, options: RegionOptions) -> Step:
+    return Step(f"set options {region >> 32}", lambda engine: engine.set_options(region, options).result(30))
+
+
+def truncate(region: RegionId) -> Step:
+    return Step(
+        f"truncate {region >> 32}",
+        lambda engine: engine.truncate(region).result(30),
+        lambda model: model[region].rows.clear(),
+    )
+
+
+def drop(region: RegionId) -> Step:
+    return Step(f"drop {region >> 32}", lambda engine: engine.drop(region).result(30), lambda model: model.pop(region))
+
+
+def purge() -> Step:
+    return Step("purge", lambda engine: engine.housekeeping.purge())
+
+
+def tick() -> Step:
+    def run(engine: Engine) -> None:
+        settle(engine)
+        engine.housekeeping.tick()
+        settle(engine)
+
+    return Step("tick", run)
+
+
+def close() -> Step:
+    return Step("close", lambda engine: engine.close())
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row.get("host"), row.get("dc"), row["ts"]
+
+
+class Rows:
+    """Makes rows whose values never repeat, so that a row that comes back by mistake is seen."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def make(self, *keys: tuple[str, int], **more: object) -> list[Row]:
+        return [self._row(host, at, more) for host, at in keys]
+
+    def times(self, count: int) -> range:
+        """Times that no row was made with before."""
+        return range(self._count, self._count + count)
+
+    def _row(self, host: str, at: int, more: dict[str, object]) -> Row:
+        self._count += 1
+        return {"host": host, "dc": "x", "ts": at, "a": self._count / 4, "b": self._count, **more}
+
+
+def scripted() -> list[Step]:
+    """A life in which everything happens at least twice: late rows, rotation, purge, checkpoints, all changes."""
+    rows = Rows()
+    appended = RegionOptions(append_mode=True)
+    return [
+        create(PLAIN),
+        create(APPEND, options=appended),
+        create(DROPPED),
+        put(PLAIN, rows.make(("a", 0), ("a", 1), ("b", 0), ("b", DAY_MS))),
+        put(APPEND, rows.make(("a", 0), ("a", 0), ("b", 1))),
+        put(DROPPED, rows.make(("a", 0))),
+        flush(PLAIN),
+        put(PLAIN, rows.make(("a", 0), ("c", 2))),
+        delete(PLAIN, rows.make(("a", 1), ("c", 2), ("nobody", 3))),
+        flush(DROPPED),
+        put(APPEND, rows.make(("a", 0), ("b", 1))),
+        add_column(PLAIN, "c", 7),
+        put(PLAIN, rows.make(("a", 1), ("d", 5), c=9)),
+        flush(APPEND),
+        put(APPEND, rows.make(("a", 0))),
+        purge(),
+        rename_column(PLAIN, "a", "x"),
+        delete(PLAIN, rows.make(("b", 0))),
+        flush(PLAIN),
+        put(PLAIN, [{**row, "x": row["a"]} for row in rows.make(("b", 0), ("b", DAY_MS + 1))]),
+        purge(),
+        put(APPEND, rows.make(("late", -DAY_MS))),
+        truncate(APPEND),
+        put(APPEND, rows.make(("a", 0), ("a", 0))),
+        flush(APPEND),
+        put(DROPPED, rows.make(("a", 1))),
+        drop(DROPPED),
+        tick(),
+        set_options(PLAIN, RegionOptions(write_buffer_size=Size(1 << 20))),
+        widen_column(PLAIN, "b"),
+        put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("a", 0), ("e", 1), c=1)]),
+        delete(PLAIN, rows.make(("d", 5))),
+        flush(PLAIN),
+        flush(APPEND),
+        purge(),
+        truncate(PLAIN),
+        put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("a", 0), ("z", 1), c=2)]),
+        put(APPEND, rows.make(("a", 0))),
+        flush(PLAIN),
+        purge(),
+        put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("z", 1), ("y", 1))]),
+        close(),
+    ]
+
+
+def torn_segment(root: Path) -> None:
+    """Leave the beginning of a frame at the end of the log, as a process does that dies in a write."""
+    last = max((root / "wal").glob("*.wal"))
+    with last.open("ab") as file:
+        file.write(b"TSF\x01 torn")
+
+
+def paths(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*") if path.is_file())

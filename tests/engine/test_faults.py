@@ -1,0 +1,751 @@
+"""Disks that are full, broken or silent: what was acknowledged stays, what was refused is not there."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.engine import lives
+from tests.engine.harness import batch_of, read
+from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Step
+from tests.faults import FaultyFiles, FullDisk, PowerLossFiles
+from tsdb.engine.engine import Engine
+from tsdb.engine.errors import (
+    FileCorrupted,
+    ManifestUncertain,
+    RegionBusy,
+    RegionNotFound,
+    RegionQuarantined,
+    RegionReadOnly,
+    StorageFull,
+    StorageUnavailable,
+)
+from tsdb.errors import TsdbError
+from tsdb.model import ColumnExists, RegionId, RegionOptions
+from tsdb.store import StoreError, StoreFull, on_crash_point
+from tsdb.units import Duration, Size
+
+CREATED = [lives.create(PLAIN), lives.create(APPEND, options=RegionOptions(append_mode=True)), lives.create(DROPPED)]
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@contextmanager
+def held(place: str) -> Iterator[threading.Event]:
+    """Let whoever passes a place wait there until the block ends or the event is set."""
+    gate = threading.Event()
+
+    def wait(name: str) -> None:
+        if name == place:
+            assert gate.wait(30)
+
+    with on_crash_point(wait):
+        try:
+            yield gate
+        finally:
+            gate.set()
+
+
+def check_after_restart(root: Path, *steps: Step) -> None:
+    """What is seen after a crash is what should be seen, with no file too many or too few."""
+    engine = lives.open_life(root)
+    assert not engine.quarantined
+    assert lives.see(engine) == lives.expected(*steps)
+    lives.settle(engine)
+    assert not lives.unknown_files(engine)
+    engine.close(flush=False)
+
+
+@pytest.mark.parametrize("budget", [0, 10, 64, 200, 700])
+def test_a_full_disk_refuses_writes_whole_and_takes_them_again_when_there_is_space(
+    tmp_path: Path, rows: Rows, budget: int
+) -> None:
+    files = FullDisk()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.budget = budget
+    for _ in range(3):
+        with pytest.raises(StorageFull):
+            lives.put(PLAIN, rows.make(("a", 0), ("b", 0), ("c", 0))).run(engine)
+    assert lives.see(engine) == lives.expected(*steps)
+    files.budget = None
+    steps += [lives.put(PLAIN, rows.make(("b", 0))), lives.put(APPEND, rows.make(("b", 0)))]
+    lives.live(engine, *steps[-2:])
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_flush_on_a_full_disk_leaves_everything_as_it_was_and_succeeds_later(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0), ("a", 0), ("b", lives.DAY_MS)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    used = engine.context.buffer.used
+    files.fail("write", errno.ENOSPC, name=".parquet", times=2)
+    for failures in (1, 2):
+        with pytest.raises(StoreFull):
+            lives.flush(APPEND).run(engine)
+        assert engine.stat(APPEND).flush_failures == failures
+        assert lives.see(engine) == lives.expected(*steps)
+    assert 0 < engine.context.buffer.used <= 2 * used
+    lives.settle(engine)
+    assert not lives.unknown_files(engine)
+    steps += [lives.put(APPEND, rows.make(("c", 0))), lives.flush(APPEND)]
+    lives.live(engine, *steps[-2:])
+    assert engine.stat(APPEND).flush_failures == 0
+    assert engine.context.buffer.used == 0
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_rows_whose_flush_failed_survive_a_crash(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.fail("fsync", errno.EIO, name=".parquet", times=-1)
+    for region in (PLAIN, APPEND):
+        with pytest.raises(StoreError):
+            lives.flush(region).run(engine)
+    engine.close()
+    check_after_restart(tmp_path, *steps)
+
+
+def test_an_index_that_cannot_be_written_does_not_keep_a_flush_from_ending(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN)]
+    files.fail("write", errno.ENOSPC, name=".idx", times=-1)
+    engine = lives.begin(tmp_path, *steps, files=files)
+    engine.close(flush=False)
+    engine = lives.open_life(tmp_path)
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close()
+
+
+def test_a_checkpoint_that_fails_costs_no_file_of_the_flush_before_it(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    files.fail("write", errno.ENOSPC, name=".checkpoint", times=-1)
+    engine = lives.begin(tmp_path, *CREATED, files=files)
+    steps = [*CREATED]
+    for _ in range(4):
+        steps += [
+            lives.put(APPEND, rows.make(("a", 0))),
+            lives.flush(APPEND),
+            lives.add_column(APPEND, f"c{len(steps)}", 1),
+        ]
+        lives.live(engine, *steps[-3:])
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+LOST_REPLY = ("fsync_dir", errno.EIO)
+"""The manifest's new version is in its place, but whoever wrote it is told otherwise."""
+NO_SPACE = ("write", errno.ENOSPC)
+"""Nothing was written."""
+
+
+@pytest.mark.parametrize("fault", [LOST_REPLY, NO_SPACE])
+@pytest.mark.parametrize(
+    "after",
+    [
+        lives.flush(APPEND),
+        lives.add_column(APPEND, "c", 3),
+        lives.set_options(APPEND, RegionOptions(append_mode=True, ttl=Duration.of_seconds(10**9))),
+        lives.truncate(APPEND),
+        lives.drop(APPEND),
+        lives.close(),
+    ],
+    ids=lambda step: step.name,
+)
+def test_a_flush_whose_commit_has_an_unknown_outcome_doubles_nothing_and_loses_nothing(
+    tmp_path: Path, rows: Rows, fault: tuple[str, int], after: Step
+) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0), ("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    operation, code = fault
+    files.fail(operation, code, name="2_0000000000/manifest")
+    with pytest.raises(ManifestUncertain):
+        lives.flush(APPEND).run(engine)
+    assert lives.see(engine) == lives.expected(*steps)
+    steps.append(lives.put(APPEND, rows.make(("a", 0))))
+    lives.live(engine, steps[-1])
+    assert lives.see(engine) == lives.expected(*steps)
+    steps.append(after)
+    lives.live(engine, after)
+    if after.name != "close":
+        assert lives.see(engine) == lives.expected(*steps)
+        lives.tick().run(engine)
+        assert not lives.unknown_files(engine)
+        engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+@pytest.mark.parametrize("fault", [LOST_REPLY, NO_SPACE])
+def test_rows_are_safe_when_the_process_dies_before_an_unknown_outcome_is_known(
+    tmp_path: Path, rows: Rows, fault: tuple[str, int]
+) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    operation, code = fault
+    files.fail(operation, code, name="2_0000000000/manifest", times=-1)
+    for _ in range(3):
+        with pytest.raises(ManifestUncertain):
+            lives.flush(APPEND).run(engine)
+        steps.append(lives.put(APPEND, rows.make(("a", 0))))
+        lives.live(engine, steps[-1])
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_an_alter_whose_reply_was_lost_is_in_effect_and_a_second_one_says_so(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.fail(*LOST_REPLY, name="1_0000000000/manifest")
+    with pytest.raises(ManifestUncertain):
+        lives.add_column(PLAIN, "c", 3).run(engine)
+    before = lives.put(PLAIN, rows.make(("b", 0)))
+    lives.live(engine, before)
+    with pytest.raises(ColumnExists):
+        lives.add_column(PLAIN, "c", 3).run(engine)
+    steps += [before, lives.add_column(PLAIN, "c", 3), lives.put(PLAIN, rows.make(("c", 0), c=8))]
+    lives.live(engine, steps[-1])
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_an_alter_that_found_no_space_changes_nothing_and_can_be_repeated(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.fail(*NO_SPACE, name="1_0000000000/manifest", times=2)
+    for _ in range(2):
+        with pytest.raises(ManifestUncertain):
+            lives.add_column(PLAIN, "c", 3).run(engine)
+    steps += [lives.add_column(PLAIN, "c", 3), lives.put(PLAIN, rows.make(("b", 0), c=1))]
+    lives.live(engine, *steps[-2:])
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_truncate_whose_reply_was_lost_voids_a_flush_that_was_under_way(tmp_path: Path, rows: Rows) -> None:
+    """Without a write in between, the entry it truncates and the entry that is flushed are the same."""
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    with held("flush.before_files"):
+        flushed = engine.flush(APPEND)
+        files.fail(*LOST_REPLY, name="2_0000000000/manifest")
+        with pytest.raises(ManifestUncertain):
+            lives.truncate(APPEND).run(engine)
+    flushed.result(30)
+    steps.append(lives.truncate(APPEND))
+    assert lives.see(engine) == lives.expected(*steps)
+    assert engine.context.buffer.used == 0
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_log_that_cannot_be_synced_stops_all_writing_and_no_reading(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    fatal: list[TsdbError] = []
+    engine = lives.open_life(tmp_path, files=files, on_fatal=fatal.append)
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    lives.live(engine, *steps)
+    files.fail("fdatasync", errno.EIO)
+    with pytest.raises(StorageUnavailable, match="syncing failed"):
+        lives.put(PLAIN, rows.make(("b", 0))).run(engine)
+    assert len(fatal) == 1
+    assert "syncing failed" in str(fatal[0])
+    for region in (PLAIN, APPEND, DROPPED):
+        with pytest.raises(RegionReadOnly, match="syncing failed"):
+            lives.put(region, rows.make(("c", 0))).run(engine)
+        with pytest.raises(RegionReadOnly):
+            lives.truncate(region).run(engine)
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close()
+
+    engine = lives.open_life(tmp_path)
+    seen = lives.see(engine)
+    assert seen[APPEND] == lives.expected(*steps)[APPEND]
+    assert {dict(row)["host"] for row in seen[PLAIN][1]} - {"b"} == {"a"}
+    lives.put(PLAIN, rows.make(("d", 0))).run(engine)
+    engine.close()
+
+
+def test_closing_over_a_broken_log_saves_what_only_memory_has(tmp_path: Path, rows: Rows) -> None:
+    """Without `sync_write`, pages that a failed sync lost were acknowledged before."""
+    root = tmp_path / "root"
+    root.mkdir()
+    files = PowerLossFiles(root)
+    options = replace(lives.WAL_OPTIONS, sync_write=False, sync_interval=Duration.of_seconds(0.02))
+    engine = lives.open_life(root, files=files, wal_options=options)
+    files.fail("fdatasync", errno.EIO, times=-1)
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    lives.live(engine, *steps)
+    lives.wait_until(lambda: engine.context.wal.is_broken)
+    engine.close()
+    files.survive(tmp_path / "after")
+    check_after_restart(tmp_path / "after", *steps)
+
+
+SMALL = replace(
+    lives.OPTIONS,
+    global_write_buffer_size=Size(60_000),
+    global_write_buffer_reject_size=Size(400_000),
+    stall_timeout=Duration.of_seconds(20),
+)
+
+
+def bulk(rows: Rows, region: RegionId) -> Step:
+    """Put so many rows that sorting them makes little difference to the memory they take."""
+    return lives.put(region, rows.make(*(("a", at) for at in rows.times(100))))
+
+
+def fill_up(engine: Engine, rows: Rows, region: RegionId, *, to_bytes: int) -> list[Step]:
+    """Write to a region until the write buffer is that full, also after a flush has sorted what it could not write."""
+    steps = []
+    while engine.context.buffer.used < to_bytes:
+        steps.append(bulk(rows, region))
+        lives.live(engine, steps[-1])
+        lives.settle(engine)
+    return steps
+
+
+def write_later(engine: Engine, region: RegionId, made: list[dict[str, object]], timeout: float):  # type: ignore[no-untyped-def]
+    return engine.write(region, batch_of(engine.schema(region), made), timeout=Duration.of_seconds(timeout))
+
+
+def test_writers_that_wait_for_a_flush_which_keeps_failing_are_refused_by_their_deadline(
+    tmp_path: Path, rows: Rows
+) -> None:
+    files = FaultyFiles()
+    files.fail("write", errno.ENOSPC, name=".parquet", times=-1)
+    engine = lives.begin(tmp_path, *CREATED, files=files, options=SMALL)
+    steps = [*CREATED, *fill_up(engine, rows, PLAIN, to_bytes=SMALL.global_write_buffer_size)]
+    began = time.monotonic()
+    patient = write_later(engine, APPEND, rows.make(("patient", 0)), 20)
+    hasty = write_later(engine, APPEND, rows.make(("hasty", 0)), 0.1)
+    with pytest.raises(RegionBusy) as refused:
+        hasty.result(10)
+    assert refused.value.retry_after_seconds >= 1
+    assert time.monotonic() - began < 5
+    assert not patient.done()
+    assert engine.context.buffer.waiting > 0
+
+    files.heal()
+    lives.wait_until(lambda: engine.housekeeping.tick() or patient.done(), 10)  # type: ignore[func-returns-value]
+    assert patient.result(0) == 1
+    assert engine.context.buffer.waiting == 0
+    assert {row["host"] for row in read(engine, APPEND)} == {"patient"}
+    assert lives.see(engine)[PLAIN] == lives.expected(*steps)[PLAIN]
+    engine.close(flush=False)
+
+
+def test_a_region_that_cannot_be_flushed_does_not_keep_others_from_making_room(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    engine = lives.begin(tmp_path, *CREATED, files=files, options=SMALL)
+    files.fail("write", errno.EIO, name="1_0000000000", times=-1)
+    fill_up(engine, rows, PLAIN, to_bytes=40_000)
+    engine._region(PLAIN).retry_flush_ns += 3600 * 10**9
+    for _ in range(20):
+        write_later(engine, APPEND, rows.make(*(("a", at) for at in range(100))), 10).result(15)
+    assert engine.stat(APPEND).files > 0
+    assert engine.stat(PLAIN).files == 0
+    engine.close(flush=False)
+
+
+def test_a_flush_that_failed_a_thousand_times_is_still_tried_again(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    engine._region(PLAIN).flush_failures = 2000
+    files.fail("write", errno.EIO, name=".parquet")
+    with pytest.raises(StoreError):
+        engine.flush(PLAIN).result(10)
+    engine.flush(PLAIN).result(10)
+    assert engine.stat(PLAIN).files == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("place", ["flush.before_files", "flush.after_files"])
+def test_changes_go_on_while_a_flush_takes_its_time(tmp_path: Path, rows: Rows, place: str) -> None:
+    steps = [
+        *CREATED,
+        lives.put(PLAIN, rows.make(("a", 0))),
+        lives.put(APPEND, rows.make(("a", 0))),
+        lives.put(DROPPED, rows.make(("a", 0))),
+    ]
+    engine = lives.begin(tmp_path, *steps)
+    with held(place):
+        flushes = [engine.flush(region) for region in (PLAIN, APPEND, DROPPED)]
+        meanwhile = [
+            lives.add_column(PLAIN, "c", 3),
+            lives.put(PLAIN, rows.make(("b", 0), c=4)),
+            lives.truncate(APPEND),
+            lives.put(APPEND, rows.make(("b", 0))),
+            lives.drop(DROPPED),
+            lives.rename_column(PLAIN, "c", "d"),
+        ]
+        for step in meanwhile:
+            step.run(engine)
+            steps.append(step)
+        assert lives.see(engine) == lives.expected(*steps)
+        assert not any(flush.done() for flush in flushes)
+    for flush in flushes:
+        flush.result(30)
+    assert lives.see(engine) == lives.expected(*steps)
+    lives.tick().run(engine)
+    assert not lives.unknown_files(engine)
+    assert not list(engine.context.store.list(lives.directory_of(DROPPED)))
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_dropped_region_is_not_deleted_while_a_flush_still_writes_into_it(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED, lives.put(DROPPED, rows.make(("a", 0))))
+    with held("flush.before_files"):
+        flush = engine.flush(DROPPED)
+        lives.drop(DROPPED).run(engine)
+        engine.housekeeping.tick()
+        time.sleep(0.05)
+        assert list(engine.context.store.list(lives.directory_of(DROPPED)))
+    flush.result(30)
+    lives.tick().run(engine)
+    assert not (tmp_path / "store" / lives.directory_of(DROPPED)).exists()
+    engine.close()
+
+
+def test_a_flush_that_is_asked_for_while_another_runs_takes_what_came_since(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED, lives.put(PLAIN, rows.make(("a", 0))))
+    with held("flush.before_files"):
+        first = engine.flush(PLAIN)
+        lives.put(PLAIN, rows.make(("b", 0))).run(engine)
+        second, third = engine.flush(PLAIN), engine.flush(PLAIN)
+        time.sleep(0.02)
+        assert not any(flush.done() for flush in (first, second, third))
+    for flush in (first, second, third):
+        flush.result(30)
+    assert engine.stat(PLAIN).memtable_rows == 0
+    assert engine.stat(PLAIN).files == 2
+    engine.close()
+
+
+def test_closing_waits_for_a_flush_under_way_and_loses_no_row_without_a_log(tmp_path: Path, rows: Rows) -> None:
+    steps = [lives.create(PLAIN, options=RegionOptions(skip_wal=True)), lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps)
+    with held("flush.before_files") as gate:
+        engine.flush(PLAIN)
+        steps.append(lives.put(PLAIN, rows.make(("b", 0))))
+        lives.live(engine, steps[-1])
+        closing = threading.Thread(target=engine.close)
+        closing.start()
+        time.sleep(0.05)
+        gate.set()
+        closing.join(30)
+        assert not closing.is_alive()
+    check_after_restart(tmp_path, *steps)
+
+
+def test_closing_without_a_flush_lets_one_that_is_under_way_come_to_its_end(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED, lives.put(PLAIN, rows.make(("a", 0))))
+    with held("flush.before_files") as gate:
+        flush = engine.flush(PLAIN)
+        lives.wait_until(lambda: engine.context.background.running == 1)
+        closing = threading.Thread(target=engine.close, kwargs={"flush": False})
+        closing.start()
+        time.sleep(0.05)
+        gate.set()
+        closing.join(30)
+    flush.result(0)
+    with pytest.raises(StorageUnavailable):
+        engine.flush(PLAIN).result(5)
+    engine = lives.open_life(tmp_path)
+    assert engine.stat(PLAIN).files == 1
+    engine.close()
+
+
+def test_a_torn_end_of_the_log_is_cut_off(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    (tmp_path / "wal" / "CLEAN").unlink()
+    lives.torn_segment(tmp_path)
+    check_after_restart(tmp_path, *steps)
+    steps.append(lives.put(PLAIN, rows.make(("b", 0))))
+    lives.begin(tmp_path, steps[-1]).close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def long_log(rows: Rows) -> list[Step]:
+    """A log of several segments, with something of each region in every one."""
+    steps = [*CREATED]
+    for number in range(12):
+        host = "victim" if number == 4 else f"host{number}"
+        steps += [lives.put(PLAIN, rows.make((host, number))), lives.put(APPEND, rows.make((f"h{number}", number)))]
+    return steps
+
+
+def segments(root: Path) -> list[Path]:
+    return sorted((root / "wal").glob("*.wal"))
+
+
+def test_a_flipped_bit_in_the_log_quarantines_the_region_that_lost_an_entry_and_no_other(
+    tmp_path: Path, rows: Rows
+) -> None:
+    steps = long_log(rows)
+    lives.begin(tmp_path, *steps).close(flush=False)
+    (damaged,) = [path for path in segments(tmp_path) if b"victim" in path.read_bytes()]
+    assert damaged != segments(tmp_path)[-1]
+    content = damaged.read_bytes()
+    place = content.index(b"victim")
+    damaged.write_bytes(content[:place] + b"V" + content[place + 1 :])
+
+    for _ in range(2):
+        engine = lives.open_life(tmp_path)
+        assert set(engine.quarantined) == {PLAIN}
+        tried = (lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN), lives.create(PLAIN), lives.drop(PLAIN))
+        for step in tried:
+            with pytest.raises(RegionQuarantined) as error:
+                step.run(engine)
+            message = str(error.value)
+            assert damaged.stem in message
+            first, last = (int(word) for word in message.split(" bytes ")[1].split(":")[0].split(" to "))
+            assert first < place < last
+        assert lives.see(engine)[APPEND] == lives.expected(*steps)[APPEND]
+        steps.append(lives.put(APPEND, rows.make(("later", 0))))
+        lives.live(engine, steps[-1], lives.flush(APPEND), lives.purge())
+        engine.close()
+
+    damaged.write_bytes(content)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_missing_segment_quarantines_the_regions_that_had_rows_in_it_and_no_others(
+    tmp_path: Path, rows: Rows
+) -> None:
+    steps = long_log(rows)
+    lives.begin(tmp_path, *steps, lives.flush(APPEND)).close(flush=False)
+    gone = segments(tmp_path)[1]
+    assert len(segments(tmp_path)) > 3
+    gone.unlink()
+    engine = lives.open_life(tmp_path)
+    assert set(engine.quarantined) == {PLAIN}
+    assert gone.stem in engine.quarantined[PLAIN]
+    assert "missing" in engine.quarantined[PLAIN]
+    assert lives.see(engine)[APPEND] == lives.expected(*steps)[APPEND]
+    lives.put(APPEND, rows.make(("later", 0))).run(engine)
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(path.read_bytes()[:-40]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    ],
+    ids=["missing", "short", "empty", "zeroes"],
+)
+def test_a_damaged_data_file_is_named_by_the_reads_that_need_it_and_troubles_no_other_region(
+    tmp_path: Path, rows: Rows, damage: Callable[[Path], None]
+) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    lives.begin(tmp_path, *steps, lives.flush(PLAIN)).close(flush=False)
+    (file,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("*.parquet")
+    (index,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("index/*.idx")
+    damage(file)
+    index.unlink()
+    engine = lives.open_life(tmp_path)
+    with pytest.raises(FileCorrupted) as error:
+        read(engine, PLAIN)
+    assert file.name in error.value.file
+    rows_of_others = lives.expected(*steps)[APPEND][1]
+    assert len(read(engine, APPEND)) == len(rows_of_others) == 1
+    lives.live(engine, lives.put(APPEND, rows.make(("b", 0))), lives.flush(APPEND))
+    engine.close()
+
+
+@pytest.mark.parametrize("damage", ["bytes", "disk"])
+def test_a_manifest_that_cannot_be_read_quarantines_its_region_and_keeps_its_rows_in_the_log(
+    tmp_path: Path, rows: Rows, damage: str
+) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    (file,) = (tmp_path / "store" / lives.directory_of(PLAIN) / "manifest").glob("*.json")
+    content = file.read_bytes()
+    files = FaultyFiles()
+    if damage == "bytes":
+        file.write_bytes(content[:-5])
+    else:
+        files.fail("open", errno.EIO, name=str(file), times=-1)
+    engine = lives.open_life(tmp_path, files=files)
+    assert set(engine.quarantined) == {PLAIN}
+    assert file.name in engine.quarantined[PLAIN]
+    lives.live(engine, lives.flush(APPEND), lives.purge(), lives.close())
+    file.write_bytes(content)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_start_on_a_full_disk_replays_what_fits_into_memory(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, *(bulk(rows, region) for region in (APPEND, PLAIN) * 10)]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    files = FaultyFiles()
+    files.fail("write", errno.ENOSPC, name="store", times=-1)
+    engine = lives.open_life(tmp_path, files=files, options=SMALL)
+    assert lives.see(engine) == lives.expected(*steps)
+    assert engine.context.buffer.used > SMALL.global_write_buffer_size
+    with pytest.raises(RegionBusy):
+        write_later(engine, PLAIN, rows.make(("b", 0)), 0.05).result(10)
+    files.heal()
+    lives.live(engine, lives.flush(PLAIN), lives.flush(APPEND), lives.put(DROPPED, rows.make(("a", 0))))
+    engine.close(flush=False)
+
+
+def test_a_start_that_needs_more_memory_than_there_is_and_cannot_flush_says_so(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, *(bulk(rows, region) for region in (APPEND, PLAIN) * 10)]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    files = FaultyFiles()
+    files.fail("write", errno.ENOSPC, name="store", times=-1)
+    with pytest.raises(StoreFull):
+        lives.open_life(tmp_path, files=files, options=replace(SMALL, global_write_buffer_reject_size=Size(62_000)))
+    check_after_restart(tmp_path, *steps)
+
+
+@pytest.mark.parametrize("operation", ["fsync", "rename", "fsync_dir"])
+def test_a_drop_whose_marker_fails_either_is_none_or_is_one_for_good(
+    tmp_path: Path, rows: Rows, operation: str
+) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(DROPPED, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.fail(operation, errno.EIO, name="3_0000000000")
+    try:
+        lives.drop(DROPPED).run(engine)
+    except StoreError:
+        steps.append(lives.put(DROPPED, rows.make(("b", 0))))
+        lives.live(engine, steps[-1])
+    else:
+        steps.append(lives.drop(DROPPED))
+        with pytest.raises(RegionNotFound):
+            lives.put(DROPPED, rows.make(("b", 0))).run(engine)
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_region_of_which_it_is_unknown_whether_it_is_dropped_takes_no_writes(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    engine = lives.begin(tmp_path, *CREATED, files=files)
+    files.fail("fsync_dir", errno.EIO, name="3_0000000000")
+    files.fail("stat", errno.EIO, name=".dropping")
+    with pytest.raises(StoreError):
+        lives.drop(DROPPED).run(engine)
+    with pytest.raises(RegionReadOnly, match="unknown whether"):
+        lives.put(DROPPED, rows.make(("a", 0))).run(engine)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *CREATED, lives.drop(DROPPED))
+
+
+def test_a_drop_is_complete_although_manifest_and_log_do_not_hear_of_it(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    engine = lives.begin(tmp_path, *CREATED, lives.put(DROPPED, rows.make(("a", 0))), files=files)
+    files.fail("write", errno.EIO, name="3_0000000000/manifest", times=-1)
+    lives.drop(DROPPED).run(engine)
+    assert DROPPED not in engine.regions
+    assert engine.context.buffer.used == 0
+    lives.tick().run(engine)
+    assert not (tmp_path / "store" / lives.directory_of(DROPPED)).exists()
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *CREATED, lives.drop(DROPPED))
+
+
+def test_the_files_of_a_dropped_region_that_cannot_be_deleted_are_tried_again(tmp_path: Path, rows: Rows) -> None:
+    files = FaultyFiles()
+    steps = [*CREATED, lives.put(DROPPED, rows.make(("a", 0))), lives.flush(DROPPED), lives.drop(DROPPED)]
+    engine = lives.begin(tmp_path, *steps, files=files)
+    files.fail("unlink", errno.EIO, name="3_0000000000")
+    lives.tick().run(engine)
+    assert list(engine.context.store.list(lives.directory_of(DROPPED)))
+    lives.tick().run(engine)
+    assert not list(engine.context.store.list(lives.directory_of(DROPPED)))
+    engine.close()
+
+
+def test_a_drop_that_cannot_be_finished_does_not_keep_the_engine_from_starting(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(DROPPED, rows.make(("a", 0))), lives.flush(DROPPED), lives.drop(DROPPED)]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    files = FaultyFiles()
+    files.fail("unlink", errno.EIO, name="3_0000000000", times=-1)
+    engine = lives.open_life(tmp_path, files=files)
+    assert set(engine.regions) == {PLAIN, APPEND}
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_write_cannot_be_cancelled_and_whoever_tries_ends_no_worker(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED)
+    with held("wal.append.before_write"):
+        futures = [
+            write_later(engine, PLAIN, rows.make(("a", 0)), 5),
+            engine.flush(PLAIN),
+            engine.truncate(APPEND),
+        ]
+        assert not any(future.cancel() for future in futures)
+    for future in futures:
+        future.result(10)
+    lives.put(PLAIN, rows.make(("b", 0))).run(engine)
+    assert {row["host"] for row in read(engine, PLAIN)} == {"a", "b"}
+    engine.close()
+
+
+def test_an_unexpected_error_is_told_to_its_writer_and_ends_no_worker(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = lives.begin(tmp_path, *CREATED)
+    region = engine._region(PLAIN)
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise MemoryError("no memory for this")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.context.wal, "append", fail)
+        with pytest.raises(MemoryError):
+            lives.put(PLAIN, rows.make(("a", 0))).run(engine)
+    with monkeypatch.context() as patched:
+        patched.setattr(region.version.mutable, "append", fail)
+        with pytest.raises(MemoryError):
+            lives.put(PLAIN, rows.make(("b", 0))).run(engine)
+    lives.put(PLAIN, rows.make(("c", 0))).run(engine)
+    assert {row["host"] for row in read(engine, PLAIN)} == {"c"}
+    engine.close()
+
+
+def test_a_closed_engine_refuses_everything_at_once(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED)
+    batch = batch_of(engine.schema(PLAIN), rows.make(("a", 0)))
+    engine.close()
+    engine.close()
+    for refused in (
+        lambda: engine.write(PLAIN, batch).result(5),
+        lambda: engine.flush(PLAIN).result(5),
+        lambda: engine.truncate(PLAIN).result(5),
+        lambda: engine.drop(PLAIN).result(5),
+        lambda: lives.create(lives.region_id(9, 0)).run(engine),
+    ):
+        with pytest.raises(StorageUnavailable, match="closed"):
+            refused()
