@@ -15,6 +15,7 @@ from tsdb.engine.context import EngineContext
 from tsdb.engine.entry import decode_batch
 from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound
 from tsdb.engine.manifest import Manifest
+from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region import Region, Version
 from tsdb.engine.region_change import DROPPING, finish_drop
 from tsdb.engine.region_flush import start_flush
@@ -23,11 +24,10 @@ from tsdb.engine.worker import Worker
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
 from tsdb.store import ObjectStore, StoreError
-from tsdb.telemetry import gauge, get_logger
+from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
 
-_PROGRESS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the log since the process started.")
 _PROGRESS_NS = 1_000_000_000
 _EPOCH = 0
 
@@ -147,7 +147,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
                 _apply(context, region, frame)
                 found.replayed_rows += frame.rows
                 _relieve(context, found)
-        _PROGRESS.set(found.replayed_rows)
+        REPLAYED_ROWS.set(found.replayed_rows)
         if context.clock.monotonic_ns() - told_ns > _PROGRESS_NS:
             told_ns = context.clock.monotonic_ns()
             _log.info("replaying the log", rows=found.replayed_rows)

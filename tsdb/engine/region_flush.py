@@ -19,6 +19,7 @@ from tsdb.engine.errors import ManifestFenced
 from tsdb.engine.manifest import Edit
 from tsdb.engine.memtable import Memtable
 from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.metrics import FLUSH_FAILED, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
 from tsdb.engine.source import Run
 from tsdb.engine.sst import WrittenFile, delete_files, write_sst
@@ -115,11 +116,14 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
     region.flush_failures = region.retry_flush_ns = 0
     region.last_flush_ns = context.clock.monotonic_ns()
     if is_installed:
+        rows = sum(file.meta.rows for file in written)
+        FLUSHED.inc()
+        FLUSHED_ROWS.inc(rows)
         _log.info(
             "flushed",
             region=region.id,
             files=len(written),
-            rows=sum(file.meta.rows for file in written),
+            rows=rows,
             bytes=sum(file.meta.size_bytes for file in written),
         )
     for done in job.waiters:
@@ -130,6 +134,7 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
 def _fail(context: EngineContext, region: Region, error: BaseException, waiters: Sequence[Future[None]]) -> None:
     """Leave everything as it is, try again later, and let waiting writers look again. On the worker."""
     region.flush_failures += 1
+    FLUSH_FAILED.inc()
     delay = min(RETRY_SECONDS_MAX, 0.1 * 2 ** min(region.flush_failures, _DOUBLINGS_MAX))
     region.retry_flush_ns = context.clock.monotonic_ns() + int(delay * 1e9)
     _log.error("a flush failed", region=region.id, failures=region.flush_failures, retry_seconds=delay, error=error)

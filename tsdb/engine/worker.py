@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from tsdb.clock import Clock
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
+from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
 from tsdb.engine.region import Region
 from tsdb.engine.wal import EncodedPayload
 from tsdb.model import Batch, RegionSchema
@@ -185,6 +186,7 @@ class Worker:
             elif self._waiting or self._buffer.should_stall(ahead):
                 self._waiting.append(request)
                 self._buffer.wait(request.memory_bytes)
+                STALLED_WRITES.inc()
             else:
                 ready.append(request)
                 ahead += request.memory_bytes
@@ -207,9 +209,11 @@ class Worker:
         for request in late:
             self._waiting.remove(request)
             self._buffer.wait(-request.memory_bytes)
+            REJECTED_WRITES.inc()
             request.done.set_exception(RegionBusy("the write waited too long for memory", region_id=request.region.id))
 
     def _refuse(self, request: WriteRequest) -> None:
+        REJECTED_WRITES.inc()
         request.done.set_exception(
             RegionBusy(
                 "the write buffer is full",

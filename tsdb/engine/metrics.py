@@ -1,0 +1,16 @@
+"""What the engine counts for `/metrics`; `docs/metrics.md` lists it."""
+
+from __future__ import annotations
+
+from tsdb.telemetry import counter, gauge
+
+REPLAYED_ROWS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the log since the process started.")
+STALLED_WRITES = counter("tsdb_engine_writes_stalled_total", "Writes that had to wait for memory.")
+REJECTED_WRITES = counter(
+    "tsdb_engine_writes_rejected_total",
+    "Writes refused because the write buffer was full, or because they waited too long for memory.",
+)
+FLUSHES = counter("tsdb_engine_flushes_total", "Flushes of a region that ended.", labels=("result",))
+FLUSHED = FLUSHES.labels("success")
+FLUSH_FAILED = FLUSHES.labels("failure")
+FLUSHED_ROWS = counter("tsdb_engine_flush_rows_total", "Rows written to data files by flushes.")
