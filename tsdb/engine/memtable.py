@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,6 +43,9 @@ class Window:
         return sum(len(piece.times) for piece in self.raw)
 
 
+_EMPTY = Window()
+
+
 class Memtable:
     """Rows of one region under one schema."""
 
@@ -61,6 +64,8 @@ class Memtable:
         self._lock = threading.Lock()
         self._windows: dict[int, Window] = {}
         """Replaced, never changed: readers hold on to what they took."""
+        self._raw_rows: dict[int, int] = {}
+        """How many rows of each window are not sorted yet."""
         self.nbytes = 0
         self.rows = 0
         self.time_range: TimeRange | None = None
@@ -71,8 +76,8 @@ class Memtable:
 
     @property
     def needs_sorting(self) -> bool:
-        """Tell whether a background job should sort or merge pieces."""
-        return any(window.raw_rows >= FREEZE_ROWS or _mergeable(window.runs) for window in self._windows.values())
+        """Tell whether a background job should sort a pile of raw rows."""
+        return any(rows >= FREEZE_ROWS for rows in self._raw_rows.values())
 
     def append(self, batch: Batch, base_sequence: int, *, nbytes: int) -> None:
         """Add the rows of a batch, of `nbytes` in memory; row i has sequence `base_sequence + i`.
@@ -81,14 +86,15 @@ class Memtable:
         """
         if not batch.rows:
             return
-        pieces = list(self._split(self._to_rows(batch, base_sequence, nbytes)))
-        added = sum(piece.nbytes for _, piece in pieces)
         span = TimeRange.of(batch.times)
+        pieces = self._split(self._to_rows(batch, base_sequence, nbytes), span)
+        added = sum(piece.nbytes for _, piece in pieces)
         with self._lock:
             windows = dict(self._windows)
             for start, piece in pieces:
-                window = windows.get(start, Window())
-                windows[start] = replace(window, raw=(*window.raw, piece))
+                window = windows.get(start, _EMPTY)
+                windows[start] = Window((*window.raw, piece), window.runs)
+                self._raw_rows[start] = self._raw_rows.get(start, 0) + len(piece.times)
             self._windows = windows
             self.rows += batch.rows
             self.nbytes += added
@@ -129,15 +135,15 @@ class Memtable:
             batch.series, batch.series_index, batch.times, sequences, batch.op, fields, nbytes + sequences.nbytes
         )
 
-    def _split(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
-        """Yield the rows of each window; usually that is all of them."""
+    def _split(self, rows: Rows, span: TimeRange) -> list[tuple[int, Rows]]:
+        """Return the rows of each window; usually that is all of them."""
+        first = span.start // self._window_ticks
+        if first == span.last // self._window_ticks:
+            return [(first, rows)]
         windows = np.floor_divide(rows.times, self._window_ticks)
-        if windows[0] == windows[-1] and windows.min() == windows.max():
-            yield int(windows[0]), rows
-            return
         order = np.argsort(windows, kind="stable")
-        for positions in np.split(order, np.flatnonzero(np.diff(windows[order])) + 1):
-            yield int(windows[positions[0]]), _take_rows(rows, positions)
+        groups = np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)
+        return [(int(windows[positions[0]]), _take_rows(rows, positions)) for positions in groups]
 
     def _sorted(self, start: int, window: Window) -> Window:
         """Return a window as it was taken, its raw rows sorted."""
@@ -161,6 +167,7 @@ class Memtable:
             if self.nbytes == 0:  # released: nothing is charged any more
                 delta = 0
             self._windows = {**self._windows, start: kept}
+            self._raw_rows[start] -= taken.raw_rows
             self.nbytes += delta
         self._on_bytes(delta)
         return True

@@ -8,9 +8,11 @@ others serve. Replay gives rows the sequences they had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from tsdb.engine.ahead import one_ahead
 from tsdb.engine.context import EngineContext
 from tsdb.engine.entry import decode_batch
 from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound
@@ -139,8 +141,18 @@ def _replay(context: EngineContext, found: Recovered) -> None:
             found.quarantined[region_id] = reason
             del found.regions[region_id]
             _log.error("a region is quarantined", region=region_id, reason=reason)
+    with ThreadPoolExecutor(1, thread_name_prefix="tsdb-replay") as executor:
+        _apply_all(context, found, one_ahead(iter(replay), executor))
+    for region in found.regions.values():
+        _settle(context, region)
+    if found.replayed_rows:
+        _log.info("replayed the log", rows=found.replayed_rows, regions=len(found.regions))
+
+
+def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[ReplayedFrame]]) -> None:
+    """Put all entries into memtables; the next batch is read and decompressed meanwhile."""
     told_ns = context.clock.monotonic_ns()
-    for frames in replay:
+    for frames in batches:
         for frame in frames:
             region = found.regions.get(RegionId(frame.region_id))
             if region is not None:
@@ -151,16 +163,13 @@ def _replay(context: EngineContext, found: Recovered) -> None:
         if context.clock.monotonic_ns() - told_ns > _PROGRESS_NS:
             told_ns = context.clock.monotonic_ns()
             _log.info("replaying the log", rows=found.replayed_rows)
-    for region in found.regions.values():
-        _settle(context, region)
-    if found.replayed_rows:
-        _log.info("replayed the log", rows=found.replayed_rows, regions=len(found.regions))
 
 
 def _apply(context: EngineContext, region: Region, frame: ReplayedFrame) -> None:
     """Put the rows of an entry into a memtable of the schema they were written under."""
     schema = region.version.schema.as_of(frame.schema_version)
-    if region.version.mutable.schema != schema:
+    mutable = region.version.mutable
+    if mutable.schema is not schema and mutable.schema != schema:
         region.freeze(context)
         region.version = replace(region.version, mutable=context.new_memtable(schema, region.version.options))
     batch = decode_batch(schema, frame.payload, frame.kind, version=frame.schema_version)

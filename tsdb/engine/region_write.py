@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
@@ -13,7 +14,7 @@ from tsdb.engine.series import conform_series
 from tsdb.engine.wal import Frame, Wal
 from tsdb.engine.worker import WriteRequest
 from tsdb.errors import InvalidArguments, TsdbError
-from tsdb.model import Batch, OpType, RegionSchema
+from tsdb.model import Batch, OpType, RegionSchema, Semantic
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
@@ -124,7 +125,7 @@ def check_batch(schema: RegionSchema, batch: Batch) -> None:
         raise InvalidArguments("a delete names keys and has no fields", columns=list(batch.fields))
     for name, values in batch.fields.items():
         column = schema.by_name.get(name)
-        if column is None or column not in schema.fields:
+        if column is None or column.semantic is not Semantic.FIELD:
             raise InvalidArguments("the region has no such field", column=name)
         if values.type != column.type:
             raise InvalidArguments(
@@ -140,15 +141,16 @@ def check_batch(schema: RegionSchema, batch: Batch) -> None:
 
 def _check_series(schema: RegionSchema, batch: Batch) -> None:
     received = batch.series.tags.schema
-    names = [tag.name for tag in schema.tags]
-    if received.names != names:
-        raise InvalidArguments("the batch has other tags than the region", expected=names, received=received.names)
-    for tag, kind in zip(schema.tags, received.types, strict=True):
-        if kind != tag.type:
-            raise InvalidArguments(
-                "the column has another type", column=tag.name, expected=str(tag.type), received=str(kind)
-            )
-    if batch.rows and int(batch.series_index.max()) >= len(batch.series):
+    if not received.equals(schema.arrow_tags):
+        names = [tag.name for tag in schema.tags]
+        if received.names != names:
+            raise InvalidArguments("the batch has other tags than the region", expected=names, received=received.names)
+        for tag, kind in zip(schema.tags, received.types, strict=True):
+            if kind != tag.type:
+                raise InvalidArguments(
+                    "the column has another type", column=tag.name, expected=str(tag.type), received=str(kind)
+                )
+    if batch.rows and int(np.maximum.reduce(batch.series_index)) >= len(batch.series):
         raise InvalidArguments(
             "a row names a series that the batch does not have",
             series=len(batch.series),

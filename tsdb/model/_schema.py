@@ -141,6 +141,11 @@ class RegionSchema:
         """The schema as readers see it."""
         return pa.schema([pa.field(column.name, column.type, column.nullable) for column in self.columns])
 
+    @cached_property
+    def arrow_tags(self) -> pa.Schema:
+        """The schema of the tags of a series table."""
+        return pa.schema([pa.field(tag.name, tag.type) for tag in self.tags])
+
     @property
     def ticks_per_second(self) -> int:
         """How many units of the time column make a second."""

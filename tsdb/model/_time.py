@@ -23,7 +23,7 @@ class TimeRange:
     @classmethod
     def of(cls, times: npt.NDArray[np.int64]) -> TimeRange:
         """Return the smallest range that holds all times; there must be at least one."""
-        return cls(int(times.min()), int(times.max()) + 1)
+        return cls(int(np.minimum.reduce(times)), int(np.maximum.reduce(times)) + 1)
 
     @property
     def is_empty(self) -> bool:

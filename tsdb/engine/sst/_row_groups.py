@@ -7,7 +7,6 @@ repeated per row as values: a row group's tags are codes into the distinct value
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from typing import TypeVar
 
 import numpy as np
@@ -172,11 +171,3 @@ def _stored_times(times: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 def _has_repeated_key(stripe: Stripe) -> bool:
     is_same_series = stripe.ranks[1:] == stripe.ranks[:-1]
     return bool(np.any(is_same_series & (stripe.times[1:] == stripe.times[:-1])))
-
-
-def one_ahead(items: Iterator[T], executor: Executor) -> Iterator[T]:
-    """Yield the items while the next one is being made on the executor."""
-    pending = executor.submit(next, items, None)
-    while (item := pending.result()) is not None:
-        pending = executor.submit(next, items, None)
-        yield item

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tsdb.clock import Clock
+from tsdb.engine.ahead import one_ahead
 from tsdb.engine.cache import Caches, MetaKey
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import FileMeta, data_path, index_path
@@ -34,7 +35,7 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
 from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
-from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, Portion, RowGroups, Tally, one_ahead
+from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, Portion, RowGroups, Tally
 from tsdb.errors import TsdbError
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import Buffer, ObjectSink, ObjectStore, StoreError, crash_point

@@ -13,7 +13,7 @@ written; bytes that look like one inside somebody's payload never pass for the l
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -170,8 +170,17 @@ def _contiguous(raw: ByteSource | list[ByteSource] | tuple[ByteSource, ...]) -> 
     if isinstance(raw, bytes | pa.Buffer):
         return raw
     if isinstance(raw, list | tuple):
-        return _contiguous(raw[0]) if len(raw) == 1 else b"".join(memoryview(part).cast("B") for part in raw)
+        return _contiguous(raw[0]) if len(raw) == 1 else _join(raw)
     return bytes(raw)
+
+
+def _join(parts: Sequence[ByteSource]) -> pa.Buffer:
+    """Lay parts end to end; Arrow copies without the GIL, as `bytes.join` would not."""
+    buffer = pa.allocate_buffer(sum(part.size if isinstance(part, pa.Buffer) else len(part) for part in parts))
+    with pa.FixedSizeBufferWriter(buffer) as writer:
+        for part in parts:
+            writer.write(part)
+    return buffer
 
 
 def decode_payload(stored: pa.Buffer, *, codec: int, raw_bytes: int) -> pa.Buffer:
