@@ -21,10 +21,7 @@ pub fn group_series(py: Python<'_>, tsid: Array, check: Array) -> PyResult<(Arro
     check_length("check", &check, &tsid)?;
     let (ids, checks) = (tsid.values::<UInt64Type>("tsid")?, check.values::<UInt64Type>("check")?);
     let (first, group) = py.detach(|| group(&ids, &checks));
-    Ok((
-        ArrowArray::from_values::<UInt32Type>(first),
-        ArrowArray::from_values::<UInt32Type>(group),
-    ))
+    Ok((ArrowArray::from_values::<UInt32Type>(first), ArrowArray::from_values::<UInt32Type>(group)))
 }
 
 fn group(ids: &[u64], checks: &[u64]) -> (Vec<u32>, Vec<u32>) {
