@@ -35,7 +35,7 @@ def commit_writes(requests: Sequence[WriteRequest], wal: Wal, after: Callable[[s
     frames = [_frame(each) for each in planned if not each.request.region.version.options.skip_wal]
     try:
         if frames:
-            wal.append(frames).result()
+            wal.append_now(frames)
     except TsdbError as error:
         # Nothing was numbered yet: the next entries take the place of these.
         for each in planned:

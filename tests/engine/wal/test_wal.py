@@ -21,9 +21,10 @@ from tests.engine.wal.logs import (
 )
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import EntryOutOfOrder, StorageUnavailable
-from tsdb.engine.wal import EntryRange, Frame, FrameKind, Wal, encode_frame_payload
+from tsdb.engine.wal import EntryRange, Frame, FrameKind, Wal, WalOptions, encode_frame_payload
 from tsdb.errors import DeadlineExceeded
-from tsdb.units import Duration
+from tsdb.store import on_crash_point
+from tsdb.units import Duration, Size
 
 
 def wait_until(condition: object, timeout_s: float = 10) -> None:
@@ -258,3 +259,47 @@ def test_many_threads_append_at_once(tmp_path: Path) -> None:
     found = replay_directory(tmp_path)
     for region in range(4):
         assert [e for e in found if e.region_id == region] == [make_entry(region, n) for n in range(1, 60)]
+
+
+def test_a_caller_that_waits_writes_by_itself_when_nobody_else_does(tmp_path: Path) -> None:
+    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    threads: set[str] = set()
+    with on_crash_point(lambda name: threads.add(threading.current_thread().name)):
+        for entry in range(1, 4):
+            wal.append_now([Frame(7, entry, encode_frame_payload(b"x" * entry), rows=1)])
+    assert threads == {threading.current_thread().name}
+    assert wal.append([Frame(7, 4, encode_frame_payload(b"last"), rows=1)]).result(timeout=10) is None
+    assert wal.statistics().queued_bytes == 0
+    wal.close()
+    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    frames = [frame for batch in wal.replay(lambda region: 0) for frame in batch]
+    assert [frame.entry_id for frame in frames] == [1, 2, 3, 4]
+    with pytest.raises(EntryOutOfOrder):
+        wal.append_now([Frame(7, 9, encode_frame_payload(b""), rows=1)])
+    wal.close()
+
+
+def test_callers_that_wait_and_callers_that_queue_share_one_order(tmp_path: Path) -> None:
+    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0), file_size=Size(4096)))
+
+    def write(region: int) -> None:
+        for entry in range(1, 201):
+            frame = Frame(region, entry, encode_frame_payload(bytes([region]) * 50), rows=1)
+            if region % 2:
+                wal.append_now([frame])
+            else:
+                wal.append([frame]).result(timeout=30)
+
+    writers = [threading.Thread(target=write, args=(region,)) for region in range(1, 5)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    wal.close()
+    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    seen: dict[int, list[int]] = {}
+    for batch in wal.replay(lambda region: 0):
+        for frame in batch:
+            seen.setdefault(frame.region_id, []).append(frame.entry_id)
+    assert seen == {region: list(range(1, 201)) for region in range(1, 5)}
+    wal.close()

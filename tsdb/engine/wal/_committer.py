@@ -76,6 +76,8 @@ class Committer:
         self._changed = threading.Condition()
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
+        self._is_committing = False
+        """Somebody writes: the committer's thread, or a caller in its place."""
         self._is_closing = False
         self._broken: str | None = None
         self._stop_sync = threading.Event()
@@ -100,6 +102,26 @@ class Committer:
         """Queue frames; wait while the queue is full."""
         size = sum(frame_bytes(frame.payload.size_bytes) for frame in frames)
         return self._submit(_Request(frames, size, Future()), timeout_s)
+
+    def commit_now(self, frames: Sequence[Frame], *, timeout_s: float) -> None:
+        """Commit frames and return when that is done.
+
+        If nobody else commits, the caller's thread does it: waking another thread, and being woken by it, costs more
+        than a write without sync. Otherwise, and with `sync_write`, where company is worth waiting for, they queue.
+        """
+        size = sum(frame_bytes(frame.payload.size_bytes) for frame in frames)
+        request = _Request(frames, size, Future())
+        with self._changed:
+            is_free = not (self._is_committing or self._queue or self._is_closing or self._broken is not None)
+            is_free = is_free and not self._options.sync_write
+            if is_free:
+                self._is_committing = True
+                self._queued_bytes += size
+        if is_free:
+            self._commit_group([request])
+        else:
+            self._submit(request, timeout_s)
+        request.done.result()
 
     def submit_rotation(self) -> Future[None]:
         """Queue the end of the active segment."""
@@ -142,25 +164,35 @@ class Committer:
         return self._queued_bytes + request.size_bytes <= self._options.queue_bytes_max
 
     def _run(self) -> None:
-        group: list[_Request] = []
         try:
             while group := self._take():
-                self._commit(group)
-                with self._changed:
-                    self._queued_bytes -= sum(request.size_bytes for request in group)
-                    self._changed.notify_all()
+                self._commit_group(group)
             self._sync_finally()
         except BaseException as error:
             # Whatever it is, nobody may be left waiting.
-            self._break(f"the committer failed: {error!r}", [*group, *self._queue])
+            self._break(f"the committer failed: {error!r}", list(self._queue))
             raise
+
+    def _commit_group(self, group: list[_Request]) -> None:
+        """Commit a group whose turn it is, and let the next one begin."""
+        try:
+            self._commit(group)
+        except BaseException as error:
+            self._break(f"the committer failed: {error!r}", group)
+            raise
+        finally:
+            with self._changed:
+                self._is_committing = False
+                self._queued_bytes -= sum(request.size_bytes for request in group)
+                self._changed.notify_all()
 
     def _take(self) -> list[_Request]:
         """All that is queued, once something is; nothing when the log is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._queue) or self._is_closing)
+            self._changed.wait_for(lambda: not self._is_committing and (bool(self._queue) or self._is_closing))
             group = list(self._queue)
             self._queue.clear()
+            self._is_committing = bool(group)
             return group
 
     def _commit(self, group: list[_Request]) -> None:
