@@ -21,7 +21,7 @@ _FREE_FACTOR = 4
 
 
 class Ballast:
-    """Only the committer calls it."""
+    """Only who commits calls it, one thread at a time."""
 
     def __init__(self, directory: Path, *, files: Files, size_bytes: int) -> None:
         self._directory = directory

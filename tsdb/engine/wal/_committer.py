@@ -1,10 +1,11 @@
-"""Group commit: one thread writes what many callers append.
+"""Group commit: one thread at a time writes what many callers append.
 
     append ─▶ queue ─▶ committer: take all that is queued ─▶ one writev ─▶ at most one fdatasync ─▶ complete in order
 
 While the committer is at the disk, new appends queue up and form the next group, so the cost of a sync is shared by
 everyone who waits for it. Without `sync_write` nobody waits for a sync: a second thread syncs at intervals, beside the
-committer, so that appends never stand behind a long sync.
+committer, so that appends never stand behind a long sync. There a caller that waits anyway (`commit_now`) takes the
+committer's place while nobody else writes; `_is_committing` is that place, and only its holder touches the writer.
 
 What an error means:
 

@@ -57,7 +57,7 @@ class _Written:
 
 
 class SegmentWriter:
-    """Only the committer calls it, except `sync_beside` and `unsynced_bytes`."""
+    """Only who commits calls it, one thread at a time, except `sync_beside` and `unsynced_bytes`."""
 
     def __init__(self, directory: Path, *, files: Files, clock: Clock, index: LogIndex, file_bytes_max: int) -> None:
         self._directory = directory
