@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, RegionStat, region_directory
+from tsdb.engine.regions import Regions
 from tsdb.engine.wal import WalOptions
 
-__all__ = ["Engine", "EngineOptions", "RegionStat", "WalOptions", "region_directory"]
+__all__ = ["Engine", "EngineOptions", "RegionStat", "Regions", "WalOptions", "region_directory"]

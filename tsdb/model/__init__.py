@@ -17,16 +17,38 @@ from tsdb.model._batch import Batch, OpType
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
 from tsdb.model._series import SeriesTable, group_series, hash_tags, make_tags, take_tags
+from tsdb.model._table import (
+    CATALOG,
+    DEFAULT_DATABASE,
+    USER_TABLE_ID_MIN,
+    ColumnDefault,
+    ColumnIndex,
+    ColumnInfo,
+    DatabaseInfo,
+    TableInfo,
+    ViewInfo,
+)
 from tsdb.model._time import TimeRange
+from tsdb.model._types import TYPE_KEY, DataType, Kind, type_name, type_of_arrow, type_of_field
 
 __all__ = [
+    "CATALOG",
+    "DEFAULT_DATABASE",
+    "TYPE_KEY",
+    "USER_TABLE_ID_MIN",
     "AddColumn",
     "Batch",
     "Column",
+    "ColumnDefault",
     "ColumnExists",
     "ColumnId",
+    "ColumnIndex",
+    "ColumnInfo",
     "ColumnNotFound",
+    "DataType",
+    "DatabaseInfo",
     "DropColumn",
+    "Kind",
     "MergeMode",
     "OpType",
     "RegionId",
@@ -36,7 +58,9 @@ __all__ = [
     "SchemaChange",
     "Semantic",
     "SeriesTable",
+    "TableInfo",
     "TimeRange",
+    "ViewInfo",
     "WidenColumn",
     "alter",
     "can_widen",
@@ -46,4 +70,7 @@ __all__ = [
     "region_id",
     "table_id_of",
     "take_tags",
+    "type_name",
+    "type_of_arrow",
+    "type_of_field",
 ]

@@ -1,0 +1,43 @@
+"""The treaty between storage and everything above: what can be asked of regions, wherever they are.
+
+A standalone server gives the local `Engine`, a frontend of a cluster gives a client of remote nodes; catalog, query and
+database know this protocol and nothing else.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from tsdb.engine.engine import RegionStat
+from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange
+from tsdb.units import Duration
+
+
+class Regions(Protocol):
+    """Regions that can be created, written, read and changed."""
+
+    def create_region(
+        self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions | None = None
+    ) -> None:
+        """Create a region, or open it if it exists with this schema."""
+
+    def schema(self, region_id: RegionId) -> RegionSchema: ...
+
+    def write(self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None) -> Future[int]:
+        """Write or delete rows; the future ends when they are durable and visible."""
+
+    def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> Any:
+        """Take what the region holds now as a dataset of Arrow (`RegionDataset`), for one query."""
+
+    def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]: ...
+
+    def set_options(self, region_id: RegionId, options: RegionOptions) -> Future[None]: ...
+
+    def flush(self, region_id: RegionId) -> Future[None]: ...
+
+    def truncate(self, region_id: RegionId) -> Future[None]: ...
+
+    def drop(self, region_id: RegionId) -> Future[None]: ...
+
+    def stat(self, region_id: RegionId) -> RegionStat: ...
