@@ -2,7 +2,8 @@
 
 Every function takes Arrow arrays (objects with `__arrow_c_array__`, such as `pyarrow.Array`), releases the
 interpreter lock while it works, and returns `ArrowArray`: `pyarrow.array(result, type)` reads it without a
-copy (numpy does not read it). A wrong type of argument raises `TypeError`, a wrong value `ValueError`.
+copy (numpy does not read it). The encoders take a record batch and return text. A wrong type of argument raises
+`TypeError`, a wrong value `ValueError`.
 """
 
 from collections.abc import Sequence
@@ -83,3 +84,33 @@ def repeat_strings(
 
     Run i is `values[ranks[i]]` in `lengths[i]` rows; both are int64. A null takes no bytes.
     """
+
+def encode_json_rows(
+    batch: SupportsArrowArray,
+    *,
+    start: int = 0,
+    bytes_max: int = ...,
+    epoch: Literal["s", "ms", "us", "ns"] | None = None,
+) -> tuple[bytes, int]:
+    """Return rows from `start` on as JSON arrays with commas between them, and the row to go on with.
+
+    Stops behind the row that brings the text to `bytes_max`; writes at least one row if there is one. Timestamps are
+    integers in their column's unit, or in `epoch`, rounded down.
+    """
+
+def encode_json_objects(batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ...) -> tuple[bytes, int]:
+    """As `encode_json_rows`, each row an object of column names and values."""
+
+def encode_json_lines(batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ...) -> tuple[bytes, int]:
+    """As `encode_json_objects`, with a line feed behind each row and no commas."""
+
+def encode_csv_rows(batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ...) -> tuple[bytes, int]:
+    """As `encode_json_rows`, each row a line of CSV that ends with CR LF; a null is an empty field."""
+
+def encode_table_rows(
+    batch: SupportsArrowArray, widths: Sequence[int], *, start: int = 0, bytes_max: int = ...
+) -> tuple[bytes, int]:
+    """As `encode_json_rows`, each row a line `│ 1 │ "a" │` with the cells filled up to the given widths."""
+
+def measure_table_cells(batch: SupportsArrowArray) -> list[int]:
+    """Return the number of characters of the widest cell of each column, as `encode_table_rows` writes it."""

@@ -1,10 +1,14 @@
 //! Row-touching kernels behind `tsdb._kernels`.
 //!
-//! Each kernel is a pure function from Arrow arrays to Arrow arrays: no I/O, no globals, the interpreter lock
-//! released while it runs. What it computes is defined at the head of its file; a plain Python reference of
+//! Each kernel is a pure function from Arrow arrays to Arrow arrays, or to text: no I/O, no globals, the interpreter
+//! lock released while it runs. What it computes is defined at the head of its file; a plain Python reference of
 //! each lives in `tests/kernels`.
 
 mod arrow_ffi;
+mod encode_column;
+mod encode_json;
+mod encode_rows;
+mod encode_text;
 mod group_series;
 mod keys;
 mod merge_dedup;
@@ -22,6 +26,18 @@ use pyo3::prelude::*;
 mod _kernels {
     #[pymodule_export]
     use crate::arrow_ffi::ArrowArray;
+    #[pymodule_export]
+    use crate::encode_rows::encode_csv_rows;
+    #[pymodule_export]
+    use crate::encode_rows::encode_json_lines;
+    #[pymodule_export]
+    use crate::encode_rows::encode_json_objects;
+    #[pymodule_export]
+    use crate::encode_rows::encode_json_rows;
+    #[pymodule_export]
+    use crate::encode_rows::encode_table_rows;
+    #[pymodule_export]
+    use crate::encode_rows::measure_table_cells;
     #[pymodule_export]
     use crate::group_series::group_series;
     #[pymodule_export]

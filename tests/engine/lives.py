@@ -22,7 +22,7 @@ from tsdb.engine.manifest import data_path, index_path
 from tsdb.engine.wal import WalOptions
 from tsdb.errors import TsdbError
 from tsdb.model import AddColumn, OpType, RegionId, RegionOptions, RenameColumn, SchemaChange, WidenColumn, region_id
-from tsdb.store import Files, LocalStore
+from tsdb.store import Files, LocalStore, ObjectData, StoreError
 from tsdb.units import Duration, Size
 
 PLAIN = region_id(1, 0)
@@ -52,11 +52,11 @@ def open_life(
     files: Files | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
+    store: LocalStore | None = None,
 ) -> Engine:
     """Open the engine of a life."""
-    store = LocalStore(root / "store", files=files)
     return Engine.open(
-        store,
+        store or LocalStore(root / "store", files=files),
         root / "wal",
         options=options,
         wal_options=wal_options,
@@ -74,9 +74,10 @@ def begin(
     wal_options: WalOptions = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
+    store: LocalStore | None = None,
 ) -> Engine:
     """Open an engine and live some steps."""
-    engine = open_life(root, options=options, wal_options=wal_options, files=files, clock=clock)
+    engine = open_life(root, options=options, wal_options=wal_options, files=files, clock=clock, store=store)
     live(engine, *steps)
     return engine
 
@@ -92,6 +93,25 @@ def expected(*steps: Step) -> Sight:
     for step in steps:
         step.apply(model)
     return see_model(model)
+
+
+class ForgetfulStore(LocalStore):
+    """A store that does what it is told and, like one at the other end of a network, may lose its reply."""
+
+    def __init__(self, root: Path, *, files: Files | None = None) -> None:
+        super().__init__(root / "store", files=files)
+        self._lost: dict[str, int] = {}
+
+    def lose_reply(self, name: str, times: int = 1) -> None:
+        """Lose the replies to the next conditional writes of paths that contain a name."""
+        self._lost[name] = times
+
+    def put_if_absent(self, path: str, data: ObjectData) -> None:
+        super().put_if_absent(path, data)
+        for name, times in self._lost.items():
+            if name in path and times:
+                self._lost[name] -= 1
+                raise StoreError("the store did not answer in time", path=path)
 
 
 @dataclass
@@ -259,6 +279,15 @@ def truncate(region: RegionId) -> Step:
     )
 
 
+def discard(region: RegionId) -> Step:
+    """Discard what is not flushed, of a region that has no files."""
+    return Step(
+        f"discard {region >> 32}",
+        lambda engine: engine.discard_unflushed(region).result(30),
+        lambda model: model[region].rows.clear(),
+    )
+
+
 def drop(region: RegionId) -> Step:
     return Step(f"drop {region >> 32}", lambda engine: engine.drop(region).result(30), lambda model: model.pop(region))
 
@@ -330,6 +359,8 @@ def scripted() -> list[Step]:
         purge(),
         put(APPEND, rows.make(("late", -DAY_MS))),
         truncate(APPEND),
+        put(APPEND, rows.make(("gone", 0))),
+        discard(APPEND),
         put(APPEND, rows.make(("a", 0), ("a", 0))),
         flush(APPEND),
         put(DROPPED, rows.make(("a", 1))),
@@ -343,6 +374,8 @@ def scripted() -> list[Step]:
         flush(APPEND),
         purge(),
         truncate(PLAIN),
+        put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("gone", 0))]),
+        discard(PLAIN),
         put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("a", 0), ("z", 1), c=2)]),
         put(APPEND, rows.make(("a", 0))),
         flush(PLAIN),

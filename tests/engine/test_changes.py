@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,7 @@ from tsdb.model import (
     SchemaChange,
     Semantic,
     SeriesTable,
+    TimeRange,
     WidenColumn,
     region_id,
 )
@@ -536,4 +538,72 @@ def test_a_flush_that_is_under_way_while_the_schema_changes_twice_keeps_every_ro
     assert engine.stat(PLAIN).files == 1
     lives.flush(PLAIN).run(engine)
     assert lives.see(engine) == lives.expected(*steps)
+    engine.close()
+
+
+@pytest.mark.parametrize("is_flushing", [False, True])
+def test_what_is_not_flushed_can_be_discarded_for_good_and_what_is_flushed_stays(
+    tmp_path: Path, rows: Rows, is_flushing: bool
+) -> None:
+    kept = [*CREATED, lives.put(PLAIN, rows.make(("a", 0), ("b", 0))), lives.flush(PLAIN)]
+    engine = lives.begin(tmp_path, *kept)
+    unflushed = [lives.put(PLAIN, rows.make(("a", 0), ("c", 0))), lives.delete(PLAIN, rows.make(("b", 0)))]
+    lives.live(engine, *unflushed)
+    with held("flush.before_files" if is_flushing else "nowhere"):
+        flushed = engine.flush(PLAIN) if is_flushing else None
+        engine.discard_unflushed(PLAIN).result(30)
+    if flushed is not None:
+        flushed.result(30)
+    assert lives.see(engine) == lives.expected(*kept)
+    assert engine.context.buffer.used == 0
+    lives.settle(engine)
+    assert not lives.unknown_files(engine)
+    later = lives.put(PLAIN, rows.make(("a", 0), ("d", 0)))
+    lives.live(engine, later)
+    engine.close(flush=False)
+    engine = lives.open_life(tmp_path)
+    assert lives.see(engine) == lives.expected(*kept, later)
+    engine.close()
+
+
+def test_discarding_nothing_changes_nothing(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN))
+    version = engine.stat(PLAIN).manifest_version
+    engine.discard_unflushed(PLAIN).result(30)
+    assert engine.stat(PLAIN).manifest_version == version
+    engine.close()
+
+
+def test_files_and_numbers_of_a_region_are_those_of_its_directory(tmp_path: Path, rows: Rows) -> None:
+    made = rows.make(("a", 0), ("b", 5), ("b", lives.DAY_MS))
+    engine = lives.begin(tmp_path, *CREATED, lives.put(PLAIN, made), lives.flush(PLAIN))
+    store = engine.context.store
+    first, second = engine.files(PLAIN)
+    assert (first.rows, first.series, first.row_groups, first.level, first.sequence) == (2, 2, 1, 0, 2)
+    assert (first.time_range, second.time_range) == (TimeRange(0, 6), TimeRange(lives.DAY_MS, lives.DAY_MS + 1))
+    for file in (first, second):
+        assert store.head(file.path).size_bytes == file.size_bytes
+        assert file.index_path is not None
+        assert store.head(file.index_path).size_bytes == file.index_bytes
+    lives.live(engine, lives.set_options(PLAIN, RegionOptions(ttl=Duration.of_seconds(10**9))))
+    stat = engine.stat(PLAIN)
+    listed = list(store.list(f"{lives.directory_of(PLAIN)}/manifest"))
+    chain = [found for found in listed if not found.path.endswith("_last_checkpoint")]
+    assert stat.manifest_bytes == sum(found.size_bytes for found in chain)
+    assert (stat.manifest_version, stat.files) == (3, 2)
+    assert stat.index_bytes == first.index_bytes + second.index_bytes
+    assert json.loads(stat.options) == {"ttl": str(Duration.of_seconds(10**9))}
+    written = stat.written_bytes
+    lives.live(engine, lives.put(PLAIN, rows.make(("a", 0))))
+    assert engine.stat(PLAIN).written_bytes > written > 0
+    engine.close()
+    engine = lives.open_life(tmp_path)
+    assert engine.stat(PLAIN).manifest_version == 4
+    chain = [
+        found
+        for found in store.list(f"{lives.directory_of(PLAIN)}/manifest")
+        if not found.path.endswith("_last_checkpoint")
+    ]
+    assert engine.stat(PLAIN).manifest_bytes == sum(found.size_bytes for found in chain)
+    assert engine.stat(PLAIN).written_bytes == 0
     engine.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.engine.lives import APPEND, PLAIN, Rows, Step
 from tests.engine.test_faults import CREATED, check_after_restart
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import FileCorrupted, RegionQuarantined
+from tsdb.store import LocalStore, ObjectMeta
 
 
 @pytest.fixture
@@ -94,14 +95,76 @@ def test_a_missing_segment_quarantines_the_regions_that_had_rows_in_it_and_no_ot
 
 
 @pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "bytes, expected"),
+        (lambda path: path.write_bytes(b""), "0 bytes"),
+    ],
+    ids=["missing", "short", "empty"],
+)
+def test_a_data_file_that_is_missing_or_short_at_the_start_quarantines_its_region_until_it_is_back(
+    tmp_path: Path, rows: Rows, damage: Callable[[Path], None], reason: str
+) -> None:
+    steps = [
+        *(*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))),
+        *(lives.flush(PLAIN), lives.put(PLAIN, rows.make(("b", 0)))),
+    ]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    (file,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("*.parquet")
+    content = file.read_bytes()
+    damage(file)
+    engine = lives.open_life(tmp_path)
+    assert set(engine.quarantined) == {PLAIN}
+    assert file.name in engine.quarantined[PLAIN]
+    assert reason in engine.quarantined[PLAIN]
+    with pytest.raises(RegionQuarantined, match=file.name):
+        engine.snapshot(PLAIN)
+    others = [lives.put(APPEND, rows.make(("b", 0))), lives.flush(APPEND), lives.purge()]
+    lives.live(engine, *others)
+    engine.close()
+    file.write_bytes(content)
+    check_after_restart(tmp_path, *steps, *others)
+
+
+def test_a_missing_index_file_costs_no_region_its_service(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
+    lives.begin(tmp_path, *steps, lives.flush(PLAIN)).close(flush=False)
+    (index,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("index/*.idx")
+    index.unlink()
+    engine = lives.open_life(tmp_path)
+    assert not engine.quarantined
+    assert lives.see(engine) == lives.expected(*steps)
+    engine.close()
+
+
+def test_the_store_is_listed_once_at_the_start_however_many_regions_there_are(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN)]
+    lives.begin(tmp_path, *steps).close()
+    store = _CountingStore(tmp_path / "store")
+    engine = lives.open_life(tmp_path, store=store)
+    lives.settle(engine)
+    assert store.listed == ["data"]
+    engine.close()
+
+
+class _CountingStore(LocalStore):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.listed: list[str] = []
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+        self.listed.append(prefix)
+        return super().list(prefix, start_after)
+
+
+@pytest.mark.parametrize(
     "damage",
     [
-        lambda path: path.unlink(),
-        lambda path: path.write_bytes(path.read_bytes()[:-40]),
-        lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(bytes(path.stat().st_size)),
+        lambda path: path.write_bytes(path.read_bytes()[:-40] + bytes(40)),
     ],
-    ids=["missing", "short", "empty", "zeroes"],
+    ids=["zeroes", "torn"],
 )
 def test_a_damaged_data_file_is_named_by_the_reads_that_need_it_and_troubles_no_other_region(
     tmp_path: Path, rows: Rows, damage: Callable[[Path], None]

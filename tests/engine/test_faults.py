@@ -8,19 +8,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from tests.engine import lives
 from tests.engine.harness import batch_of, read
-from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Step
+from tests.engine.lives import APPEND, DROPPED, PLAIN, ForgetfulStore, Rows, Step
 from tests.faults import FaultyFiles, FullDisk, PowerLossFiles
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import (
+    ManifestNotDurable,
     ManifestUncertain,
     RegionBusy,
     RegionNotFound,
+    RegionQuarantined,
     RegionReadOnly,
     StorageFull,
     StorageUnavailable,
@@ -146,13 +149,22 @@ def test_a_checkpoint_that_fails_costs_no_file_of_the_flush_before_it(tmp_path: 
     check_after_restart(tmp_path, *steps)
 
 
-LOST_REPLY = ("fsync_dir", errno.EIO)
-"""The manifest's new version is in its place, but whoever wrote it is told otherwise."""
-NO_SPACE = ("write", errno.ENOSPC)
-"""Nothing was written."""
+class Trouble(StrEnum):
+    """What keeps a version of the manifest from being committed."""
+
+    LOST_REPLY = "lost reply"
+    """It is in its place, but whoever wrote it is told otherwise."""
+    NO_SPACE = "no space"
+    """Nothing was written."""
+
+    def begin(self, files: FaultyFiles, store: ForgetfulStore, name: str, *, times: int = 1) -> None:
+        if self is Trouble.LOST_REPLY:
+            store.lose_reply(name, times)
+        else:
+            files.fail("write", errno.ENOSPC, name=name, times=times)
 
 
-@pytest.mark.parametrize("fault", [LOST_REPLY, NO_SPACE])
+@pytest.mark.parametrize("trouble", list(Trouble))
 @pytest.mark.parametrize(
     "after",
     [
@@ -166,13 +178,13 @@ NO_SPACE = ("write", errno.ENOSPC)
     ids=lambda step: step.name,
 )
 def test_a_flush_whose_commit_has_an_unknown_outcome_doubles_nothing_and_loses_nothing(
-    tmp_path: Path, rows: Rows, fault: tuple[str, int], after: Step
+    tmp_path: Path, rows: Rows, trouble: Trouble, after: Step
 ) -> None:
     files = FaultyFiles()
+    store = ForgetfulStore(tmp_path, files=files)
     steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0), ("a", 0)))]
-    engine = lives.begin(tmp_path, *steps, files=files)
-    operation, code = fault
-    files.fail(operation, code, name="2_0000000000/manifest")
+    engine = lives.begin(tmp_path, *steps, files=files, store=store)
+    trouble.begin(files, store, "2_0000000000/manifest")
     with pytest.raises(ManifestUncertain):
         lives.flush(APPEND).run(engine)
     assert lives.see(engine) == lives.expected(*steps)
@@ -189,15 +201,15 @@ def test_a_flush_whose_commit_has_an_unknown_outcome_doubles_nothing_and_loses_n
     check_after_restart(tmp_path, *steps)
 
 
-@pytest.mark.parametrize("fault", [LOST_REPLY, NO_SPACE])
+@pytest.mark.parametrize("trouble", list(Trouble))
 def test_rows_are_safe_when_the_process_dies_before_an_unknown_outcome_is_known(
-    tmp_path: Path, rows: Rows, fault: tuple[str, int]
+    tmp_path: Path, rows: Rows, trouble: Trouble
 ) -> None:
     files = FaultyFiles()
+    store = ForgetfulStore(tmp_path, files=files)
     steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0)))]
-    engine = lives.begin(tmp_path, *steps, files=files)
-    operation, code = fault
-    files.fail(operation, code, name="2_0000000000/manifest", times=-1)
+    engine = lives.begin(tmp_path, *steps, files=files, store=store)
+    trouble.begin(files, store, "2_0000000000/manifest", times=-1)
     for _ in range(3):
         with pytest.raises(ManifestUncertain):
             lives.flush(APPEND).run(engine)
@@ -209,10 +221,10 @@ def test_rows_are_safe_when_the_process_dies_before_an_unknown_outcome_is_known(
 
 
 def test_an_alter_whose_reply_was_lost_is_in_effect_and_a_second_one_says_so(tmp_path: Path, rows: Rows) -> None:
-    files = FaultyFiles()
+    store = ForgetfulStore(tmp_path)
     steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
-    engine = lives.begin(tmp_path, *steps, files=files)
-    files.fail(*LOST_REPLY, name="1_0000000000/manifest")
+    engine = lives.begin(tmp_path, *steps, store=store)
+    store.lose_reply("1_0000000000/manifest")
     with pytest.raises(ManifestUncertain):
         lives.add_column(PLAIN, "c", 3).run(engine)
     before = lives.put(PLAIN, rows.make(("b", 0)))
@@ -230,7 +242,7 @@ def test_an_alter_that_found_no_space_changes_nothing_and_can_be_repeated(tmp_pa
     files = FaultyFiles()
     steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
     engine = lives.begin(tmp_path, *steps, files=files)
-    files.fail(*NO_SPACE, name="1_0000000000/manifest", times=2)
+    files.fail("write", errno.ENOSPC, name="1_0000000000/manifest", times=2)
     for _ in range(2):
         with pytest.raises(ManifestUncertain):
             lives.add_column(PLAIN, "c", 3).run(engine)
@@ -242,12 +254,12 @@ def test_an_alter_that_found_no_space_changes_nothing_and_can_be_repeated(tmp_pa
 
 def test_a_truncate_whose_reply_was_lost_voids_a_flush_that_was_under_way(tmp_path: Path, rows: Rows) -> None:
     """Without a write in between, the entry it truncates and the entry that is flushed are the same."""
-    files = FaultyFiles()
+    store = ForgetfulStore(tmp_path)
     steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0)))]
-    engine = lives.begin(tmp_path, *steps, files=files)
+    engine = lives.begin(tmp_path, *steps, store=store)
     with held("flush.before_files"):
         flushed = engine.flush(APPEND)
-        files.fail(*LOST_REPLY, name="2_0000000000/manifest")
+        store.lose_reply("2_0000000000/manifest")
         with pytest.raises(ManifestUncertain):
             lives.truncate(APPEND).run(engine)
     flushed.result(30)
@@ -256,6 +268,54 @@ def test_a_truncate_whose_reply_was_lost_voids_a_flush_that_was_under_way(tmp_pa
     assert engine.context.buffer.used == 0
     engine.close(flush=False)
     check_after_restart(tmp_path, *steps)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lives.flush(APPEND), lives.add_column(APPEND, "c", 3), lives.truncate(APPEND)],
+    ids=lambda step: step.name,
+)
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_manifest_that_cannot_be_synced_stops_its_region_until_a_restart_and_no_other(
+    tmp_path: Path, rows: Rows, change: Step, loses_power: bool
+) -> None:
+    root = tmp_path / "life"
+    root.mkdir()
+    files = PowerLossFiles(root)
+    steps = [*CREATED, lives.put(APPEND, rows.make(("a", 0))), lives.put(PLAIN, rows.make(("a", 0)))]
+    engine = lives.begin(root, *steps, files=files)
+    files.fail("fsync_dir", errno.EIO, name="2_0000000000/manifest")
+    with pytest.raises(ManifestNotDurable):
+        change.run(engine)
+    # Once is enough: the sync would succeed now.
+    for refused in (lives.put(APPEND, rows.make(("b", 0))), lives.add_column(APPEND, "d", 1), lives.truncate(APPEND)):
+        with pytest.raises(RegionReadOnly, match="disk failed"):
+            refused.run(engine)
+    with pytest.raises(ManifestNotDurable):
+        lives.flush(APPEND).run(engine)
+    assert engine.stat(APPEND).state == "read_only"
+    assert lives.see(engine) == lives.expected(*steps)
+    other = [lives.put(PLAIN, rows.make(("b", 0))), lives.flush(PLAIN)]
+    lives.live(engine, *other)
+    if loses_power:
+        files.survive(tmp_path / "after")
+    engine.close()
+    # Without a power loss it is there after all.
+    steps += [] if loses_power else [change]
+    check_after_restart(tmp_path / "after" if loses_power else root, *steps, *other)
+
+
+def test_a_region_whose_first_version_cannot_be_synced_is_not_served_before_a_restart(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    engine = lives.open_life(tmp_path, files=files)
+    files.fail("fsync_dir", errno.EIO, name="1_0000000000/manifest")
+    with pytest.raises(ManifestNotDurable):
+        lives.create(PLAIN).run(engine)
+    with pytest.raises(RegionQuarantined):
+        lives.create(PLAIN).run(engine)
+    assert PLAIN in engine.quarantined
+    engine.close()
+    check_after_restart(tmp_path, lives.create(PLAIN))
 
 
 def test_a_log_that_cannot_be_synced_stops_all_writing_and_no_reading(tmp_path: Path, rows: Rows) -> None:

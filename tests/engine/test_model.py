@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.engine.harness import REGION, Row, create, delete, open_engine, put, read, scan
 from tsdb.engine import memtable
-from tsdb.engine.scan import count_rows
+from tsdb.engine.scan import count_rows, scan_batches
 from tsdb.model import (
     AddColumn,
     DropColumn,
@@ -30,8 +31,11 @@ from tsdb.model import (
     RegionOptions,
     RegionSchema,
     RenameColumn,
+    RetypeColumn,
     Semantic,
     WidenColumn,
+    can_widen,
+    cast_or_null,
 )
 
 EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "60"))
@@ -42,11 +46,22 @@ _DAY_MS = 86_400_000
 HOSTS = st.sampled_from([None, "", "a", "b", "ä\u0000ö", "zz"])
 FLOATS = st.sampled_from([None, 0.0, -0.0, 1.5, math.nan, math.inf, -math.inf, 5e-324, 1.7976931348623157e308])
 INTS = st.sampled_from([None, 0, -1, 7, (1 << 31) - 1, -(1 << 31)])
+TEXTS = st.sampled_from([None, "", "7", "-1.5", "true", "300", "ä\u0000ö", "1970-01-02"])
+VALUES = {
+    pa.int8(): st.sampled_from([None, 0, -1, 127]),
+    pa.int32(): INTS,
+    pa.int64(): INTS | st.just((1 << 53) + 1),
+    pa.float64(): FLOATS,
+    pa.bool_(): st.sampled_from([None, True, False]),
+    pa.string(): TEXTS,
+}
 TIMES = st.one_of(
     st.integers(0, 3),
     st.sampled_from([0, _DAY_MS - 1, _DAY_MS, 40 * _DAY_MS, -1, -_DAY_MS, INT64_MIN, INT64_MIN + 1, INT64_MAX]),
 )
 Key = tuple[Any, ...]
+Cell = tuple[pa.DataType, Any]
+"""A value in the type that it was written in."""
 
 
 @dataclass
@@ -55,21 +70,21 @@ class Model:
 
     options: RegionOptions
     tags: list[str]
-    fields: dict[str, Any]
-    """Each field with the default that older rows get."""
-    rows: dict[Key, list[Row]] = field(default_factory=dict)
+    kinds: dict[str, pa.DataType]
+    """Each field with its type of now."""
+    rows: dict[Key, list[dict[str, Cell]]] = field(default_factory=dict)
     """All visible rows by key: one, or several in append mode."""
 
     def key(self, row: Row) -> Key:
         return (*(row.get(tag) for tag in self.tags), row["ts"])
 
     def put(self, row: Row) -> None:
-        full = {name: row.get(name) for name in self.fields}
+        full = {name: (kind, row.get(name)) for name, kind in self.kinds.items()}
         known = self.rows.setdefault(self.key(row), [])
         if self.options.append_mode:
             known.append(full)
         elif self.options.merge_mode is MergeMode.LAST_NON_NULL and known:
-            known[0] = {name: value if value is not None else known[0][name] for name, value in full.items()}
+            known[0] = {name: cell if cell[1] is not None else known[0][name] for name, cell in full.items()}
         else:
             known[:] = [full]
 
@@ -78,10 +93,18 @@ class Model:
 
     def visible(self) -> list[Row]:
         return [
-            {**dict(zip((*self.tags, "ts"), key, strict=True)), **row}
+            {
+                **dict(zip((*self.tags, "ts"), key, strict=True)),
+                **{name: shown(cell, self.kinds[name]) for name, cell in row.items()},
+            }
             for key, rows in self.rows.items()
             for row in rows
         ]
+
+
+def shown(cell: Cell, kind: pa.DataType) -> Any:
+    """What a stored value looks like in another type."""
+    return cast_or_null(pa.array([cell[1]], cell[0]), kind)[0].as_py()
 
 
 def comparable(rows: list[Row]) -> list[tuple[Any, ...]]:
@@ -122,8 +145,7 @@ class RegionModel(RuleBasedStateMachine):
                 ("b", pa.int32(), Semantic.FIELD),
             ]
         )
-        self.model = Model(options, tags, {"a": None, "b": None})
-        self.kinds: dict[str, str] = {"a": "float", "b": "int32"}
+        self.model = Model(options, tags, {"a": pa.float64(), "b": pa.int32()})
         self.added = 0
         self.engine = open_engine(self.root)
         create(self.engine, schema, options)
@@ -137,9 +159,8 @@ class RegionModel(RuleBasedStateMachine):
         row: Row = {tag: data.draw(HOSTS) for tag in self.model.tags}
         row["ts"] = data.draw(TIMES)
         if with_fields:
-            for name, kind in self.kinds.items():
-                value = data.draw(INTS if kind.startswith("int") else FLOATS if kind == "float" else HOSTS)
-                row[name] = float(value) if kind == "float" and value is not None else value
+            for name, kind in self.model.kinds.items():
+                row[name] = data.draw(VALUES[kind])
         return row
 
     @rule(data=st.data(), count=st.integers(1, 6))
@@ -185,11 +206,10 @@ class RegionModel(RuleBasedStateMachine):
         name = f"c{self.added}"
         self.added += 1
         self.engine.alter(REGION, [AddColumn(name, pa.int32(), default=default)]).result(timeout=30)
-        self.kinds[name] = "int32"
-        self.model.fields[name] = default
+        self.model.kinds[name] = pa.int32()
         for rows in self.model.rows.values():
             for row in rows:
-                row[name] = default
+                row[name] = pa.int32(), default
 
     @precondition(lambda self: len(self.model.tags) < 3)
     @rule(default=st.sampled_from([None, "new"]))
@@ -200,42 +220,52 @@ class RegionModel(RuleBasedStateMachine):
         self.model.rows = {(*key[:-1], default, key[-1]): rows for key, rows in self.model.rows.items()}
         self.model.tags.append(name)
 
-    @precondition(lambda self: len(self.model.fields) > 1)
+    @precondition(lambda self: len(self.model.kinds) > 1)
     @rule(data=st.data())
     def drop_column(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.model.fields)))
+        name = data.draw(st.sampled_from(sorted(self.model.kinds)))
         self.engine.alter(REGION, [DropColumn(name)]).result(timeout=30)
-        del self.model.fields[name], self.kinds[name]
+        del self.model.kinds[name]
         for rows in self.model.rows.values():
             for row in rows:
                 del row[name]
 
     @rule(data=st.data())
     def rename_column(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from([*sorted(self.model.fields), *self.model.tags]))
+        name = data.draw(st.sampled_from([*sorted(self.model.kinds), *self.model.tags]))
         new = f"r{self.added}"
         self.added += 1
         self.engine.alter(REGION, [RenameColumn(name, new)]).result(timeout=30)
         if name in self.model.tags:
             self.model.tags[self.model.tags.index(name)] = new
             return
-        self.kinds[new] = self.kinds.pop(name)
-        self.model.fields = {new if each == name else each: v for each, v in self.model.fields.items()}
+        self.model.kinds = {new if each == name else each: kind for each, kind in self.model.kinds.items()}
         for rows in self.model.rows.values():
             for row in rows:
                 row[new] = row.pop(name)
 
-    @precondition(lambda self: any(kind.startswith("int") for kind in self.kinds.values()))
+    @rule(data=st.data(), kind=st.sampled_from([pa.int64(), pa.float64(), pa.string()]))
+    def widen_column(self, data: st.DataObject, kind: pa.DataType) -> None:
+        able = sorted(name for name, old in self.model.kinds.items() if old != kind and can_widen(old, kind))
+        if able:
+            name = data.draw(st.sampled_from(able))
+            self.engine.alter(REGION, [WidenColumn(name, kind)]).result(timeout=30)
+            self.model.kinds[name] = kind
+
+    @rule(data=st.data(), kind=st.sampled_from(list(VALUES)))
+    def retype_column(self, data: st.DataObject, kind: pa.DataType) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.kinds)))
+        self.engine.alter(REGION, [RetypeColumn(name, kind)]).result(timeout=30)
+        self.model.kinds[name] = kind
+
     @rule(data=st.data())
-    def widen_column(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(name for name, kind in self.kinds.items() if kind.startswith("int"))))
-        kind = data.draw(st.sampled_from(["int64", "float"]))
-        if self.kinds[name] == kind:
-            return
-        self.engine.alter(REGION, [WidenColumn(name, pa.int64() if kind == "int64" else pa.float64())]).result(
-            timeout=30
-        )
-        self.kinds[name] = kind
+    def filters_see_the_type_of_now(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.model.kinds)))
+        value = data.draw(VALUES[self.model.kinds[name]].filter(lambda value: value is not None and value == value))
+        snapshot = self.engine.snapshot(REGION)
+        condition = pc.field(name) == pa.scalar(value, self.model.kinds[name])
+        found = sum(batch.num_rows for batch in scan_batches(snapshot, [name], condition))
+        assert found == sum(1 for row in self.model.visible() if row[name] == value)
 
     @invariant()
     def reads_are_the_last_writes(self) -> None:

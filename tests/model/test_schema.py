@@ -15,9 +15,11 @@ from tsdb.model import (
     ColumnId,
     DropColumn,
     MergeMode,
+    PastType,
     RegionOptions,
     RegionSchema,
     RenameColumn,
+    RetypeColumn,
     SchemaChange,
     Semantic,
     WidenColumn,
@@ -82,7 +84,8 @@ def test_ids_are_never_used_again() -> None:
 
 def test_rename_and_widen_keep_the_id() -> None:
     schema = alter(SCHEMA, [RenameColumn("v", "value"), WidenColumn("value", pa.float64())])
-    assert schema.by_name["value"] == Column(ColumnId(2), "value", pa.float64(), Semantic.FIELD)
+    past = (PastType(0, pa.int32()),)
+    assert schema.by_name["value"] == Column(ColumnId(2), "value", pa.float64(), Semantic.FIELD, past=past)
     assert schema.version == 1
 
 
@@ -98,6 +101,27 @@ def test_as_of_leaves_out_what_came_later() -> None:
     assert schema.as_of(2) is schema
 
 
+def test_as_of_has_the_types_of_then() -> None:
+    schema = alter(SCHEMA, [AddColumn("n", pa.string(), default="7x")])
+    for kind in (pa.int64(), pa.bool_(), pa.string()):
+        schema = alter(schema, [RetypeColumn("n", kind)])
+    assert [(schema.as_of(at).by_name["n"].type, schema.as_of(at).by_name["n"].default) for at in range(1, 5)] == [
+        (pa.string(), "7x"),
+        (pa.int64(), None),
+        (pa.bool_(), None),
+        (pa.string(), "7x"),
+    ]
+    assert RegionSchema.from_json(schema.to_json()) == schema
+
+
+def test_a_type_that_no_row_can_have_is_not_remembered() -> None:
+    schema = alter(SCHEMA, [AddColumn("n", pa.string(), default="7"), RetypeColumn("n", pa.int64())])
+    assert schema.by_name["n"] == Column(ColumnId(3), "n", pa.int64(), Semantic.FIELD, default=7, since=1)
+    schema = alter(schema, [RetypeColumn("n", pa.float64()), RetypeColumn("n", pa.bool_())])
+    assert schema.by_name["n"].past == (PastType(1, pa.int64(), 7),)
+    assert schema.by_name["n"].default is True
+
+
 @pytest.mark.parametrize(
     ("change", "message", "status"),
     [
@@ -111,12 +135,22 @@ def test_as_of_leaves_out_what_came_later() -> None:
         (RenameColumn("nope", "x"), "no such column", Status.TABLE_COLUMN_NOT_FOUND),
         (WidenColumn("v", pa.int16()), "does not hold every value", Status.INVALID_ARGUMENTS),
         (WidenColumn("ts", pa.timestamp("ns")), "does not hold every value", Status.INVALID_ARGUMENTS),
+        (RetypeColumn("nope", pa.int16()), "no such column", Status.TABLE_COLUMN_NOT_FOUND),
+        (RetypeColumn("ts", pa.timestamp("ns")), "only fields", Status.INVALID_ARGUMENTS),
+        (RetypeColumn("host", pa.int64()), "only fields", Status.INVALID_ARGUMENTS),
+        (RetypeColumn("v", pa.list_(pa.int64())), "cannot be cast", Status.INVALID_ARGUMENTS),
     ],
 )
 def test_impossible_change_is_refused(change: SchemaChange, message: str, status: Status) -> None:
     with pytest.raises(InvalidArguments, match=message) as raised:
         alter(SCHEMA, [change])
     assert raised.value.status == status
+
+
+def test_a_column_that_may_not_be_null_keeps_its_type() -> None:
+    schema = alter(SCHEMA, [AddColumn("n", pa.int64(), nullable=False, default=1)])
+    with pytest.raises(InvalidArguments, match="may be null"):
+        alter(schema, [RetypeColumn("n", pa.int8())])
 
 
 @pytest.mark.parametrize(

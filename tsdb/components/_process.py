@@ -1,7 +1,7 @@
 """The life of a component's process: take its place, serve, stop gracefully.
 
-    claim the directory ─▶ logs ─▶ claim the address ─▶ listen (`/health`) ─▶ ready (`/ready`)
-    signal ─▶ accept no more ─▶ finish what is under way, at most the grace period ─▶ let go of everything
+    claim the directory ─▶ logs ─▶ claim the address ─▶ listen (`/health`) ─▶ open the parts ─▶ ready (`/ready`)
+    signal ─▶ accept no more ─▶ finish what is under way, at most the grace period ─▶ close the parts ─▶ let go
 
 Everything that can fail because of the place (directory, address, log directory) fails before anything is served,
 with a StartError of one line.
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.config import DatanodeConfig, LoadedConfig, render
@@ -36,6 +37,41 @@ _log = get_logger("tsdb.process")
 Announce = Callable[[str], None]
 
 
+class Parts(Protocol):
+    """What a component is made of beside its process: opened once the server listens, closed after it has stopped."""
+
+    def add_routes(self, app: HttpApp) -> None:
+        """Add the endpoints; they may be asked before `open` has ended."""
+
+    def open(self) -> None:
+        """Make everything ready; blocks, and raises TsdbError when the component cannot work."""
+
+    def close(self) -> None:
+        """Let go of everything; blocks."""
+
+    def examples(self, address: str) -> list[str]:
+        """Commands that show a newcomer what the component can do."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the component is not ready any more, None while all is well."""
+
+
+class NoParts:
+    """A component that is its process alone."""
+
+    trouble = None
+
+    def add_routes(self, app: HttpApp) -> None: ...
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def examples(self, address: str) -> list[str]:
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedDirectory:
     """The directory that only one process may use at a time, and the key that names it."""
@@ -47,8 +83,11 @@ class ClaimedDirectory:
 class Process:
     """One running component."""
 
-    def __init__(self, loaded: LoadedConfig, directory: ClaimedDirectory | None, announce: Announce) -> None:
+    def __init__(
+        self, loaded: LoadedConfig, directory: ClaimedDirectory | None, announce: Announce, parts: Parts | None = None
+    ) -> None:
         self._loaded = loaded
+        self._parts: Parts = parts or NoParts()
         self._directory = directory
         self._announce = announce
         self._build: BuildInfo = build_info()
@@ -78,6 +117,7 @@ class Process:
         await server.start()
         try:
             await server.wait_listening()
+            await asyncio.to_thread(self._parts.open)
             self._state = True
             _log.info("ready", component=str(self._loaded.component), version=self._build.version)
             self._announce(self._summary(server.address))
@@ -85,6 +125,7 @@ class Process:
         finally:
             self._state = "stopping"
             await server.stop(GRACE_SECONDS)
+            await asyncio.to_thread(self._parts.close)
             _log.info("stopped", component=str(self._loaded.component))
 
     async def _wait_for_end(self, server: HttpServer) -> None:
@@ -141,10 +182,11 @@ class Process:
             version=self._build.version,
             commit=self._build.commit,
             branch=self._build.branch,
-            is_ready=lambda: self._state,
+            is_ready=lambda: self._parts.trouble or self._state,
             effective_config=lambda: render(self._loaded),
             log_setup=log_setup,
         )
+        self._parts.add_routes(app)
         app_info(self._build.version, f"tsdb-{self._loaded.component}")
         return app
 
@@ -159,5 +201,6 @@ class Process:
             "try",
             f"  curl http://{address}/health",
             f"  curl http://{address}/config",
+            *(f"  {example}" for example in self._parts.examples(address)),
         ]
         return "\n".join(lines)

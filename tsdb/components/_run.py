@@ -6,15 +6,23 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from tsdb.components._process import Announce, ClaimedDirectory, Process
-from tsdb.config import ComponentConfig, FrontendConfig, LoadedConfig, MetasrvConfig
+from tsdb.components._process import Announce, ClaimedDirectory, Parts, Process
+from tsdb.config import ComponentConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig
 
 
 def run_component(loaded: LoadedConfig, announce: Announce) -> None:
     """Run a component until it is told to stop; `announce` gets the start-up summary."""
-    process = Process(loaded, _claimed_directory(loaded.config), announce)
+    process = Process(loaded, _claimed_directory(loaded.config), announce, _parts(loaded.config))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(process.run())
+
+
+def _parts(config: ComponentConfig) -> Parts | None:
+    if isinstance(config, StandaloneConfig):
+        from tsdb.components.standalone import Standalone
+
+        return Standalone(config)
+    return None
 
 
 def _claimed_directory(config: ComponentConfig) -> ClaimedDirectory | None:

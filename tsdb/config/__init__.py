@@ -18,21 +18,26 @@ if TYPE_CHECKING:
         MetasrvConfig,
         StandaloneConfig,
     )
+    from tsdb.config._engine import MitoOptions, WalOptions
     from tsdb.config._example import render_example
     from tsdb.config._fields import Address
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
     from tsdb.config._render import render
+    from tsdb.config._storage import FileStorage
 
 _LAZY = {
     "Address": "_fields",
     "ComponentConfig": "_components",
     "DatanodeConfig": "_components",
+    "FileStorage": "_storage",
     "FrontendConfig": "_components",
     "LoadedConfig": "_load",
     "MetasrvConfig": "_components",
+    "MitoOptions": "_engine",
     "Origin": "_layers",
     "StandaloneConfig": "_components",
+    "WalOptions": "_engine",
     "load_config": "_load",
     "render": "_render",
     "render_example": "_example",
@@ -44,13 +49,16 @@ __all__ = [
     "Component",
     "ComponentConfig",
     "DatanodeConfig",
+    "FileStorage",
     "FrontendConfig",
     "Kind",
     "LoadedConfig",
     "MetasrvConfig",
+    "MitoOptions",
     "Option",
     "Origin",
     "StandaloneConfig",
+    "WalOptions",
     "load_config",
     "options_of",
     "render",

@@ -10,8 +10,19 @@
 from __future__ import annotations
 
 from tsdb.engine.context import EngineOptions
-from tsdb.engine.engine import Engine, RegionStat, region_directory
+from tsdb.engine.engine import Engine, region_directory
+from tsdb.engine.errors import SchemaOutdated
+from tsdb.engine.region_stat import FileFacts, RegionStat
 from tsdb.engine.regions import Regions
 from tsdb.engine.wal import WalOptions
 
-__all__ = ["Engine", "EngineOptions", "RegionStat", "Regions", "WalOptions", "region_directory"]
+__all__ = [
+    "Engine",
+    "EngineOptions",
+    "FileFacts",
+    "RegionStat",
+    "Regions",
+    "SchemaOutdated",
+    "WalOptions",
+    "region_directory",
+]

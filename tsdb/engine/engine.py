@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
@@ -20,15 +19,25 @@ from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
 from tsdb.engine.context import EngineContext, EngineOptions
 from tsdb.engine.entry import encode_batch
-from tsdb.engine.errors import ManifestMismatch, RegionNotFound, RegionQuarantined, StorageUnavailable
+from tsdb.engine.errors import (
+    ManifestMismatch,
+    ManifestNotDurable,
+    RegionNotFound,
+    RegionQuarantined,
+    SchemaOutdated,
+    StorageUnavailable,
+)
 from tsdb.engine.housekeeping import Housekeeping
+from tsdb.engine.listing import Listing
 from tsdb.engine.manifest import Manifest
-from tsdb.engine.recovery import discover_regions, finish_drops, make_region, recover
+from tsdb.engine.recovery import finish_drops, make_region, recover
 from tsdb.engine.region import Region
 from tsdb.engine.region_flush import start_flush
+from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, stat_region
 from tsdb.engine.region_sweep import start_sweep
 from tsdb.engine.region_write import check_batch, commit_writes
 from tsdb.engine.scan import RegionDataset, Snapshot
+from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
 from tsdb.engine.worker import Worker, WriteRequest
 from tsdb.errors import TsdbError, Unsupported
@@ -41,22 +50,6 @@ DATA = "data"
 """Where regions live in the store."""
 
 _log = get_logger("tsdb.engine")
-
-
-@dataclass(frozen=True, slots=True)
-class RegionStat:
-    """What is known of a region without reading it."""
-
-    state: str
-    schema_version: int
-    memtable_rows: int
-    memtable_bytes: int
-    files: int
-    file_rows: int
-    file_bytes: int
-    flush_failures: int
-    last_entry_id: int
-    last_sequence: int
 
 
 class Engine:
@@ -155,31 +148,46 @@ class Engine:
 
     def _create(self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions) -> Region:
         self._check_open()
+        check_storable(schema)
         if region_id in self._quarantined:
             raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
         if self.housekeeping.is_dropping(directory):
             raise ManifestMismatch(
                 "the region was dropped and is not deleted yet", directory=directory, hint="try again later"
             )
-        manifest = Manifest.create(
-            self._context.store,
-            directory,
-            region_id,
-            schema,
-            options,
-            epoch=0,
-            checkpoint_distance=self._context.options.manifest_checkpoint_distance,
-            clock=self._context.clock,
-        )
+        try:
+            manifest = Manifest.create(
+                self._context.store,
+                directory,
+                region_id,
+                schema,
+                options,
+                epoch=0,
+                checkpoint_distance=self._context.options.manifest_checkpoint_distance,
+                clock=self._context.clock,
+            )
+        except ManifestNotDurable as error:
+            # It must not be created again and found to be there: rows would rest on what a power loss takes away.
+            self._quarantined[region_id] = str(error)
+            _log.error("a region is not served until a restart", region=region_id, error=error)
+            raise
         return make_region(self._context, manifest, region_id, directory, self._worker_of(region_id))
 
     def schema(self, region_id: RegionId) -> RegionSchema:
         return self._region(region_id).version.schema
 
-    def write(self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None) -> Future[int]:
-        """Write or delete rows. The future gives the number of rows once they are durable and visible."""
+    def write(
+        self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None, schema_version: int | None = None
+    ) -> Future[int]:
+        """Write or delete rows. The future gives the number of rows once they are durable and visible.
+
+        With `schema_version`, the write is refused with SchemaOutdated if the region has another version of its schema,
+        now or when its turn comes. Otherwise a batch follows the schema as long as none of its values could be lost.
+        """
         region = self._region(region_id)
         version = region.version
+        if schema_version not in (None, version.schema.version):
+            raise SchemaOutdated(region_id=region_id, expected=schema_version, current=version.schema.version)
         if batch.op is OpType.DELETE and version.options.append_mode:
             raise Unsupported("rows of a table in append mode cannot be deleted by key", region_id=region_id)
         check_batch(version.schema, batch)
@@ -199,6 +207,7 @@ class Engine:
             nbytes=payload.raw_bytes,
             deadline_ns=self._context.clock.monotonic_ns() + wait,
             done=done,
+            must_fit=schema_version is not None,
         )
         region.worker.submit(request)
         return done
@@ -238,21 +247,17 @@ class Engine:
 
         return region.worker.call(drop)
 
-    def stat(self, region_id: RegionId) -> RegionStat:
+    def discard_unflushed(self, region_id: RegionId) -> Future[None]:
+        """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
         region = self._region(region_id)
-        version = region.version
-        return RegionStat(
-            state=region.state,
-            schema_version=version.schema.version,
-            memtable_rows=sum(memtable.rows for memtable in version.memtables),
-            memtable_bytes=version.memtable_bytes,
-            files=len(version.files),
-            file_rows=sum(handle.meta.rows for handle in version.files),
-            file_bytes=sum(handle.meta.size_bytes for handle in version.files),
-            flush_failures=region.flush_failures,
-            last_entry_id=region.last_entry_id,
-            last_sequence=region.last_sequence,
-        )
+        return region.worker.call(lambda: region_change.discard_unflushed(self._context, region))
+
+    def stat(self, region_id: RegionId) -> RegionStat:
+        return stat_region(self._region(region_id))
+
+    def files(self, region_id: RegionId) -> list[FileFacts]:
+        """Describe the data files of a region, in the order of time."""
+        return describe_files(self._region(region_id))
 
     def close(self, *, flush: bool = True) -> None:
         """Flush everything, then stop; without `flush`, leave it to the log."""
@@ -297,14 +302,15 @@ class Engine:
         return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
 
     def _recover(self, regions: Mapping[RegionId, str] | None, *, started_ms: int) -> None:
-        dropped = finish_drops(self._context, DATA)
-        known = discover_regions(self._context.store, DATA) if regions is None else regions
-        directories = {region_id: directory for region_id, directory in known.items() if directory not in dropped}
-        recovered = recover(self._context, directories, self._worker_of)
+        listing = Listing(self._context.store, DATA)
+        unfinished = finish_drops(self._context, listing.dropped())
+        known = listing.regions() if regions is None else regions
+        directories = {region_id: directory for region_id, directory in known.items() if directory not in unfinished}
+        recovered = recover(self._context, directories, listing, self._worker_of)
         self._regions = recovered.regions
         self._quarantined = recovered.quarantined
         for region in recovered.regions.values():
-            start_sweep(self._context, region, started_ms=started_ms)
+            start_sweep(self._context, region, listing.below(region.directory), started_ms=started_ms)
 
     def _stop_writing(self, error: TsdbError) -> None:
         """The log is broken: nothing more can be acknowledged until a restart."""

@@ -9,12 +9,14 @@ ManifestMismatch          a region is to be created where another one is: choose
 ManifestCorrupted         a manifest cannot be read to its end: do not serve the region, restore the file
 ManifestFenced            another writer has the region: stop writing to it
 ManifestUncertain         a commit may be in effect or not: keep its files, recover the manifest before the next
+ManifestNotDurable        a commit is there but may not survive a power loss: no other one before a restart
 InvalidManifestAction     an action does not fit the manifest: a bug, nothing was written
 FileCorrupted             a data file is missing or damaged: restore it, what it held is nowhere else
 RegionNotFound            there is no such region here
 RegionReadOnly            the region takes no writes: its log or store failed, or it leads elsewhere
 RegionQuarantined         the region is not served, because that could hide that rows are lost
 RegionBusy                the write buffer or a queue is full: try again
+SchemaOutdated            the write was made for another version of the schema: read the schema and make it again
 """
 
 from __future__ import annotations
@@ -128,6 +130,23 @@ class ManifestUncertain(TsdbError):
         self.version = version
 
 
+class ManifestNotDurable(TsdbError):
+    """The disk failed after a version was in its place: it may be gone after a power loss, so nothing can follow it.
+
+    A sync that failed is never repeated: the second one may succeed although what the first one lost is lost.
+    """
+
+    status = Status.STORAGE_UNAVAILABLE
+
+    def __init__(self, *, region_id: int, version: int) -> None:
+        super().__init__(
+            f"version {version} of the manifest was written, but the disk failed before it was durable",
+            region_id=region_id,
+            hint="look at the disk, then restart: what is there is read again, and the log has the rest",
+        )
+        self.version = version
+
+
 class InvalidManifestAction(TsdbError):
     """An action does not fit the state of the manifest: a bug, refused before it is written."""
 
@@ -184,3 +203,18 @@ class RegionBusy(TsdbError):
     def __init__(self, message: str, *, retry_after_seconds: int = 1, **fields: object) -> None:
         super().__init__(message, hint="try again later, or raise global_write_buffer_size", **fields)
         self.retry_after_seconds = retry_after_seconds
+
+
+class SchemaOutdated(TsdbError):
+    """The region's schema is not the one a write was made for; nothing was written."""
+
+    status = Status.REQUEST_OUTDATED
+
+    def __init__(self, *, region_id: int, expected: int, current: int) -> None:
+        super().__init__(
+            f"the write was made for version {expected} of the schema, the region has version {current}",
+            region_id=region_id,
+            hint="read the schema again and repeat the write",
+        )
+        self.expected = expected
+        self.current = current

@@ -117,8 +117,8 @@ class Housekeeping:
                 self._flush(region)
 
     def _must_wait(self, region: Region) -> bool:
-        """The last flush failed a moment ago."""
-        return self._context.clock.monotonic_ns() < region.retry_flush_ns
+        """The last flush failed a moment ago, or no flush can succeed before a restart."""
+        return region.manifest.is_broken or self._context.clock.monotonic_ns() < region.retry_flush_ns
 
     def _flush(self, region: Region) -> None:
         """Start a flush unless one is under way, or the last one failed a moment ago."""

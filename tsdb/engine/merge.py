@@ -22,8 +22,8 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source, as_numpy, read_field
-from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable
+from tsdb.engine.source import Source, as_numpy, read_stored
+from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 
 STRIPE_ROWS = 262_144
 
@@ -173,9 +173,10 @@ class Merge:
             return as_numpy(winners), [pa.array(each) for each in sources or ()]
 
         def read(column: Column) -> pa.Array:
-            values = fields.whole(column)
-            _, sources = merge([values.is_valid()])
-            return values.take(sources[0])
+            # What counts is whether there was a value, not whether it can be cast to the type of today: the choice must
+            # not depend on whether it was made by a flush before the type changed or by a read after it.
+            _, sources = merge([fields.validity(column)])
+            return fields.whole(column).take(sources[0])
 
         winners, _ = merge([])
         return _stripe(ranks, times, sequences, ops, winners, read)
@@ -204,14 +205,24 @@ class _FieldReader:
     def __init__(self, pieces: list[_Piece], rows: int) -> None:
         self._pieces = pieces
         self._rows = rows
+        self._stored: dict[ColumnId, list[pa.Array]] = {}
         self._whole: dict[ColumnId, pa.Array] = {}
 
     def whole(self, column: Column) -> pa.Array:
         """Return a field of all pieces laid end to end."""
         if column.id not in self._whole:
-            arrays = [read_field(piece.source, column, piece.rows) for piece in self._pieces]
+            arrays = [cast_or_null(values, column.type) for values in self._read(column)]
             self._whole[column.id] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         return self._whole[column.id]
+
+    def validity(self, column: Column) -> pa.Array:
+        """Return where a field of all pieces has a stored value."""
+        return pa.concat_arrays([values.is_valid() for values in self._read(column)])
+
+    def _read(self, column: Column) -> list[pa.Array]:
+        if column.id not in self._stored:
+            self._stored[column.id] = [read_stored(piece.source, column, piece.rows) for piece in self._pieces]
+        return self._stored[column.id]
 
     def gather(self, chosen: npt.NDArray[np.uint32]) -> Callable[[Column], pa.Array]:
         """Return a function that reads a field at the chosen rows."""

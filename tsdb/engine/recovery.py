@@ -2,30 +2,31 @@
 
     log: find its end ─▶ manifests ─▶ replay what is not flushed, obeying the write buffer ─▶ ready
 
-A region that may have lost acknowledged rows, or whose manifest cannot be read, is quarantined with the reason; the
-others serve. Replay gives rows the sequences they had.
+A region that may have lost acknowledged rows, whose manifest cannot be read, or of which a data file is missing, is
+quarantined with the reason; the others serve. Replay gives rows the sequences they had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from tsdb.engine.ahead import one_ahead
 from tsdb.engine.context import EngineContext
 from tsdb.engine.entry import decode_batch
-from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound
+from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound
+from tsdb.engine.listing import Listing, check_files, region_of
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region import Region, Version
-from tsdb.engine.region_change import DROPPING, finish_drop
+from tsdb.engine.region_change import finish_drop
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.wal import ReplayedFrame
 from tsdb.engine.worker import Worker
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
-from tsdb.store import ObjectStore, StoreError
+from tsdb.store import ObjectMeta, StoreError
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
@@ -43,43 +44,22 @@ class Recovered:
     replayed_rows: int = 0
 
 
-def discover_regions(store: ObjectStore, prefix: str) -> dict[RegionId, str]:
-    """Find the regions below a prefix by their manifests, for a start without a catalog.
-
-    What is left of dropped regions is not among them.
-    """
-    directories: dict[str, bool] = {}
-    for item in store.list(prefix):
-        parts = item.path.split("/")
-        if parts[-1] == DROPPING:
-            directories["/".join(parts[:-1])] = True
-        elif len(parts) > 2 and parts[-2] == "manifest":
-            directories.setdefault("/".join(parts[:-2]), False)
-    return {region_of(directory): directory for directory, is_dropped in directories.items() if not is_dropped}
-
-
-def region_of(directory: str) -> RegionId:
-    """Return the region that a directory `…/{table_id}_{number}` belongs to."""
-    table, _, number = directory.rsplit("/", 1)[-1].partition("_")
-    return RegionId(int(table) << 32 | int(number))
-
-
-def finish_drops(context: EngineContext, prefix: str) -> set[str]:
+def finish_drops(context: EngineContext, directories: Iterable[str]) -> set[str]:
     """Delete what is left of regions whose drop was interrupted; return the directories where that failed."""
     unfinished = set()
-    for item in list(context.store.list(prefix)):
-        if item.path.endswith(f"/{DROPPING}"):
-            directory = item.path.removesuffix(f"/{DROPPING}")
-            try:
-                finish_drop(context, region_of(directory), directory)
-            except TsdbError as error:
-                unfinished.add(directory)
-                _log.warning("a dropped region is left to the next start", directory=directory, error=error)
+    for directory in directories:
+        try:
+            finish_drop(context, region_of(directory), directory)
+        except TsdbError as error:
+            unfinished.add(directory)
+            _log.warning("a dropped region is left to the next start", directory=directory, error=error)
     return unfinished
 
 
-def open_region(context: EngineContext, region_id: RegionId, directory: str, worker: Worker) -> Region:
-    """Open a region as its manifest has it, without what only the log knows."""
+def open_region(
+    context: EngineContext, region_id: RegionId, directory: str, worker: Worker, objects: list[ObjectMeta]
+) -> Region:
+    """Open a region as its manifest has it, without what only the log knows; `objects` are those of its directory."""
     manifest = Manifest.open(
         context.store,
         directory,
@@ -87,7 +67,9 @@ def open_region(context: EngineContext, region_id: RegionId, directory: str, wor
         epoch=_EPOCH,
         checkpoint_distance=context.options.manifest_checkpoint_distance,
         clock=context.clock,
+        objects=objects,
     )
+    check_files(objects, directory, manifest.state)
     return make_region(context, manifest, region_id, directory, worker)
 
 
@@ -112,14 +94,18 @@ def make_region(
 
 
 def recover(
-    context: EngineContext, directories: Mapping[RegionId, str], worker_of: Callable[[RegionId], Worker]
+    context: EngineContext,
+    directories: Mapping[RegionId, str],
+    listing: Listing,
+    worker_of: Callable[[RegionId], Worker],
 ) -> Recovered:
     """Open regions and replay the log into them."""
     found = Recovered()
     for region_id, directory in directories.items():
         try:
-            found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id))
-        except (ManifestCorrupted, ManifestNotFound, StoreError) as error:
+            objects = listing.below(directory)
+            found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id), objects)
+        except (FileCorrupted, ManifestCorrupted, ManifestNotFound, StoreError) as error:
             found.quarantined[region_id] = str(error)
             _log.error("a region cannot be opened", region=region_id, error=error)
     _replay(context, found)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from tsdb.engine.background import Background, Priority
 from tsdb.engine.context import EngineContext
-from tsdb.engine.errors import ManifestFenced, RegionNotFound, RegionReadOnly
+from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFound, RegionReadOnly
 from tsdb.engine.manifest import Action, FileMeta, Manifest
 from tsdb.engine.memtable import Memtable
 from tsdb.engine.sst import SstFile, delete_files
+from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import StoreError
 from tsdb.telemetry import get_logger
@@ -134,6 +135,8 @@ class Region:
     flush_failures: int = 0
     retry_flush_ns: int = 0
     """After failures, the monotonic time before which no further flush is tried."""
+    written_bytes: int = 0
+    """Bytes of rows that were written since the region was opened."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
 
@@ -160,6 +163,11 @@ class Region:
             self.state = RegionState.READ_ONLY
             self.read_only_reason = reason
 
+    def _stop_for_good(self, error: TsdbError) -> None:
+        if self.state is RegionState.WRITABLE:
+            _log.error("a region takes no more writes until a restart", region=self.id, error=error)
+        self.stop_writing(str(error))
+
     def forget(self, file_ids: Collection[str]) -> None:
         """Note that removed files are deleted, with the next commit. From any thread."""
         self.worker.call(lambda: self.manifest.forget_removed(file_ids))
@@ -169,8 +177,8 @@ class Region:
         self.resolve(context)
         try:
             self.manifest.commit(actions)
-        except ManifestFenced as error:
-            self.stop_writing(str(error))
+        except (ManifestFenced, ManifestNotDurable) as error:
+            self._stop_for_good(error)
             raise
         self.adopt(context)
         self._checkpoint()
@@ -184,7 +192,10 @@ class Region:
         except ManifestFenced as error:
             # The other writer may have taken over the files: only its own sweep can tell.
             self.doubtful_files.clear()
-            self.stop_writing(str(error))
+            self._stop_for_good(error)
+            raise
+        except ManifestNotDurable as error:
+            self._stop_for_good(error)
             raise
         self.adopt(context)
         for file_id in self.doubtful_files:

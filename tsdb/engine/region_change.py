@@ -10,8 +10,10 @@ import weakref
 from dataclasses import dataclass
 
 from tsdb.engine.context import EngineContext
-from tsdb.engine.manifest import Change, Remove, Truncate
+from tsdb.engine.listing import DROPPING
+from tsdb.engine.manifest import Change, Edit, Remove, Truncate
 from tsdb.engine.region import FileHandle, Region, RegionState, Version
+from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError, Unsupported
 from tsdb.model import RegionId, RegionOptions, SchemaChange, alter
 from tsdb.store import ObjectNotFound, StoreError, crash_point
@@ -19,14 +21,13 @@ from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
 
-DROPPING = ".dropping"
-"""An object of this name in a region's directory says that the region is dropped, whatever else is there."""
-
 CRASH_POINTS = (
     "alter.before_manifest",
     "alter.after_manifest",
     "truncate.before_manifest",
     "truncate.after_manifest",
+    "discard.before_manifest",
+    "discard.after_manifest",
     "drop.before_marker",
     "drop.after_marker",
     "drop.after_manifest",
@@ -41,6 +42,7 @@ def alter_schema(context: EngineContext, region: Region, changes: list[SchemaCha
     # The schema to change may be one whose commit has an unknown outcome.
     region.resolve(context)
     schema = alter(region.version.schema, changes)
+    check_storable(schema)
     crash_point("alter.before_manifest")
     region.commit(context, Change(schema=schema))
     crash_point("alter.after_manifest")
@@ -68,6 +70,19 @@ def truncate(context: EngineContext, region: Region) -> None:
     crash_point("truncate.before_manifest")
     region.commit(context, Truncate(region.last_entry_id, region.last_sequence))
     crash_point("truncate.after_manifest")
+
+
+def discard_unflushed(context: EngineContext, region: Region) -> None:
+    """Let every row be gone that is in no file. What is in the log up to now counts as flushed, so no replay has it."""
+    region.check_writable()
+    region.resolve(context)
+    region.freeze(context)
+    if not region.version.frozen:
+        return
+    crash_point("discard.before_manifest")
+    region.commit(context, Edit(flushed_entry_id=region.last_entry_id, flushed_sequence=region.last_sequence))
+    crash_point("discard.after_manifest")
+    _log.warning("rows that were not flushed are discarded", region=region.id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

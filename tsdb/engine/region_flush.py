@@ -1,6 +1,6 @@
 """Flushing: from memtables to data files.
 
-    worker: freeze ─▶ background: write one file per window ─▶ worker: manifest, version ─▶ the log may forget
+    worker: freeze ─▶ background: write files (`flush_plan`) ─▶ worker: manifest, version ─▶ the log may forget
 
 The order is that of durability: data file, index, manifest, and only then the log lets go of the entries. A flush that
 fails leaves everything as it was; the frozen memtables are flushed by the next one.
@@ -16,14 +16,12 @@ from functools import partial
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
 from tsdb.engine.errors import ManifestFenced
+from tsdb.engine.flush_plan import PlannedFile, plan_files
 from tsdb.engine.manifest import Edit
-from tsdb.engine.memtable import Memtable
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
-from tsdb.engine.source import Run
 from tsdb.engine.sst import WrittenFile, delete_files, write_sst
-from tsdb.model import TimeRange
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
 
@@ -152,12 +150,12 @@ def _end(context: EngineContext, region: Region) -> None:
 
 
 def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
-    """Write one data file per window of time. On a background thread."""
+    """Write the data files of a flush. On a background thread."""
     written: list[WrittenFile] = []
     crash_point("flush.before_files")
     try:
-        for runs in _windows([each.memtable for each in job.frozen]):
-            file = _write_window(context, job, runs)
+        for plan in plan_files(job.version, [each.memtable for each in job.frozen]):
+            file = _write_file(context, job, plan)
             if file is not None:
                 written.append(file)
     except BaseException:
@@ -167,40 +165,24 @@ def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
     return written
 
 
-def _windows(memtables: Sequence[Memtable]) -> list[list[Run]]:
-    windows: dict[int, list[Run]] = {}
-    for memtable in memtables:
-        for start, runs in memtable.runs().items():
-            windows.setdefault(start, []).extend(runs)
-    return [windows[start] for start in sorted(windows)]
-
-
-def _write_window(context: EngineContext, job: FlushJob, runs: list[Run]) -> WrittenFile | None:
-    version = job.version
-    span = runs[0].facts.time_range
-    for run in runs[1:]:
-        span = span.union(run.facts.time_range)
+def _write_file(context: EngineContext, job: FlushJob, plan: PlannedFile) -> WrittenFile | None:
+    options = job.version.options
     merge = Merge(
-        version.schema,
-        version.options,
-        [Selection.all_of(run) for run in runs],
-        keep_tombstones=_hides_something(version, span),
+        plan.schema,
+        options,
+        [Selection.all_of(run) for run in plan.runs],
+        keep_tombstones=plan.keeps_tombstones,
     )
     return write_sst(
         merge,
-        schema=version.schema,
-        options=version.options,
+        schema=plan.schema,
+        options=options,
         store=context.store,
         directory=job.region.directory,
         write_buffer_bytes=context.options.sst_write_buffer_size,
         level=0,
         clock=context.clock,
     )
-
-
-def _hides_something(version: Version, span: TimeRange) -> bool:
-    """A tombstone has to be kept only while a file may hold what it hides."""
-    return any(handle.meta.time_range.overlaps(span) for handle in version.files)
 
 
 def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> bool:

@@ -12,35 +12,32 @@ from concurrent.futures import Future
 
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
-from tsdb.engine.manifest import sweep_orphans
+from tsdb.engine.manifest import plan_orphan_sweep, run_orphan_sweep
 from tsdb.engine.region import Region
 from tsdb.engine.sst import delete_files
-from tsdb.store import StoreError
+from tsdb.store import ObjectMeta
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
 
 
-def start_sweep(context: EngineContext, region: Region, *, started_ms: int) -> Future[None]:
-    """Sweep a region that was just opened, on a background thread."""
+def start_sweep(context: EngineContext, region: Region, objects: list[ObjectMeta], *, started_ms: int) -> Future[None]:
+    """Sweep a region that was just opened, on a background thread; `objects` are those of its directory."""
     # Nobody reads these: no version of this process ever had them. What is removed from now on has its own keeper.
     removed = [each.file_id for each in region.manifest.state.removed_files]
-    return context.background.submit(Priority.DELETE, lambda: _sweep(context, region, removed, started_ms))
+    return context.background.submit(Priority.DELETE, lambda: _sweep(context, region, objects, removed, started_ms))
 
 
-def _sweep(context: EngineContext, region: Region, removed: list[str], started_ms: int) -> None:
+def _sweep(
+    context: EngineContext, region: Region, objects: list[ObjectMeta], removed: list[str], started_ms: int
+) -> None:
     for file_id in removed:
         delete_files(context.store, region.directory, file_id)
     if removed:
         region.forget(removed)
-    try:
-        sweep_orphans(
-            context.store,
-            region.directory,
-            region.manifest.state,
-            in_flight=(),
-            minimum_age_ms=0,
-            now_ms=started_ms,
-        )
-    except StoreError as error:
-        _log.warning("orphans are left to the next start", region=region.id, error=error)
+    orphans = plan_orphan_sweep(
+        objects, region.directory, region.manifest.state, in_flight=removed, minimum_age_ms=0, now_ms=started_ms
+    )
+    deleted = run_orphan_sweep(context.store, orphans)
+    if deleted:
+        _log.info("orphans deleted", region=region.id, files=len(deleted))

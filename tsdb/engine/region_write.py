@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
+from tsdb.engine.errors import SchemaOutdated
 from tsdb.engine.region import Region
 from tsdb.engine.series import conform_series
 from tsdb.engine.wal import Frame, Wal
 from tsdb.engine.worker import WriteRequest
 from tsdb.errors import InvalidArguments, TsdbError
-from tsdb.model import Batch, OpType, RegionSchema, Semantic
+from tsdb.model import Batch, OpType, RegionSchema, Semantic, can_widen, cast_or_null
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
@@ -93,15 +94,25 @@ def _apply(planned: _Planned) -> None:
     # The log has the entry, so the next one must follow it in any case.
     region.last_entry_id = planned.entry_id
     region.last_sequence = planned.base_sequence + request.batch.rows - 1
+    region.written_bytes += request.nbytes
 
 
 def _follow_schema(request: WriteRequest) -> None:
     """Bring a batch that was made under an older schema to the current one, and encode it again."""
-    current = request.region.version.schema
+    region, current = request.region, request.region.version.schema
     if request.schema.version != current.version:
+        if request.must_fit or _has_lost_a_type(request.batch, request.schema, current):
+            raise SchemaOutdated(region_id=region.id, expected=request.schema.version, current=current.version)
         request.batch = conform_batch(request.batch, request.schema, current)
         request.schema = current
         request.payload = encode_batch(current, request.batch)
+
+
+def _has_lost_a_type(batch: Batch, written: RegionSchema, current: RegionSchema) -> bool:
+    """Whether values could be lost by a cast: what is acknowledged must be there, so such a batch is made anew."""
+    fields = (written.by_name[name] for name in batch.fields)
+    known = ((old, current.by_id[old.id]) for old in fields if old.id in current.by_id)
+    return any(old.type != new.type and not can_widen(old.type, new.type) for old, new in known)
 
 
 def conform_batch(batch: Batch, written: RegionSchema, current: RegionSchema) -> Batch:
@@ -113,7 +124,7 @@ def conform_batch(batch: Batch, written: RegionSchema, current: RegionSchema) ->
             if old is None:
                 fields[column.name] = pa.repeat(pa.scalar(column.default, column.type), batch.rows)
             elif old.name in batch.fields:
-                fields[column.name] = batch.fields[old.name].cast(column.type)
+                fields[column.name] = cast_or_null(batch.fields[old.name], column.type)
     series = conform_series(batch.series, written, current)
     return Batch(series, batch.series_index, batch.times, fields, batch.op)
 

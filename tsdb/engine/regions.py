@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from tsdb.engine.engine import RegionStat
+from tsdb.engine.region_stat import FileFacts, RegionStat
 from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange
 from tsdb.units import Duration
 
@@ -24,8 +24,13 @@ class Regions(Protocol):
 
     def schema(self, region_id: RegionId) -> RegionSchema: ...
 
-    def write(self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None) -> Future[int]:
-        """Write or delete rows; the future ends when they are durable and visible."""
+    def write(
+        self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None, schema_version: int | None = None
+    ) -> Future[int]:
+        """Write or delete rows; the future ends when they are durable and visible.
+
+        With `schema_version`, SchemaOutdated (at once or from the future) if the region has another version by then.
+        """
 
     def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> Any:
         """Take what the region holds now as a dataset of Arrow (`RegionDataset`), for one query."""
@@ -40,4 +45,10 @@ class Regions(Protocol):
 
     def drop(self, region_id: RegionId) -> Future[None]: ...
 
+    def discard_unflushed(self, region_id: RegionId) -> Future[None]:
+        """Let the rows be gone that are in no file yet, for good."""
+
     def stat(self, region_id: RegionId) -> RegionStat: ...
+
+    def files(self, region_id: RegionId) -> list[FileFacts]:
+        """Describe the data files of a region, in the order of time."""

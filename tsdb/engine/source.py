@@ -17,7 +17,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.series import SeriesBlock, union_series
 from tsdb.engine.slices import Slices
-from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange
+from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,17 @@ class Source(Protocol):
 
 
 def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
-    """Return a field as the current schema has it: widened, or its default where the source does not know it."""
+    """Return a field as the current schema has it: cast to its type, or the default where the source lacks it."""
+    return cast_or_null(read_stored(source, column, rows), column.type)
+
+
+def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
+    """Return a field in the type it was written with; where the source does not know it, the default it came with."""
     values = source.field(column.id, rows)
-    if values is None:
-        return pa.repeat(pa.scalar(column.default, column.type), rows.rows)
-    return values if values.type == column.type else values.cast(column.type)
+    if values is not None:
+        return values
+    first = column.first
+    return pa.repeat(pa.scalar(first.default, first.type), rows.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,7 +110,11 @@ class Run:
 
     def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
         values = self._fields.get(column)
-        return None if values is None else rows.take_arrow(values)
+        if values is not None:
+            return rows.take_arrow(values)
+        # A column that was there when the rows were written, and that they do not have, is null in them.
+        known = self.schema.by_id.get(column)
+        return None if known is None else pa.nulls(rows.rows, known.type)
 
     @property
     def nbytes(self) -> int:

@@ -49,6 +49,8 @@ class WriteRequest:
     nbytes: int
     deadline_ns: int
     done: Future[int]
+    must_fit: bool = False
+    """Refuse it, rather than bring it to the current schema, if that is another one by now."""
 
     @property
     def memory_bytes(self) -> int:

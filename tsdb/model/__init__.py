@@ -8,14 +8,17 @@ from tsdb.model._alter import (
     ColumnNotFound,
     DropColumn,
     RenameColumn,
+    RetypeColumn,
     SchemaChange,
     WidenColumn,
     alter,
     can_widen,
 )
 from tsdb.model._batch import Batch, OpType
+from tsdb.model._cast import cast_or_null, is_castable
+from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
-from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
+from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
 from tsdb.model._series import SeriesTable, group_series, hash_tags, make_tags, take_tags
 from tsdb.model._table import (
     CATALOG,
@@ -30,6 +33,17 @@ from tsdb.model._table import (
 )
 from tsdb.model._time import TimeRange
 from tsdb.model._types import TYPE_KEY, DataType, Kind, type_name, type_of_arrow, type_of_field
+from tsdb.model._zone import (
+    InvalidTimestamp,
+    InvalidTimeZone,
+    canonical_zone,
+    check_range,
+    parse_date,
+    parse_timestamp,
+    parse_timestamps,
+    to_unit,
+    zone_of,
+)
 
 __all__ = [
     "CATALOG",
@@ -48,13 +62,18 @@ __all__ = [
     "DataType",
     "DatabaseInfo",
     "DropColumn",
+    "InvalidTimeZone",
+    "InvalidTimestamp",
     "Kind",
     "MergeMode",
     "OpType",
+    "PartitionRule",
+    "PastType",
     "RegionId",
     "RegionOptions",
     "RegionSchema",
     "RenameColumn",
+    "RetypeColumn",
     "SchemaChange",
     "Semantic",
     "SeriesTable",
@@ -64,13 +83,22 @@ __all__ = [
     "WidenColumn",
     "alter",
     "can_widen",
+    "canonical_zone",
+    "cast_or_null",
+    "check_range",
     "group_series",
     "hash_tags",
+    "is_castable",
     "make_tags",
+    "parse_date",
+    "parse_timestamp",
+    "parse_timestamps",
     "region_id",
     "table_id_of",
     "take_tags",
+    "to_unit",
     "type_name",
     "type_of_arrow",
     "type_of_field",
+    "zone_of",
 ]

@@ -1,7 +1,9 @@
 """Changes of a region's schema, as pure functions from one version to the next.
 
-Data files are never rewritten: a column is known by its id, an added one has its default in older rows, a widened one
-is cast when it is read. So every change must be one that reading can undo: tags are not dropped, types only grow.
+Data files are never rewritten: a column is known by its id, an added one has its default in older rows, one of another
+type is cast when it is read. So every change must be one that reading can undo: tags are not dropped, and their types
+only grow. Values are stored in the type they were written in and cast to the current one, whatever types were in
+between; so a column remembers the types it had.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb.errors import InvalidArguments, Status
-from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
+from tsdb.model._cast import cast_value_or_null, is_castable
+from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
 
 
 class ColumnExists(InvalidArguments):
@@ -62,7 +65,15 @@ class WidenColumn:
     type: pa.DataType
 
 
-SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn
+@dataclass(frozen=True, slots=True)
+class RetypeColumn:
+    """Give a field any type to which its own can be cast; values that cannot be cast are read as null."""
+
+    name: str
+    type: pa.DataType
+
+
+SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | RetypeColumn
 
 
 def alter(schema: RegionSchema, changes: list[SchemaChange]) -> RegionSchema:
@@ -85,7 +96,10 @@ def alter(schema: RegionSchema, changes: list[SchemaChange]) -> RegionSchema:
                 columns[columns.index(column)] = replace(column, name=change.new_name)
             case WidenColumn():
                 column = _find(columns, change.name)
-                columns[columns.index(column)] = _widened(column, change.type)
+                columns[columns.index(column)] = _widened(column, change.type, until=schema.version)
+            case RetypeColumn():
+                column = _find(columns, change.name)
+                columns[columns.index(column)] = _retyped(column, change.type, until=schema.version)
     return schema.with_columns(tuple(columns), next_column_id=next_id)
 
 
@@ -131,7 +145,7 @@ def _added(columns: list[Column], change: AddColumn, column_id: ColumnId, versio
     )
 
 
-def _widened(column: Column, kind: pa.DataType) -> Column:
+def _widened(column: Column, kind: pa.DataType, *, until: int) -> Column:
     if column.semantic is Semantic.TIMESTAMP or not can_widen(column.type, kind):
         raise InvalidArguments(
             "the new type does not hold every value of the old one",
@@ -139,5 +153,32 @@ def _widened(column: Column, kind: pa.DataType) -> Column:
             old=str(column.type),
             new=str(kind),
         )
-    default = None if column.default is None else pa.scalar(column.default, column.type).cast(kind).as_py()
-    return replace(column, type=kind, default=default)
+    return _with_type(column, kind, until=until)
+
+
+def _retyped(column: Column, kind: pa.DataType, *, until: int) -> Column:
+    if column.semantic is not Semantic.FIELD:
+        raise InvalidArguments("only fields can be given another type", column=column.name)
+    if not column.nullable:
+        raise InvalidArguments(
+            "only a column that may be null can be given another type, because values that cannot be cast become null",
+            column=column.name,
+        )
+    if not is_castable(column.type, kind):
+        raise InvalidArguments(
+            "the old type cannot be cast to the new one", column=column.name, old=str(column.type), new=str(kind)
+        )
+    return _with_type(column, kind, until=until)
+
+
+def _with_type(column: Column, kind: pa.DataType, *, until: int) -> Column:
+    """Give a column another type and remember the old one."""
+    if column.type == kind:
+        return column
+    past = column.past
+    if column.since <= until and not (past and past[-1].until == until):
+        past = (*past, PastType(until, column.type, column.default))
+    if not past:  # it comes with this very version, so no row has its old type
+        return replace(column, type=kind, default=cast_value_or_null(column.default, column.type, kind))
+    first = past[0]
+    return replace(column, type=kind, default=cast_value_or_null(first.default, first.type, kind), past=past)

@@ -30,6 +30,24 @@ class Semantic(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PastType:
+    """A type that a column had once; rows written under it are stored with it."""
+
+    until: int
+    """The last schema version in which the column had it."""
+    type: pa.DataType
+    default: Any = None
+    """The column's default in this type."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"until": self.until, **_type_to_json(self.type, self.default)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> PastType:
+        return cls(value["until"], *_type_from_json(value))
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column of a region."""
 
@@ -42,25 +60,36 @@ class Column:
     """The value rows have that were written before the column was there; a Python value of the column's type."""
     since: int = 0
     """The schema version that brought the column; rows written under an older one have its default."""
+    past: tuple[PastType, ...] = ()
+    """The types it had before, oldest first."""
+
+    @property
+    def first(self) -> Column:
+        """The column with the type and the default that it came with."""
+        return self.as_of(self.since)
+
+    def as_of(self, version: int) -> Column:
+        """The column with the type and the default that it had in a schema version."""
+        for past in self.past:
+            if version <= past.until:
+                return replace(self, type=past.type, default=past.default)
+        return self
 
     def to_json(self) -> dict[str, Any]:
-        schema = pa.schema([pa.field("c", self.type)])
-        default = None if self.default is None else _encode_scalar(pa.scalar(self.default, self.type))
         return {
             "id": self.id,
             "name": self.name,
-            "type": base64.b64encode(schema.serialize()).decode("ascii"),
+            **_type_to_json(self.type, self.default),
             "type_name": str(self.type),
             "semantic": self.semantic.value,
             "nullable": self.nullable,
-            **({"default": default} if default is not None else {}),
             **({"since": self.since} if self.since else {}),
+            **({"past": [past.to_json() for past in self.past]} if self.past else {}),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Column:
-        kind = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["type"]))).field(0).type
-        default = _decode_scalar(value["default"]) if "default" in value else None
+        kind, default = _type_from_json(value)
         return cls(
             id=ColumnId(value["id"]),
             name=value["name"],
@@ -69,7 +98,19 @@ class Column:
             nullable=value["nullable"],
             default=default,
             since=value.get("since", 0),
+            past=tuple(PastType.from_json(past) for past in value.get("past", ())),
         )
+
+
+def _type_to_json(kind: pa.DataType, default: Any) -> dict[str, str]:
+    schema = pa.schema([pa.field("c", kind)])
+    encoded = {"type": base64.b64encode(schema.serialize()).decode("ascii")}
+    return encoded if default is None else {**encoded, "default": _encode_scalar(pa.scalar(default, kind))}
+
+
+def _type_from_json(value: dict[str, Any]) -> tuple[pa.DataType, Any]:
+    kind = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["type"]))).field(0).type
+    return kind, _decode_scalar(value["default"]) if "default" in value else None
 
 
 def _encode_scalar(scalar: pa.Scalar) -> str:
@@ -152,9 +193,12 @@ class RegionSchema:
         return _UNITS[self.time.type.unit]
 
     def as_of(self, version: int) -> RegionSchema:
-        """Return the schema without the columns that came after a version, for rows written under it."""
-        kept = tuple(column for column in self.columns if column.since <= version)
-        return self if len(kept) == len(self.columns) else replace(self, columns=kept)
+        """Return the schema for rows written under a version: without columns that came later, with the types of then.
+
+        Names, and what is gone since, are those of this schema.
+        """
+        kept = tuple(column.as_of(version) for column in self.columns if column.since <= version)
+        return self if kept == self.columns else replace(self, columns=kept)
 
     def with_columns(self, columns: tuple[Column, ...], *, next_column_id: int | None = None) -> RegionSchema:
         """Return the next version with other columns."""

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from tsdb.query._context import QueryOptions
+from tsdb.query._engine import QueryEngine
+from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
-__all__ = ["Affected", "Channel", "Output", "Records", "Session", "TableRecords", "read_all"]
+__all__ = [
+    "Affected",
+    "Channel",
+    "ExecuteQuery",
+    "OutOfMemory",
+    "Output",
+    "PlanQuery",
+    "QueryEngine",
+    "QueryOptions",
+    "QueryPanic",
+    "Records",
+    "Session",
+    "TableMissing",
+    "TableRecords",
+    "read_all",
+]

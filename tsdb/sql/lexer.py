@@ -11,7 +11,9 @@ two tokens is white space or comments. The dialects differ in what quotes mean:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import IntEnum
+from itertools import islice
 from typing import NamedTuple
 
 from tsdb.errors import InvalidSyntax
@@ -19,6 +21,9 @@ from tsdb.sql.statements import Dialect
 
 STATEMENT_BYTES_MAX = 64 * 1024 * 1024
 """A longer text is refused before it is read."""
+
+TOKENS_MAX = 1_000_000
+"""A statement of more tokens is refused; the rows of INSERT … VALUES are read one token at a time and do not count."""
 
 
 class TokenKind(IntEnum):
@@ -53,39 +58,57 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == TokenKind.WORD else ""
 
 
-_GENERIC_STRING = r"'(?:[^']|'')*'"
-_MYSQL_STRING = r"'(?:[^'\\]|''|\\[\s\S])*'|\"(?:[^\"\\]|\"\"|\\[\s\S])*\""
-_ESCAPE_STRING = r"[eE]'(?:[^'\\]|''|\\[\s\S])*'|"
-_DOUBLE_QUOTED = r"\"(?:[^\"]|\"\")*\""
-_BACKTICKED = r"`(?:[^`]|``)*`"
+_GENERIC_STRING = r"'(?:[^']++|'')*+'"
+_ESCAPED_STRING = r"'(?:[^'\\]++|''|\\[\s\S])*+'"
+_MYSQL_STRING = _ESCAPED_STRING + r"|\"(?:[^\"\\]++|\"\"|\\[\s\S])*+\""
+_DOUBLE_QUOTED = r"\"(?:[^\"]++|\"\")*+\""
+_BACKTICKED = r"`(?:[^`]++|``)*+`"
 
 _STRINGS = {
     Dialect.GENERIC: _GENERIC_STRING,
     Dialect.MYSQL: _MYSQL_STRING,
-    Dialect.POSTGRESQL: _ESCAPE_STRING + _GENERIC_STRING,
+    Dialect.POSTGRESQL: f"[eE]{_ESCAPED_STRING}|{_GENERIC_STRING}",
 }
 _IDENTIFIERS = {
     Dialect.GENERIC: f"{_DOUBLE_QUOTED}|{_BACKTICKED}",
     Dialect.MYSQL: _BACKTICKED,
     Dialect.POSTGRESQL: _DOUBLE_QUOTED,
 }
+_LINE_COMMENT = {
+    Dialect.GENERIC: r"--[^\n]*+",
+    Dialect.MYSQL: r"--(?=\s|\Z)[^\n]*+|\#[^\n]*+",
+    Dialect.POSTGRESQL: r"--[^\n]*+",
+}
+_BLOCK_COMMENT = r"/\*[\s\S]*?\*/"
+# What opens and never ends. It stops the lexer at once: going on would look for the same end again and again.
+_OPENERS = {
+    Dialect.GENERIC: r"['\"`]|/\*",
+    Dialect.MYSQL: r"['\"`]|/\*",
+    Dialect.POSTGRESQL: r"['\"]|/\*",
+}
 
 
 class _Lexer:
-    """The pattern of one dialect and what its groups mean."""
+    """The patterns of one dialect and what their groups mean."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
         strings, identifiers = _STRINGS[dialect], _IDENTIFIERS[dialect]
+        comments = f"{_LINE_COMMENT[dialect]}|{_BLOCK_COMMENT}"
         self.pattern = re.compile(
-            r"(?P<blank>\s+|--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)"
-            rf"|(?P<hex>[xX]'[0-9a-fA-F]*'|0[xX][0-9a-fA-F]+\b)"
+            rf"(?P<blank>\s++|{comments})"
+            r"|(?P<hex>[xX]'[0-9a-fA-F]*+'|0[xX][0-9a-fA-F]++\b)"
             rf"|(?P<string>{strings})"
-            r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?!\w))"
-            r"|(?P<word>\w[\w$]*)"
+            r"|(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?!\w))"
+            r"|(?P<word>\w[\w$]*+)"
             rf"|(?P<quoted>{identifiers})"
+            rf"|(?P<opener>{_OPENERS[dialect]})"
             r"|(?P<operator>::|:=|<=>|<=|>=|<>|!=|==|\|\||&&|@@|=~|!~\*|!~|~\*|<<|>>|->>|->|[^\s\w])"
         )
+        self.blanks = re.compile(rf"(?:\s++|{comments})*+")
+        self.statement = re.compile(
+            rf"(?:[^;'\"`/\-#]++|{comments}|{strings}|{identifiers}|(?!{_OPENERS[dialect]}|;).)*+", re.S
+        )
+        self.words = re.compile(r"\w[\w$]*+")
         names = {
             "word": TokenKind.WORD,
             "quoted": TokenKind.QUOTED,
@@ -95,47 +118,80 @@ class _Lexer:
             "operator": TokenKind.OPERATOR,
         }
         groups = self.pattern.groupindex
-        self.kinds: dict[int, TokenKind] = {groups[name]: kind for name, kind in names.items()}
+        self.kinds: dict[int | None, TokenKind] = {groups[name]: kind for name, kind in names.items()}
         self.blank = groups["blank"]
+        self.opener = groups["opener"]
 
 
 _LEXERS = {dialect: _Lexer(dialect) for dialect in Dialect}
 
 
-def tokenize(text: str, dialect: Dialect = Dialect.GENERIC) -> list[Token]:
-    """Return the tokens of a text, the END token last; InvalidSyntax for a quote or comment that does not end."""
-    if len(text) > STATEMENT_BYTES_MAX:
-        raise InvalidSyntax(f"the statement is longer than {STATEMENT_BYTES_MAX} characters")
+def scan(text: str, dialect: Dialect = Dialect.GENERIC, start: int = 0, end: int | None = None) -> Iterator[Token]:
+    """Yield the tokens between two offsets one by one, without an END token: for statements read only in part."""
     lexer = _LEXERS[dialect]
-    kinds, blank = lexer.kinds, lexer.blank
-    tokens = [
-        Token(kinds[match.lastindex], match.group(), match.start(), match.end())  # type: ignore[index]
-        for match in lexer.pattern.finditer(text)
-        if match.lastindex != blank
-    ]
-    _check_ends(text, tokens, dialect)
-    tokens.append(Token(TokenKind.END, "", len(text), len(text)))
+    kinds, blank, opener = lexer.kinds, lexer.blank, lexer.opener
+    for match in lexer.pattern.finditer(text, start, len(text) if end is None else end):
+        group = match.lastindex
+        if group == blank:
+            continue
+        if group == opener:
+            raise _open_ended(text, match.start())
+        yield Token(kinds[group], match.group(), match.start(), match.end())
+
+
+def tokenize(text: str, dialect: Dialect = Dialect.GENERIC, start: int = 0, end: int | None = None) -> list[Token]:
+    """Return the tokens of a text, the END token last; InvalidSyntax for a quote or comment that does not end."""
+    check_length(text)
+    stop = len(text) if end is None else end
+    lexer = _LEXERS[dialect]
+    kinds, blank, opener = lexer.kinds, lexer.blank, lexer.opener
+    tokens: list[Token] = []
+    add = tokens.append
+    behind = start
+    for match in islice(lexer.pattern.finditer(text, start, stop), TOKENS_MAX):
+        begin, behind = match.span()
+        group = match.lastindex
+        if group == blank:
+            continue
+        if group == opener:
+            raise _open_ended(text, begin)
+        add(Token(kinds[group], text[begin:behind], begin, behind))
+    if behind < stop:
+        raise InvalidSyntax(f"the statement has more than {TOKENS_MAX} words and signs")
+    add(Token(TokenKind.END, "", stop, stop))
     return tokens
 
 
-# A quote or `/*` that never ends is read as an operator of one character: no such operator exists.
-_OPENERS = {
-    Dialect.GENERIC: frozenset("'\"`"),
-    Dialect.MYSQL: frozenset("'\"`"),
-    Dialect.POSTGRESQL: frozenset("'\""),
-}
+def skip_blanks(text: str, start: int, dialect: Dialect) -> int:
+    """Return where the next token begins, white space and comments passed."""
+    match = _LEXERS[dialect].blanks.match(text, start)
+    return match.end() if match else start
 
 
-def _check_ends(text: str, tokens: list[Token], dialect: Dialect) -> None:
-    openers = _OPENERS[dialect]
-    for position, token in enumerate(tokens):
-        if token.kind != TokenKind.OPERATOR:
-            continue
-        if token.text in openers:
-            what = "string" if token.text == "'" else "quoted name"
-            raise syntax_error(text, token.start, f"the {what} that begins here does not end")
-        if token.text == "/" and text.startswith("/*", token.start):
-            raise syntax_error(text, tokens[position].start, "the comment that begins here does not end")
+def first_word(text: str, start: int, dialect: Dialect) -> str:
+    """Return the word that stands at an offset, in upper case; '' when something else stands there."""
+    match = _LEXERS[dialect].words.match(text, start)
+    return match.group().upper() if match else ""
+
+
+def statement_end(text: str, start: int, dialect: Dialect) -> int:
+    """Return the offset of the `;` that ends a statement, or of the end of the text."""
+    match = _LEXERS[dialect].statement.match(text, start)
+    end = match.end() if match else start
+    if end < len(text) and text[end] != ";":
+        raise _open_ended(text, end)
+    return end
+
+
+def check_length(text: str) -> None:
+    """Refuse a text that is too long to be read."""
+    if len(text) > STATEMENT_BYTES_MAX:
+        raise InvalidSyntax(f"the statement is longer than {STATEMENT_BYTES_MAX} characters")
+
+
+def _open_ended(text: str, offset: int) -> InvalidSyntax:
+    what = {"'": "string", "/": "comment"}.get(text[offset], "quoted name")
+    return syntax_error(text, offset, f"the {what} that begins here does not end")
 
 
 def locate(text: str, offset: int) -> tuple[int, int]:

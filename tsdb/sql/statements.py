@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-
 from tsdb.model import ColumnIndex, DataType
 
 
@@ -128,7 +127,7 @@ class DefaultExpression:
     text: str
     """A string literal without its quotes, a number with its sign, `true`, or a function's name in lower case."""
     kind: str
-    """`string`, `number`, `boolean`, `null` or `function`."""
+    """`string`, `number`, `boolean`, `null`, `function` or `hex` (its digits in lower case)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,16 +312,16 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A cell that is a literal the fast path does not carry: a hex string, a double-quoted one, a big number."""
+    """A cell that is a literal no value of Python carries exactly: a hex string, a decimal of many digits."""
 
     kind: str
-    """`string`, `number` (text as written, sign included), `hex`."""
+    """`number` (text as written, a minus included) or `hex` (its digits in lower case)."""
     text: str
 
 
-Cell: TypeAlias = None | bool | int | float | str | Special | Expression | Literal
+Cell: TypeAlias = bool | int | float | str | Special | Expression | Literal | None
 """A cell as the parser gives it. A str is a quoted string; numbers come as int, or float when they have a point or an
-exponent, or as a Literal of kind number when a double would not hold them exactly (decimals)."""
+exponent, or as a Literal of kind number when `repr` of the float would be another number (decimals of many digits)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,6 +496,10 @@ class Deallocate:
 class DeclareCursor:
     name: str
     query: Slice
+
+
+FETCH_ALL = 2**63 - 1
+"""The count of FETCH ALL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,15 @@ from tsdb.telemetry import get_logger
 log = get_logger(__name__)
 
 
-def write_checkpoint(store: ObjectStore, directory: str, state: ManifestState) -> None:
-    """Write the checkpoint and its pointer; StoreError if that fails, which loses nothing."""
+def write_checkpoint(store: ObjectStore, directory: str, state: ManifestState) -> int:
+    """Write the checkpoint and its pointer and return its size; StoreError if that fails, which loses nothing."""
     content = encode_checkpoint(state)
     crash_point("manifest.checkpoint.before_put")
     store.put(checkpoint_path(directory, state.version), content)
     crash_point("manifest.checkpoint.after_put")
     store.put(pointer_path(directory), encode_pointer(Pointer.to(state.version, content)))
     crash_point("manifest.checkpoint.after_pointer")
+    return len(content)
 
 
 def delete_covered(store: ObjectStore, directory: str, version: int) -> None:

@@ -8,6 +8,8 @@ Invariants:
 - `state` is always a version that is durable in the store and part of the region's history.
 - A version is written once and never changed; versions have no gaps.
 - The epochs along the chain never fall: who has opened the region under an older epoch cannot commit behind a newer.
+- When a disk fails after a version is in its place, it may be gone again after a power loss. So nothing is written
+  behind it: the manifest is broken until the next start, which builds on what it finds.
 - While it is unknown whether a version was written, nothing else is. `recover` finds out, and if the version is not
   there, fills its place with an empty one, so that a request that is still under way cannot come into effect later.
 - A version counts as committed only if nothing newer was there. Checkpoints delete old versions, so a writer that
@@ -17,7 +19,7 @@ Invariants:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -26,6 +28,7 @@ from tsdb.engine.errors import (
     ManifestCorrupted,
     ManifestFenced,
     ManifestMismatch,
+    ManifestNotDurable,
     ManifestNotFound,
     ManifestUncertain,
 )
@@ -37,7 +40,7 @@ from tsdb.engine.manifest._layout import before_version, delta_path, manifest_di
 from tsdb.engine.manifest._recover import Recovered, read_manifest
 from tsdb.engine.manifest._state import ManifestState
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import ObjectExists, ObjectNotFound, ObjectStore, StoreError, crash_point
+from tsdb.store import ObjectExists, ObjectMeta, ObjectNotFound, ObjectStore, StoreError, crash_point
 from tsdb.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -78,11 +81,13 @@ class Manifest:
         self._directory = directory
         self._state = recovered.state
         self._checkpoint_version = recovered.checkpoint_version
+        self._size_bytes = recovered.size_bytes
         self._epoch = epoch
         self._checkpoint_distance = checkpoint_distance
         self._clock = clock
         self._writer = secrets.token_hex(8)
         self._open_attempt: _Attempt | None = None
+        self._is_broken = False
         self._forgotten: set[str] = set()
 
     @classmethod
@@ -100,7 +105,7 @@ class Manifest:
     ) -> Manifest:
         """Begin a manifest, or open the one that is there; ManifestMismatch if that is another region's.
 
-        After a StoreError it may have been created or not: create it again.
+        After a StoreError it may have been created or not: create it again. Not so after ManifestNotDurable.
         """
 
         def open_created() -> Manifest:
@@ -115,7 +120,7 @@ class Manifest:
         except ManifestNotFound:
             actions = (Change(schema, options),)
         delta = Delta(region_id, 1, epoch, secrets.token_hex(8), clock.now_ns() // 1_000_000, actions)
-        _put_delta(store, directory, delta.version, encode_delta(delta))
+        _put_delta(store, directory, region_id, delta.version, encode_delta(delta))
         # Somebody else may have been first, so what counts is what is there now.
         return open_created()
 
@@ -129,9 +134,13 @@ class Manifest:
         epoch: int,
         checkpoint_distance: int,
         clock: Clock,
+        objects: Sequence[ObjectMeta] | None = None,
     ) -> Manifest:
-        """Read a manifest. ManifestNotFound if there is none, ManifestCorrupted if it cannot be read to its end."""
-        recovered = read_manifest(store, directory)
+        """Read a manifest. ManifestNotFound if there is none, ManifestCorrupted if it cannot be read to its end.
+
+        `objects` are those of the directory, for a caller that has listed it already.
+        """
+        recovered = read_manifest(store, directory, objects)
         if recovered.state.region_id != region_id:
             reason = f"it belongs to region {recovered.state.region_id}, not to region {region_id}"
             raise ManifestCorrupted(file=manifest_directory(directory), reason=reason)
@@ -153,6 +162,16 @@ class Manifest:
         return self._open_attempt is not None
 
     @property
+    def is_broken(self) -> bool:
+        """Whether a commit may not be durable, so that there can be no other before a restart."""
+        return self._is_broken
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the newest checkpoint and the deltas behind it."""
+        return self._size_bytes
+
+    @property
     def needs_checkpoint(self) -> bool:
         """Whether there are enough deltas behind the last checkpoint for a new one."""
         deltas = self._state.version - self._checkpoint_version
@@ -164,6 +183,7 @@ class Manifest:
         - InvalidManifestAction: they do not fit; nothing was written.
         - ManifestFenced: another writer has the region.
         - ManifestUncertain: keep the files they name, and call `recover` before anything else.
+        - ManifestNotDurable: keep the files they name, and commit nothing more.
         """
         self._check_writable()
         given = (actions,) if isinstance(actions, Action) else tuple(actions)
@@ -207,6 +227,7 @@ class Manifest:
             file = delta_path(self._directory, self._state.version)
             raise ManifestCorrupted(file=file, reason=f"it is gone, version {recovered.state.version} is the last")
         self._checkpoint_version = recovered.checkpoint_version
+        self._size_bytes = recovered.size_bytes
         self._state = recovered.state
         return self._state
 
@@ -218,10 +239,12 @@ class Manifest:
         attempt = self._open_attempt
         if attempt is None:
             return False
+        if self._is_broken:
+            raise ManifestNotDurable(region_id=self._state.region_id, version=attempt.version)
         with self._uncertain(attempt):
             found = self._find(attempt.version)
             if found is None:
-                is_filled = _put_delta(self._store, self._directory, attempt.version, attempt.filler)
+                is_filled = self._put(attempt.version, attempt.filler)
                 found = attempt.filler if is_filled else self._find(attempt.version)
             has_landed = self._settle(attempt, found)
         log.info("manifest recovered", region=self._state.region_id, version=attempt.version, has_landed=has_landed)
@@ -232,16 +255,24 @@ class Manifest:
         state = self._state
         if state.version == self._checkpoint_version:
             return
-        write_checkpoint(self._store, self._directory, state)
+        size_bytes = write_checkpoint(self._store, self._directory, state)
         self._checkpoint_version = state.version
+        self._size_bytes = size_bytes
         delete_covered(self._store, self._directory, state.version)
 
     def _write(self, actions: tuple[Action, ...]) -> None:
         attempt = self._open_attempt = self._prepare(actions)
         with self._uncertain(attempt):
-            is_put = _put_delta(self._store, self._directory, attempt.version, attempt.content)
+            is_put = self._put(attempt.version, attempt.content)
             # The place may be taken by ourselves: a store that repeats a request whose reply was lost finds its own.
             self._settle(attempt, attempt.content if is_put else self._find(attempt.version))
+
+    def _put(self, version: int, content: bytes) -> bool:
+        try:
+            return _put_delta(self._store, self._directory, self._state.region_id, version, content)
+        except ManifestNotDurable:
+            self._is_broken = True
+            raise
 
     def _prepare(self, actions: tuple[Action, ...]) -> _Attempt:
         version = self._state.version + 1
@@ -264,6 +295,7 @@ class Manifest:
         if newest is not None:
             raise self._lose(attempt, None, found_version=newest)
         has_landed = found == attempt.content
+        self._size_bytes += len(found)
         self._state = attempt.state if has_landed else attempt.filler_state
         self._forgotten &= {removed.file_id for removed in self._state.removed_files}
         self._open_attempt = None
@@ -312,6 +344,8 @@ class Manifest:
 
     def _check_certain(self) -> None:
         if self._open_attempt is not None:
+            if self._is_broken:
+                raise ManifestNotDurable(region_id=self._state.region_id, version=self._open_attempt.version)
             raise ManifestUncertain(region_id=self._state.region_id, version=self._open_attempt.version)
 
     def _check_writable(self) -> None:
@@ -337,12 +371,32 @@ class Manifest:
             )
 
 
-def _put_delta(store: ObjectStore, directory: str, version: int, content: bytes) -> bool:
-    """Write a version; False if its place is taken."""
+def _put_delta(store: ObjectStore, directory: str, region_id: RegionId, version: int, content: bytes) -> bool:
+    """Write a version; False if its place is taken, ManifestNotDurable if it is there but not for good."""
     crash_point("manifest.commit.before_put")
+    path = delta_path(directory, version)
     try:
-        store.put_if_absent(delta_path(directory, version), content)
+        store.put_if_absent(path, content)
     except ObjectExists:
         return False
+    except StoreError as error:
+        # A disk that fails is not a reply that is lost: what is there is there for now only.
+        if _is_of_disk(error) and _may_be_there(store, path):
+            raise ManifestNotDurable(region_id=region_id, version=version) from error
+        raise
     crash_point("manifest.commit.after_put")
+    return True
+
+
+def _is_of_disk(error: StoreError) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
+
+
+def _may_be_there(store: ObjectStore, path: str) -> bool:
+    try:
+        store.head(path)
+    except ObjectNotFound:
+        return False
+    except StoreError:
+        return True
     return True

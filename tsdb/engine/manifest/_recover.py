@@ -8,6 +8,7 @@ older state. So is a gap between versions. Deltas that a checkpoint covers are l
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tsdb.engine.errors import InvalidManifestAction, ManifestCorrupted, ManifestNotFound
@@ -22,7 +23,7 @@ from tsdb.engine.manifest._layout import (
     pointer_path,
 )
 from tsdb.engine.manifest._state import ManifestState
-from tsdb.store import ObjectNotFound, ObjectStore
+from tsdb.store import ObjectMeta, ObjectNotFound, ObjectStore
 from tsdb.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -38,14 +39,19 @@ class Recovered:
     state: ManifestState
     checkpoint_version: int
     """The checkpoint it was read from; 0 if it was read from its first delta on."""
+    size_bytes: int
+    """Of that checkpoint and the deltas behind it."""
 
 
-def read_manifest(store: ObjectStore, directory: str) -> Recovered:
-    """Read the newest state, or raise ManifestNotFound or ManifestCorrupted."""
+def read_manifest(store: ObjectStore, directory: str, objects: Sequence[ObjectMeta] | None = None) -> Recovered:
+    """Read the newest state, or raise ManifestNotFound or ManifestCorrupted.
+
+    `objects` are those of the directory, if they are known; they are not looked at twice.
+    """
     attempts = 0
     while True:
         try:
-            return _Reader(store, directory).read()
+            return _Reader(store, directory, None if attempts else objects).read()
         except ObjectNotFound as error:
             file = str(error.fields["path"])
             attempts += 1
@@ -63,9 +69,11 @@ class _Listing:
 class _Reader:
     """One pass over a manifest."""
 
-    def __init__(self, store: ObjectStore, directory: str) -> None:
+    def __init__(self, store: ObjectStore, directory: str, objects: Sequence[ObjectMeta] | None) -> None:
         self._store = store
         self._directory = directory
+        self._objects = objects
+        self._base_bytes = self._delta_bytes = 0
         self._damaged: dict[int, ManifestCorrupted] = {}
         """Checkpoints that could not be read, by version."""
 
@@ -81,7 +89,7 @@ class _Reader:
                 raise ManifestNotFound(directory=self._directory)
             raise self._loss(self._directory, "neither a whole checkpoint nor a first delta is there", version=0)
         self._check_reached(state, pointer)
-        return Recovered(state, base_version)
+        return Recovered(state, base_version, self._base_bytes + self._delta_bytes)
 
     def _read_pointer(self) -> Pointer | None:
         path = pointer_path(self._directory)
@@ -108,9 +116,12 @@ class _Reader:
     def _list(self, *, after: int) -> _Listing:
         listing = _Listing()
         start = before_version(self._directory, after + 1)
-        for found in self._store.list(manifest_directory(self._directory), start_after=start):
+        objects: Iterable[ObjectMeta] | None = self._objects
+        if objects is None:
+            objects = self._store.list(manifest_directory(self._directory), start_after=start)
+        for found in objects:
             name = parse_manifest_path(self._directory, found.path)
-            if name is not None:
+            if name is not None and found.path > start:
                 (listing.checkpoints if name.is_checkpoint else listing.deltas).append(name.version)
         return listing
 
@@ -128,6 +139,7 @@ class _Reader:
             state = parse_checkpoint(content, path=path)
             if state.version != version:
                 raise ManifestCorrupted(file=path, reason=f"it holds version {state.version}")
+            self._base_bytes = len(content)
             return state
         except ManifestCorrupted as error:
             log.warning("manifest checkpoint is damaged, trying an older one", file=path, reason=error.reason)
@@ -140,7 +152,9 @@ class _Reader:
             path = delta_path(self._directory, expected)
             if version != expected:
                 raise self._loss(path, f"it is missing, the next delta is version {version}", version=expected)
-            delta = parse_delta(self._store.get(path), path=path)
+            content = self._store.get(path)
+            self._delta_bytes += len(content)
+            delta = parse_delta(content, path=path)
             if delta.version != version:
                 raise ManifestCorrupted(file=path, reason=f"it holds version {delta.version}")
             try:

@@ -3,7 +3,7 @@
 from tsdb.engine.sst._file import SstFile
 from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
 from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS
-from tsdb.engine.sst._types import storage_type
+from tsdb.engine.sst._types import check_storable, storage_type
 from tsdb.engine.sst._write import WrittenFile, delete_files, write_sst
 
 CRASH_POINTS = ("sst.write.before_parquet", "sst.write.after_parquet", "sst.write.after_index")
@@ -16,6 +16,7 @@ __all__ = [
     "Footer",
     "SstFile",
     "WrittenFile",
+    "check_storable",
     "delete_files",
     "storage_type",
     "write_sst",

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from tsdb.errors import Unsupported
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.model import RegionSchema
 
 _INTERVAL_BYTES = pa.binary(16)
 
@@ -37,6 +38,15 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
     if types.is_time32(kind) and kind.unit == "s":
         return pa.int32()
     return kind
+
+
+def check_storable(schema: RegionSchema) -> None:
+    """Raise InvalidArguments if a column has a type that files cannot store."""
+    for column in schema.columns:
+        try:
+            storage_type(column.type)
+        except Unsupported as error:
+            raise InvalidArguments(error.message, column=column.name, hint=error.hint) from None
 
 
 def to_storage(values: pa.Array) -> pa.Array:

@@ -22,6 +22,7 @@ from tsdb.servers.http._messages import (
 from tsdb.servers.http._operational import operational_routes
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
+from tsdb.servers.http._sql import SqlDatabase, SqlRoutes, sql_routes
 
 __all__ = [
     "AnyResponse",
@@ -34,8 +35,11 @@ __all__ = [
     "Params",
     "Request",
     "Response",
+    "SqlDatabase",
+    "SqlRoutes",
     "StreamingResponse",
     "full_error_body",
     "operational_routes",
     "short_error_body",
+    "sql_routes",
 ]

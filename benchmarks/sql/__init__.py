@@ -1,0 +1,1 @@
+"""How fast answers to SQL become text."""

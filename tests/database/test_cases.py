@@ -1,0 +1,21 @@
+"""The case files: every statement of the dialect and every error code, answered by a real database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.database.cases import CaseRunner, read_cases
+
+CASES = sorted((Path(__file__).parents[1] / "cases" / "sql").glob("*.case"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_case_file_is_answered_as_it_says(path: Path, tmp_path: Path) -> None:
+    runner = CaseRunner(tmp_path)
+    try:
+        misses = [miss for case in read_cases(path) if (miss := runner.check(case)) is not None]
+    finally:
+        runner.close()
+    assert not misses, "\n\n".join(misses)

@@ -1,0 +1,33 @@
+"""The catalog: which databases, tables and views exist, on a key-value store of metadata.
+
+    reads    ─▶ an immutable snapshot in memory
+    changes  ─▶ intent in the store ─▶ regions ─▶ one transaction that publishes ─▶ the next snapshot
+
+`Catalog` is the door; `known_regions` tells the engine what to open before there is a catalog.
+"""
+
+from tsdb.catalog._catalog import Catalog
+from tsdb.catalog._errors import (
+    CatalogCorrupted,
+    CatalogOutdated,
+    DatabaseExists,
+    DatabaseNotFound,
+    TableAlreadyExists,
+    TableNotFound,
+)
+from tsdb.catalog._options import copied_options, effective_options, region_options
+from tsdb.catalog._recover import known_regions
+
+__all__ = [
+    "Catalog",
+    "CatalogCorrupted",
+    "CatalogOutdated",
+    "DatabaseExists",
+    "DatabaseNotFound",
+    "TableAlreadyExists",
+    "TableNotFound",
+    "copied_options",
+    "effective_options",
+    "known_regions",
+    "region_options",
+]

@@ -1,0 +1,457 @@
+"""The catalog: what exists, and the changes of it.
+
+- Readers use an immutable snapshot and never wait; changes are made one at a time.
+- A change writes to the store of metadata before and after it touches regions, so that a process that dies anywhere
+  leaves something that the next start completes or undoes:
+
+      create    intent ─▶ regions ─▶ publish and forget the intent          a restart undoes it
+      alter     intent ─▶ regions ─▶ publish and forget the intent          a restart redoes it
+      drop      keys to tombstones ─▶ regions ─▶ forget the tombstones      a restart finishes it
+
+- A change that fails half-way is completed or undone before the next change, in the same way as after a crash.
+- Ids of tables and views are never used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tsdb.catalog import _options
+from tsdb.catalog._codec import decode, encode
+from tsdb.catalog._drop import dropped_databases, dropped_tables, finish_drop, plan_moves
+from tsdb.catalog._errors import (
+    CatalogOutdated,
+    DatabaseExists,
+    DatabaseNotFound,
+    TableAlreadyExists,
+    TableNotFound,
+)
+from tsdb.catalog._intents import AlterIntent, CreateIntent, SpreadIntent, load_intents
+from tsdb.catalog._keys import (
+    CATALOG_KEY,
+    TABLE_SEQUENCE,
+    database_key,
+    name_key,
+    table_key,
+    tombstone_key,
+    view_key,
+)
+from tsdb.catalog._plan import plan_change, plan_database, plan_table, plan_view, put_database, put_table
+from tsdb.catalog._recover import load_snapshot
+from tsdb.catalog._regions import alter_regions, check_alter, create_regions, drop_regions, set_region_options
+from tsdb.catalog._snapshot import Relation, Snapshot
+from tsdb.clock import Clock
+from tsdb.engine import Regions
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
+from tsdb.kv import Absent, Compare, Delete, Equals, KvStore, Operation, Put, plan_sequence
+from tsdb.model import (
+    DEFAULT_DATABASE,
+    USER_TABLE_ID_MIN,
+    DatabaseInfo,
+    RegionOptions,
+    SchemaChange,
+    TableInfo,
+    ViewInfo,
+)
+from tsdb.store import crash_point
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.catalog")
+
+BUILT_IN_DATABASES = (DEFAULT_DATABASE, "tsdb_private")
+"""They are always there."""
+
+CRASH_POINTS = (
+    "catalog.create.after_intent",
+    "catalog.create.after_region",
+    "catalog.create.after_regions",
+    "catalog.create.after_publish",
+    "catalog.alter.after_intent",
+    "catalog.alter.after_region",
+    "catalog.alter.after_regions",
+    "catalog.alter.after_publish",
+    "catalog.drop.after_move",
+    "catalog.drop.after_tombstones",
+    "catalog.drop.after_regions",
+    "catalog.drop.after_delete",
+    "catalog.spread.after_intent",
+    "catalog.spread.after_table",
+    "catalog.spread.after_tables",
+)
+
+
+class Catalog:
+    """Databases, tables and views of one server."""
+
+    def __init__(self, kv: KvStore, regions: Regions, clock: Clock) -> None:
+        self._kv = kv
+        self._regions = regions
+        self._clock = clock
+        self._changes = threading.RLock()
+        self._snapshot = Snapshot()
+        self._has_written = False
+        self._is_stale = False
+        """A change failed after its first transaction: what memory shows may be older than the store."""
+        with self._changes:
+            self._recover(is_start=True)
+
+    # Reading
+
+    def databases(self) -> list[DatabaseInfo]:
+        """All databases, by name."""
+        return sorted(self._snapshot.databases.values(), key=lambda info: info.name)
+
+    def find_database(self, name: str) -> DatabaseInfo | None:
+        return self._snapshot.databases.get(name)
+
+    def database(self, name: str) -> DatabaseInfo:
+        return _database_of(self._snapshot, name)
+
+    def tables(self, database: str) -> list[TableInfo]:
+        """All tables of a database, by name; none if there is no such database."""
+        inside = self._snapshot.of_database(database).values()
+        return sorted((each for each in inside if isinstance(each, TableInfo)), key=lambda table: table.name)
+
+    def find_table(self, database: str, name: str) -> TableInfo | None:
+        found = self._snapshot.of_database(database).get(name)
+        return found if isinstance(found, TableInfo) else None
+
+    def table(self, database: str, name: str) -> TableInfo:
+        found = self.find_table(database, name)
+        if found is None:
+            raise TableNotFound(database, name)
+        return found
+
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return self._snapshot.tables_by_id.get(table_id)
+
+    def views(self, database: str) -> list[ViewInfo]:
+        """All views of a database, by name."""
+        inside = self._snapshot.of_database(database).values()
+        return sorted((each for each in inside if isinstance(each, ViewInfo)), key=lambda view: view.name)
+
+    def find_view(self, database: str, name: str) -> ViewInfo | None:
+        found = self._snapshot.of_database(database).get(name)
+        return found if isinstance(found, ViewInfo) else None
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        """Return the table's own options, with `ttl` and `compaction.*` of its database where it has none."""
+        return _effective(self._snapshot, table)
+
+    def region_options(self, table: TableInfo) -> RegionOptions:
+        """Return what the table's options mean to its regions."""
+        return _options.region_options(_effective(self._snapshot, table))
+
+    # Databases
+
+    def create_database(self, info: DatabaseInfo) -> None:
+        with self._changing():
+            if info.name in self._snapshot.databases:
+                raise DatabaseExists(info.name)
+            info = plan_database(info, created_ms=info.created_ms or self._now_ms())
+            key = database_key(info.name)
+            # While a database of this name is being dropped, its tombstone would take tables of the new one along.
+            self._transact([Absent(key), Absent(tombstone_key(key))], [put_database(info)], what=info.name)
+            self._snapshot = self._snapshot.with_database(info)
+
+    def alter_database(self, info: DatabaseInfo) -> None:
+        """Change the options of a database, and tell them the tables that inherit them."""
+        with self._changing():
+            old = self.database(info.name)
+            info = plan_database(info, created_ms=old.created_ms)
+            after = self._snapshot.with_database(info)
+            # Before anything is written: a value that means nothing is refused.
+            inside = self.tables(info.name)
+            concerned = [table for table in inside if _region_options(after, table) != self.region_options(table)]
+            intent = SpreadIntent(info.name)
+            operations = [put_database(info), *([intent.put] if concerned else [])]
+            self._transact([self._unchanged(database_key(info.name), old)], operations, what=info.name)
+            self._snapshot = after
+            crash_point("catalog.spread.after_intent")
+            if concerned:
+                self._spread(intent, concerned)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database with everything in it."""
+        with self._changing():
+            info = self.database(name)
+            if name in BUILT_IN_DATABASES:
+                raise Unsupported(f"the database {name} cannot be dropped")
+            relations = list(self._snapshot.of_database(name).values())
+            key = database_key(name)
+            moves = list(plan_moves(relations))
+            operations: list[Operation] = [Delete(key)]
+            if len(moves) > 1:
+                operations.append(Put(tombstone_key(key), encode(info.to_json())))
+            self._transact([self._unchanged(key, info)], [*moves[0][1], *operations], what=name)
+            self._snapshot = self._snapshot.without_database(name)
+            crash_point("catalog.drop.after_move")
+            self._move_rest(name, moves[1:])
+            self._finish_drop(relations)
+
+    def _move_rest(self, database: str, moves: Sequence[tuple[list[Relation], list[Operation]]]) -> None:
+        """Move what did not fit into the transaction that dropped a database; the last one removes its tombstone."""
+        tombstone = Delete(tombstone_key(database_key(database)))
+        for position, (_, operations) in enumerate(moves):
+            is_last = position == len(moves) - 1
+            self._transact([], [*operations, *([tombstone] if is_last else [])], what=database)
+            crash_point("catalog.drop.after_move")
+
+    # Tables
+
+    def create_table(self, draft: TableInfo) -> TableInfo:
+        """Create a table and its regions; the draft's id and versions are replaced."""
+        with self._changing():
+            self._check_name_free(draft.database, draft.name)
+            options = self.region_options(draft)
+            number, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN)
+            table = plan_table(draft, number, created_ms=draft.created_ms or self._now_ms())
+            published = [sequence, Absent(name_key(table.database, table.name)), self._database_there(table.database)]
+            if not table.region_numbers:
+                self._transact(published, [step, *put_table(table)], what=table.full_name)
+            else:
+                intent = CreateIntent(table)
+                self._transact([sequence], [step, intent.put], what=table.full_name)
+                crash_point("catalog.create.after_intent")
+                self._create_regions(intent, options)
+                crash_point("catalog.create.after_regions")
+                self._transact(published[1:], [*put_table(table), intent.delete], what=table.full_name)
+            crash_point("catalog.create.after_publish")
+            self._snapshot = self._snapshot.with_relation(table)
+            return table
+
+    def _create_regions(self, intent: CreateIntent, options: RegionOptions) -> None:
+        try:
+            create_regions(self._regions, intent.table, options)
+        except TsdbError:
+            # The intent stays: the region that failed may be there by half, which only a start can tell.
+            drop_regions(self._regions, intent.table)
+            raise
+
+    def alter_table(self, old: TableInfo, new: TableInfo, changes: Sequence[SchemaChange] = ()) -> TableInfo:
+        """Publish a new description of a table, after its regions have learnt what concerns them.
+
+        `changes` are those of the columns, in the order in which `new` numbers them. A new name renames the table.
+        """
+        with self._changing():
+            self._redo_alter_of(old.id)
+            if self._snapshot.tables_by_id.get(old.id) is None:
+                raise TableNotFound(old.database, old.name)
+            if self._snapshot.tables_by_id[old.id].version != old.version:
+                raise CatalogOutdated(old.full_name)
+            if new.name != old.name:
+                self._check_name_free(old.database, new.name, is_rename=True)
+            new = plan_change(old, new, bool(changes))
+            intent = AlterIntent(old, new, tuple(changes))
+            options = self.region_options(new)
+            has_steps = bool(old.region_numbers) and (bool(changes) or options != self.region_options(old))
+            if has_steps:
+                self._check_alter(intent, options)
+                self._transact([self._unchanged(table_key(old.id), old)], [intent.put], what=old.full_name)
+                crash_point("catalog.alter.after_intent")
+            try:
+                return self._apply_alter(intent, has_steps=has_steps)
+            except InvalidArguments:
+                self._forget_refused(intent)
+                raise
+
+    def _forget_refused(self, intent: AlterIntent) -> None:
+        """Let a change be undone that regions refused before any of them had it."""
+        versions = {self._regions.schema(region_id).version for region_id in intent.old.region_ids}
+        if versions <= {intent.old.schema_version}:
+            self._transact([], [intent.delete], what=intent.old.full_name)
+
+    def _check_alter(self, intent: AlterIntent, options: RegionOptions) -> None:
+        """Refuse what a region would refuse, before anything is written."""
+        old = intent.old
+        if intent.changes:
+            check_alter(self._regions, old, intent.new, intent.changes)
+        was_append = self.region_options(old).append_mode
+        if was_append and not options.append_mode:
+            raise InvalidArguments(
+                "a table in append mode may hold duplicates and cannot leave it", table=old.full_name
+            )
+        if options.append_mode and not was_append:
+            stats = [self._regions.stat(region_id) for region_id in old.region_ids]
+            if any(stat.memtable_rows or stat.files for stat in stats):
+                raise Unsupported("only an empty table can change to append mode", table=old.full_name)
+
+    def _apply_alter(self, intent: AlterIntent, *, has_steps: bool) -> TableInfo:
+        old, new = intent.old, intent.new
+        if has_steps:
+            if intent.changes:
+                alter_regions(self._regions, new, intent.changes)
+            if self.region_options(new) != self.region_options(old):
+                set_region_options(self._regions, new, self.region_options(new))
+        crash_point("catalog.alter.after_regions")
+        compares: list[Compare] = [self._unchanged(table_key(old.id), old)]
+        operations: list[Operation] = [*put_table(new), intent.delete]
+        if new.name != old.name:
+            compares.append(Absent(name_key(new.database, new.name)))
+            operations.append(Delete(name_key(old.database, old.name)))
+        self._transact(compares, operations, what=old.full_name)
+        crash_point("catalog.alter.after_publish")
+        self._snapshot = self._snapshot.without_relations([old]).with_relation(new)
+        return new
+
+    def drop_tables(self, tables: Sequence[TableInfo]) -> None:
+        """Drop tables; if one of them is not there, none."""
+        with self._changing():
+            found = {}
+            for table in tables:
+                current = self._snapshot.tables_by_id.get(table.id)
+                if current is None:
+                    raise TableNotFound(table.database, table.name)
+                found[current.id] = current
+            for group, operations in plan_moves(list(found.values())):
+                self._transact([], operations, what="a table")
+                self._snapshot = self._snapshot.without_relations(group)
+                crash_point("catalog.drop.after_move")
+            self._finish_drop(list(found.values()))
+
+    # Views
+
+    def create_view(self, draft: ViewInfo, *, replace: bool) -> ViewInfo:
+        """Create a view; `replace` takes the place of a view, never of a table."""
+        with self._changing():
+            old = self.find_view(draft.database, draft.name)
+            if old is None or not replace:
+                self._check_name_free(draft.database, draft.name)
+            number, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN)
+            view = plan_view(draft, number, created_ms=draft.created_ms or self._now_ms())
+            key = name_key(view.database, view.name)
+            named = Absent(key) if old is None else Equals(key, encode(old.id))
+            operations = [step, Put(key, encode(view.id)), Put(view_key(view.id), encode(view.to_json()))]
+            gone = [] if old is None else [Delete(view_key(old.id))]
+            compares = [sequence, named, self._database_there(view.database)]
+            self._transact(compares, [*operations, *gone], what=view.name)
+            self._snapshot = self._snapshot.with_relation(view)
+            return view
+
+    def drop_view(self, database: str, name: str) -> None:
+        with self._changing():
+            view = self.find_view(database, name)
+            if view is None:
+                raise TableNotFound(database, name)
+            for _, operations in plan_moves([view]):
+                self._transact([self._unchanged(view_key(view.id), view)], operations, what=name)
+            self._snapshot = self._snapshot.without_relations([view])
+
+    # How changes are made
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Make one change at a time, each from what the store holds."""
+        with self._changes:
+            if self._is_stale:
+                self._recover(is_start=False)
+            self._has_written = False
+            try:
+                yield
+            except BaseException:
+                self._is_stale = self._has_written
+                raise
+
+    def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation], *, what: str) -> None:
+        self._has_written = True
+        if not self._kv.transact(compares, operations):
+            raise CatalogOutdated(what)
+
+    def _unchanged(self, key: str, shown: DatabaseInfo | Relation) -> Compare:
+        """Return the comparison that the store still holds what memory shows."""
+        found = self._kv.get(key)
+        if found is None or decode(key, found, type(shown).from_json) != shown:
+            self._has_written = True
+            raise CatalogOutdated(shown.name)
+        return Equals(key, found)
+
+    def _database_there(self, name: str) -> Compare:
+        return self._unchanged(database_key(name), self.database(name))
+
+    def _check_name_free(self, database: str, name: str, *, is_rename: bool = False) -> None:
+        self.database(database)
+        if name in self._snapshot.of_database(database):
+            raise TableAlreadyExists(database, name, is_rename=is_rename)
+
+    def _finish_drop(self, relations: Sequence[Relation]) -> None:
+        crash_point("catalog.drop.after_tombstones")
+        finish_drop(self._kv, self._regions, [each for each in relations if isinstance(each, TableInfo)])
+
+    def _spread(self, intent: SpreadIntent, tables: Sequence[TableInfo]) -> None:
+        """Tell tables the options that they inherit. One that cannot be told now is told at the next start."""
+        are_told = True
+        for table in tables:
+            try:
+                set_region_options(self._regions, table, self.region_options(table))
+            except TsdbError as error:
+                are_told = False
+                _log.warning(
+                    "a table does not have the options of its database yet", table=table.full_name, error=error
+                )
+            crash_point("catalog.spread.after_table")
+        if are_told:
+            self._transact([], [intent.delete], what=intent.database)
+        crash_point("catalog.spread.after_tables")
+
+    # After a crash, or after a change that failed half-way
+
+    def _recover(self, *, is_start: bool) -> None:
+        """Show what the store holds, and finish what was interrupted as far as that is possible now."""
+        self._snapshot = load_snapshot(self._kv)
+        self._ensure_built_in()
+        for info in dropped_databases(self._kv):
+            relations = list(self._snapshot.of_database(info.name).values())
+            self._snapshot = self._snapshot.without_database(info.name)
+            self._move_rest(info.name, list(plan_moves(relations)))
+        intents = load_intents(self._kv)
+        for create in intents.creates:
+            # Between starts nobody knows whether a region that is not open left something on disk.
+            if drop_regions(self._regions, create.table) and is_start:
+                self._transact([], [create.delete], what=create.table.full_name)
+        for alter in intents.alters:
+            self._redo_alter(alter)
+        finish_drop(self._kv, self._regions, dropped_tables(self._kv))
+        for spread in intents.spreads:
+            self._spread(spread, self.tables(spread.database))
+        self._is_stale = False
+
+    def _ensure_built_in(self) -> None:
+        if self._kv.get(CATALOG_KEY) is None:
+            self._kv.transact([Absent(CATALOG_KEY)], [Put(CATALOG_KEY, encode({}))])
+        for name in BUILT_IN_DATABASES:
+            if name not in self._snapshot.databases:
+                info = DatabaseInfo(name, created_ms=self._now_ms())
+                self._kv.transact([Absent(database_key(name))], [put_database(info)])
+                self._snapshot = self._snapshot.with_database(info)
+
+    def _redo_alter(self, intent: AlterIntent) -> None:
+        try:
+            self._apply_alter(intent, has_steps=True)
+        except TsdbError as error:
+            _log.warning("a change of a table is not finished yet", table=intent.old.full_name, error=error)
+
+    def _redo_alter_of(self, table_id: int) -> None:
+        """Finish an earlier change of a table before the next; if that still fails, so does the next."""
+        for intent in load_intents(self._kv).alters:
+            if intent.old.id == table_id:
+                self._apply_alter(intent, has_steps=True)
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ns() // 1_000_000
+
+
+def _database_of(snapshot: Snapshot, name: str) -> DatabaseInfo:
+    found = snapshot.databases.get(name)
+    if found is None:
+        raise DatabaseNotFound(name)
+    return found
+
+
+def _effective(snapshot: Snapshot, table: TableInfo) -> dict[str, str]:
+    return _options.effective_options(table, _database_of(snapshot, table.database))
+
+
+def _region_options(snapshot: Snapshot, table: TableInfo) -> RegionOptions:
+    return _options.region_options(_effective(snapshot, table))

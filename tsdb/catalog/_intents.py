@@ -1,0 +1,102 @@
+"""Changes that are under way: what is written before regions are touched, so that a restart knows what to do.
+
+    CreateIntent    undone at a restart: its regions are dropped, the table was never there
+    AlterIntent     redone: its regions may have the new schema already, and a schema cannot be taken back
+    SpreadIntent    redone: the tables of a database learn options that they inherit
+
+A drop needs no intent, its tombstones say everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tsdb.catalog._codec import change_from_json, change_to_json, decode, encode
+from tsdb.catalog._keys import PROCEDURES, procedure_key
+from tsdb.kv import Delete, KvStore, Put
+from tsdb.model import SchemaChange, TableInfo
+
+_CREATE, _ALTER, _SPREAD = "create_table", "alter_table", "alter_database"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIntent:
+    """A table is being created."""
+
+    table: TableInfo
+
+    @property
+    def put(self) -> Put:
+        return Put(procedure_key(_CREATE, self.table.id), encode({"table": self.table.to_json()}))
+
+    @property
+    def delete(self) -> Delete:
+        return Delete(procedure_key(_CREATE, self.table.id))
+
+
+@dataclass(frozen=True, slots=True)
+class AlterIntent:
+    """The regions of a table are being altered; `old` is what is published."""
+
+    old: TableInfo
+    new: TableInfo
+    changes: tuple[SchemaChange, ...]
+
+    @property
+    def put(self) -> Put:
+        changes = [change_to_json(each) for each in self.changes]
+        value = {"old": self.old.to_json(), "new": self.new.to_json(), "changes": changes}
+        return Put(procedure_key(_ALTER, self.old.id), encode(value))
+
+    @property
+    def delete(self) -> Delete:
+        return delete_alter(self.old.id)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> AlterIntent:
+        changes = tuple(change_from_json(each) for each in value["changes"])
+        return cls(TableInfo.from_json(value["old"]), TableInfo.from_json(value["new"]), changes)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadIntent:
+    """The tables of a database are being told its options."""
+
+    database: str
+
+    @property
+    def put(self) -> Put:
+        return Put(procedure_key(_SPREAD, self.database), encode({"database": self.database}))
+
+    @property
+    def delete(self) -> Delete:
+        return Delete(procedure_key(_SPREAD, self.database))
+
+
+def delete_alter(table_id: int) -> Delete:
+    """Forget that a table is being altered, if it is."""
+    return Delete(procedure_key(_ALTER, table_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Intents:
+    """Everything that is under way."""
+
+    creates: tuple[CreateIntent, ...]
+    alters: tuple[AlterIntent, ...]
+    spreads: tuple[SpreadIntent, ...]
+
+
+def load_intents(kv: KvStore) -> Intents:
+    def of_kind(kind: str) -> list[tuple[str, bytes]]:
+        return kv.scan(f"{PROCEDURES}{kind}/")
+
+    return Intents(
+        tuple(
+            decode(key, value, lambda each: CreateIntent(TableInfo.from_json(each["table"])))
+            for key, value in of_kind(_CREATE)
+        ),
+        tuple(decode(key, value, AlterIntent.from_json) for key, value in of_kind(_ALTER)),
+        tuple(decode(key, value, lambda each: SpreadIntent(each["database"])) for key, value in of_kind(_SPREAD)),
+    )

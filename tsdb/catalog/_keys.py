@@ -1,0 +1,58 @@
+"""Where the catalog keeps what in the store of metadata. Values are JSON.
+
+__catalog_name/{catalog}                    {}
+__schema_name/{catalog}/{database}          DatabaseInfo
+__table_name/{catalog}/{database}/{name}    the id of the table or view of this name
+__table_info/{id}                           TableInfo
+__view_info/{id}                            ViewInfo
+__table_route/{id}                          the table's regions, each with its partition rule
+__tombstone/{key}                           what a drop has taken away and not yet finished
+__procedure/{kind}/{id or database}         a change that is under way, see `_intents`
+__meta_seq/table_id                         the id of the next table or view
+"""
+
+from __future__ import annotations
+
+from tsdb.model import CATALOG
+
+CATALOG_KEY = f"__catalog_name/{CATALOG}"
+DATABASES = f"__schema_name/{CATALOG}/"
+TABLES = "__table_info/"
+VIEWS = "__view_info/"
+ROUTES = "__table_route/"
+TOMBSTONES = "__tombstone/"
+PROCEDURES = "__procedure/"
+TABLE_SEQUENCE = "__meta_seq/table_id"
+
+
+def database_key(database: str) -> str:
+    return DATABASES + _component(database)
+
+
+def name_key(database: str, name: str) -> str:
+    return f"__table_name/{CATALOG}/{_component(database)}/{_component(name)}"
+
+
+def table_key(table_id: int) -> str:
+    return f"{TABLES}{table_id}"
+
+
+def view_key(view_id: int) -> str:
+    return f"{VIEWS}{view_id}"
+
+
+def route_key(table_id: int) -> str:
+    return f"{ROUTES}{table_id}"
+
+
+def tombstone_key(key: str) -> str:
+    return TOMBSTONES + key
+
+
+def procedure_key(kind: str, subject: int | str) -> str:
+    return f"{PROCEDURES}{kind}/{_component(str(subject))}"
+
+
+def _component(name: str) -> str:
+    """Write a name so that it is one component of a key: names that clients invent may hold a slash."""
+    return name.replace("%", "%25").replace("/", "%2F")

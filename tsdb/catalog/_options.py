@@ -1,0 +1,81 @@
+"""Options of tables: what they inherit from their database, and what they mean to their regions.
+
+    ttl, compaction.*     are looked up: the table's own value, else the database's, whenever that is asked
+    everything else       is copied into a table when it is created (`copied_options`)
+
+Values are in the form in which the database layer accepted them; whatever cannot be understood is still refused here,
+because the metadata may have been written by another version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from tsdb.errors import InvalidArguments
+from tsdb.model import DatabaseInfo, MergeMode, RegionOptions, TableInfo
+from tsdb.units import Duration, Size
+
+T = TypeVar("T")
+
+INSTANT = Duration(1)
+"""The `ttl` of rows that are gone as soon as they are there: an engine that is told 0 keeps them forever."""
+
+_TTL = "ttl"
+_COMPACTION = "compaction."
+
+
+def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str]:
+    """Return the table's own options, and those it inherits from the database as it is now."""
+    inherited = {key: value for key, value in database.options.items() if _is_live(key)}
+    return {**inherited, **table.options}
+
+
+def copied_options(database: DatabaseInfo) -> dict[str, str]:
+    """Return what a new table of the database takes over once and for all."""
+    return {key: value for key, value in database.options.items() if not _is_live(key)}
+
+
+def region_options(options: Mapping[str, str]) -> RegionOptions:
+    """Return what effective options mean to a region."""
+    append_mode = _read(options, "append_mode", _parse_flag, default=False)
+    merge_mode = _read(options, "merge_mode", MergeMode, default=MergeMode.LAST_ROW)
+    if append_mode and merge_mode is MergeMode.LAST_NON_NULL:
+        raise InvalidArguments("a table in append mode keeps every row, it cannot merge them by last_non_null")
+    return RegionOptions(
+        append_mode=append_mode,
+        merge_mode=merge_mode,
+        ttl=_read(options, _TTL, _parse_ttl, default=None),
+        storage=options.get("storage"),
+        skip_wal=_read(options, "skip_wal", _parse_flag, default=False),
+        write_buffer_size=_read(options, "write_buffer_size", Size.parse, default=None),
+    )
+
+
+def _is_live(key: str) -> bool:
+    return key == _TTL or key.startswith(_COMPACTION)
+
+
+def _read(options: Mapping[str, str], key: str, parse: Callable[[str], T], *, default: T) -> T:
+    if key not in options:
+        return default
+    try:
+        return parse(options[key])
+    except ValueError as error:
+        raise InvalidArguments(f"Invalid option: {error}", key=key, value=options[key]) from error
+
+
+def _parse_flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def _parse_ttl(text: str) -> Duration | None:
+    match text.strip().lower():
+        case "" | "forever":
+            return None
+        case "instant":
+            return INSTANT
+    # None rather than nothing: rows that live for no time at all are called `instant`.
+    return Duration.parse(text) or None

@@ -1,0 +1,47 @@
+"""Reading the catalog back from the store, and what must be opened before it can be finished.
+
+`Catalog` finishes at its start what a crash interrupted, and for that it needs the engine. The engine in turn must know
+which regions there are. `known_regions` tells it, from the store of metadata alone.
+"""
+
+from __future__ import annotations
+
+from tsdb.catalog._codec import decode
+from tsdb.catalog._drop import dropped_tables
+from tsdb.catalog._intents import load_intents
+from tsdb.catalog._keys import DATABASES, TABLES, VIEWS
+from tsdb.catalog._regions import directories_of
+from tsdb.catalog._snapshot import Relation, Snapshot
+from tsdb.engine.listing import DROPPING
+from tsdb.kv import KvStore
+from tsdb.model import DatabaseInfo, RegionId, TableInfo, ViewInfo
+from tsdb.store import ObjectStore
+
+
+def load_snapshot(kv: KvStore) -> Snapshot:
+    """Read everything that is published."""
+    databases = [decode(key, value, DatabaseInfo.from_json) for key, value in kv.scan(DATABASES)]
+    relations: list[Relation] = [decode(key, value, TableInfo.from_json) for key, value in kv.scan(TABLES)]
+    relations += [decode(key, value, ViewInfo.from_json) for key, value in kv.scan(VIEWS)]
+    return Snapshot.of(databases, relations)
+
+
+def known_regions(kv: KvStore, store: ObjectStore) -> dict[RegionId, str]:
+    """Return the regions to open, each with its directory.
+
+    These are the regions of all tables, and of those that a crash left half created or half dropped as many as there
+    are: the catalog drops them, and one that is not there must not look like one that is lost.
+    """
+    found: dict[RegionId, str] = {}
+    for table in load_snapshot(kv).tables_by_id.values():
+        found.update(directories_of(table))
+    unfinished = [*(intent.table for intent in load_intents(kv).creates), *dropped_tables(kv)]
+    for table in unfinished:
+        found.update({region: path for region, path in directories_of(table).items() if _is_there(store, path)})
+    return found
+
+
+def _is_there(store: ObjectStore, directory: str) -> bool:
+    """Whether there is a region that is not marked as dropped; the engine itself removes one that is."""
+    paths = [item.path for item in store.list(directory)]
+    return f"{directory}/{DROPPING}" not in paths and any(path.startswith(f"{directory}/manifest/") for path in paths)

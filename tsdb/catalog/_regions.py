@@ -1,0 +1,111 @@
+"""What a change of the catalog does to regions. Every step can be done again and then does nothing.
+
+A region knows whether it was altered by the version of its schema, whether it was created by its manifest, and whether
+it was dropped by not being there.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from tsdb.engine import Regions, region_directory
+from tsdb.engine.errors import RegionNotFound
+from tsdb.errors import DeadlineExceeded, Status, TsdbError
+from tsdb.model import CATALOG, RegionId, RegionOptions, SchemaChange, TableInfo, alter
+from tsdb.store import crash_point
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+_log = get_logger("tsdb.catalog")
+
+_WAIT_MAX = Duration.of_seconds(120)
+"""How long one step of one region may take. The step goes on behind it; the intent is what makes it end."""
+
+
+class RegionSchemaMismatch(TsdbError):
+    """A region does not have the schema that the catalog says."""
+
+    status = Status.ILLEGAL_STATE
+
+
+def directories_of(table: TableInfo) -> dict[RegionId, str]:
+    """Return where the regions of a table live."""
+    return {
+        region_id: region_directory(CATALOG, table.database, table.id, number)
+        for region_id, number in zip(table.region_ids, table.region_numbers, strict=True)
+    }
+
+
+def create_regions(regions: Regions, table: TableInfo, options: RegionOptions) -> None:
+    schema = table.first_region_schema()
+    for region_id, directory in directories_of(table).items():
+        regions.create_region(region_id, directory, schema, options)
+        crash_point("catalog.create.after_region")
+
+
+def check_alter(regions: Regions, old: TableInfo, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
+    """Refuse changes that a region would refuse, or that do not lead to what the new description says."""
+    for region_id in old.region_ids:
+        schema = regions.schema(region_id)
+        if schema.version != old.schema_version:
+            raise RegionSchemaMismatch(
+                f"a region has version {schema.version} of the schema, the table {old.schema_version}",
+                table=old.full_name,
+                region_id=region_id,
+            )
+        altered = alter(schema, list(changes))
+        described = {(column.id, column.name, column.semantic) for column in new.columns}
+        if described != {(column.id, column.name, column.semantic) for column in altered.columns}:
+            raise RegionSchemaMismatch(
+                "the new description does not have the columns that its regions would get", table=old.full_name
+            )
+
+
+def alter_regions(regions: Regions, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
+    """Apply changes to the regions that do not have them yet."""
+    for region_id in new.region_ids:
+        version = regions.schema(region_id).version
+        if version == new.schema_version - 1:
+            _wait(regions.alter(region_id, list(changes)), region_id)
+        elif version != new.schema_version:
+            raise RegionSchemaMismatch(
+                f"a region has version {version} of the schema and cannot come to {new.schema_version}",
+                table=new.full_name,
+                region_id=region_id,
+            )
+        crash_point("catalog.alter.after_region")
+
+
+def set_region_options(regions: Regions, table: TableInfo, options: RegionOptions) -> None:
+    for region_id, done in [(each, regions.set_options(each, options)) for each in table.region_ids]:
+        _wait(done, region_id)
+
+
+def drop_regions(regions: Regions, table: TableInfo) -> bool:
+    """Drop what there is of a table's regions; tell whether all are gone, or were never there."""
+    are_gone = True
+    dropping: list[tuple[RegionId, Future[None]]] = []
+    for region_id in table.region_ids:
+        try:
+            dropping.append((region_id, regions.drop(region_id)))
+        except RegionNotFound:
+            continue
+        except TsdbError as error:
+            are_gone = False
+            _log.warning("a region is not dropped yet", region=region_id, error=error)
+    for region_id, done in dropping:
+        try:
+            _wait(done, region_id)
+        except RegionNotFound:
+            continue
+        except TsdbError as error:
+            are_gone = False
+            _log.warning("a region is not dropped yet", region=region_id, error=error)
+    return are_gone
+
+
+def _wait(done: Future[None], region_id: RegionId) -> None:
+    try:
+        done.result(timeout=_WAIT_MAX.seconds)
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"a region did not answer within {_WAIT_MAX}", region_id=region_id) from error

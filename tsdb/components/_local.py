@@ -1,0 +1,149 @@
+"""A database on this machine: metadata, regions and queries over one directory, opened and closed together.
+
+    kv ─▶ engine (every region the metadata names) ─▶ catalog (finishes what a crash interrupted) ─▶ queries ─▶ database
+
+The standalone server and the embedded database are both this. Whoever opens it holds the lock of the directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tsdb.catalog import Catalog, known_regions
+from tsdb.clock import Clock, SystemClock
+from tsdb.components._build_info import build_info
+from tsdb.database import Database, DatabaseOptions, ProcessList, Services, Session
+from tsdb.engine import Engine, EngineOptions, WalOptions
+from tsdb.errors import TsdbError
+from tsdb.kv import KvStore, MemoryKv, SqliteKv
+from tsdb.query import QueryEngine, QueryOptions
+from tsdb.query.information_schema import InformationContext, NodeFacts, RunningStatement
+from tsdb.store import LocalStore, ObjectStore
+
+METADATA_FILE = "metadata.sqlite"
+COPY_DIRECTORY = "copy"
+SPILL_DIRECTORY = "spill"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalOptions:
+    """What the parts of a local database are told."""
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    wal: WalOptions = field(default_factory=WalOptions)
+    query: QueryOptions = field(default_factory=QueryOptions)
+    database: DatabaseOptions = field(default_factory=DatabaseOptions)
+    has_housekeeping: bool = True
+    address: str = "127.0.0.1"
+    """How this node is named in the process list and in information_schema."""
+
+
+class LocalDatabase:
+    """An open database and the parts it is made of."""
+
+    def __init__(self, database: Database, engine: Engine, kv: KvStore) -> None:
+        self.database = database
+        self.engine = engine
+        self._kv = kv
+
+    def close(self) -> None:
+        """Flush, and let go of everything."""
+        self.engine.close()
+        self._kv.close()
+
+
+def open_local(
+    store: ObjectStore,
+    kv: KvStore,
+    wal_directory: Path,
+    *,
+    options: LocalOptions | None = None,
+    clock: Clock | None = None,
+    on_fatal: Callable[[TsdbError], None] | None = None,
+) -> LocalDatabase:
+    """Open a database over its parts; on failure nothing stays open but the kv store."""
+    options, clock = options or LocalOptions(), clock or SystemClock()
+    with ExitStack() as undo:
+        engine = Engine.open(
+            store,
+            wal_directory,
+            options=options.engine,
+            wal_options=options.wal,
+            regions=known_regions(kv, store),
+            clock=clock,
+            on_fatal=on_fatal,
+            has_housekeeping=options.has_housekeeping,
+        )
+        undo.callback(engine.close, flush=False)
+        catalog = Catalog(kv, engine, clock)
+        processes = ProcessList(clock, frontend=options.address)
+        information = _information(catalog, engine, clock, processes, options)
+        queries = QueryEngine(catalog, engine, clock, options.query, information=information)
+        services = Services(catalog, engine, queries, clock, processes, information, options.database)
+        undo.pop_all()
+    return LocalDatabase(Database(services), engine, kv)
+
+
+def open_directory(
+    directory: Path,
+    *,
+    options: LocalOptions | None = None,
+    wal_directory: Path | None = None,
+    clock: Clock | None = None,
+    on_fatal: Callable[[TsdbError], None] | None = None,
+) -> LocalDatabase:
+    """Open the database of a directory whose lock the caller holds."""
+    kv = SqliteKv(directory / METADATA_FILE)
+    try:
+        return open_local(
+            LocalStore(directory),
+            kv,
+            wal_directory or directory / "wal",
+            options=options,
+            clock=clock,
+            on_fatal=on_fatal,
+        )
+    except BaseException:
+        kv.close()
+        raise
+
+
+def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOptions | None = None) -> LocalDatabase:
+    """Open a database whose tables are forgotten at the end; its log still needs a directory."""
+    return open_local(store, MemoryKv(), wal_directory, options=options)
+
+
+def _information(
+    catalog: Catalog, engine: Engine, clock: Clock, processes: ProcessList, options: LocalOptions
+) -> Callable[[Session], InformationContext]:
+    build = build_info()
+    node = NodeFacts(
+        version=build.version,
+        commit=build.commit,
+        branch=build.branch,
+        started_ms=clock.now_ns() // 1_000_000,
+        address=options.address,
+    )
+
+    def running() -> list[RunningStatement]:
+        return [
+            RunningStatement(
+                id=process.id,
+                database=process.session.database,
+                query=process.text,
+                client=process.session.client,
+                frontend=processes.frontend,
+                start_ms=process.started_ns // 1_000_000,
+            )
+            for process in processes.all()
+        ]
+
+    def make(session: Session) -> InformationContext:
+        return InformationContext(
+            catalog=catalog, regions=engine, session=session, clock=clock, node=node, processes=running
+        )
+
+    return make

@@ -1,0 +1,131 @@
+"""The whole database in one process: local regions, local metadata, the SQL endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tsdb.components._local import (
+    COPY_DIRECTORY,
+    SPILL_DIRECTORY,
+    LocalDatabase,
+    LocalOptions,
+    open_directory,
+)
+from tsdb.config import FileStorage, MitoOptions, StandaloneConfig
+from tsdb.config import WalOptions as WalConfig
+from tsdb.database import Database, DatabaseOptions, Output, Session
+from tsdb.engine import EngineOptions, WalOptions
+from tsdb.errors import StartError, Status, TsdbError
+from tsdb.query import QueryOptions
+from tsdb.servers.http import HttpApp, sql_routes
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.standalone")
+
+
+class NotReady(TsdbError):
+    """The server is starting or stopping: nothing can be asked of the database now."""
+
+    status = Status.SUSPENDED
+
+
+class Standalone:
+    """The parts of a standalone server."""
+
+    def __init__(self, config: StandaloneConfig) -> None:
+        self._config = config
+        self._open: LocalDatabase | None = None
+        self.trouble: str | None = None
+
+    def add_routes(self, app: HttpApp) -> None:
+        sql_routes(app, _Door(self))
+
+    def open(self) -> None:
+        """Open the data directory and replay its log."""
+        config = self._config
+        if not isinstance(config.storage, FileStorage):
+            raise StartError(
+                f"storage.type {config.storage.type} is not served by this version",
+                hint="use storage.type File, or leave it out",
+            )
+        home = Path(config.storage.data_home)
+        self._open = open_directory(
+            home,
+            options=_local_options(config, home),
+            wal_directory=Path(config.wal.dir) if config.wal.dir else None,
+            on_fatal=self._fail,
+        )
+
+    def close(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.close()
+
+    def examples(self, address: str) -> list[str]:
+        return [f"curl http://{address}/v1/sql -d 'sql=SELECT 1'"]
+
+    @property
+    def database(self) -> Database:
+        if self._open is None:
+            raise NotReady("the server is not ready", hint="ask /ready, and try again")
+        return self._open.database
+
+    def _fail(self, error: TsdbError) -> None:
+        """The log is broken: what is there can be read, nothing more is taken until a restart."""
+        _log.error("writing has stopped; restart the server to recover", error=error)
+        self.trouble = f"writing has stopped: {error}"
+
+
+class _Door:
+    """The database as the servers see it: there before it is open, with an error that says so."""
+
+    def __init__(self, parts: Standalone) -> None:
+        self._parts = parts
+
+    def has_database(self, name: str) -> bool:
+        return self._parts.database.has_database(name)
+
+    def execute(self, text: str, session: Session) -> Iterator[Output]:
+        return self._parts.database.execute(text, session)
+
+    def cancel(self, session: Session) -> None:
+        self._parts.database.cancel(session)
+
+
+def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
+    return LocalOptions(
+        engine=engine_options(config.mito),
+        wal=wal_options(config.wal),
+        query=QueryOptions(spill_dir=home / SPILL_DIRECTORY),
+        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY),
+        address=str(config.http.addr),
+    )
+
+
+def engine_options(mito: MitoOptions) -> EngineOptions:
+    """The settings of `[region_engine.mito]` as the engine takes them."""
+    return EngineOptions(
+        num_workers=mito.num_workers,
+        manifest_checkpoint_distance=mito.manifest_checkpoint_distance,
+        max_background_jobs=mito.max_background_jobs,
+        auto_flush_interval=mito.auto_flush_interval,
+        global_write_buffer_size=mito.global_write_buffer_size,
+        global_write_buffer_reject_size=mito.global_write_buffer_reject_size,
+        sst_meta_cache_size=mito.sst_meta_cache_size,
+        vector_cache_size=mito.vector_cache_size,
+        page_cache_size=mito.page_cache_size,
+        sst_write_buffer_size=mito.sst_write_buffer_size,
+        scan_parallelism=mito.scan_parallelism,
+    )
+
+
+def wal_options(wal: WalConfig) -> WalOptions:
+    """The settings of `[wal]` as the log takes them."""
+    return WalOptions(
+        file_size=wal.file_size,
+        sync_write=wal.sync_write,
+        purge_interval=wal.purge_interval,
+        purge_threshold=wal.purge_threshold,
+        read_batch_size=wal.read_batch_size,
+    )

@@ -1,0 +1,23 @@
+"""The database: one facade for every protocol. Statements for a session in, answers out."""
+
+from __future__ import annotations
+
+from tsdb.database._processes import Process, ProcessList
+from tsdb.database._services import DatabaseOptions, Services
+from tsdb.database.database import Database
+from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
+
+__all__ = [
+    "Affected",
+    "Channel",
+    "Database",
+    "DatabaseOptions",
+    "Output",
+    "Process",
+    "ProcessList",
+    "Records",
+    "Services",
+    "Session",
+    "TableRecords",
+    "read_all",
+]

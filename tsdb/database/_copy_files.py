@@ -1,0 +1,246 @@
+"""Files of COPY and of external tables: where they may be, and how batches go in and out of them.
+
+All paths lie under one directory, the copy root; no spelling of a path leads out of it. A file that is written appears
+under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import lzma
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from tsdb._kernels import encode_json_lines
+from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+
+FORMATS = ("parquet", "csv", "json")
+_COMPRESSIONS = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2", "xz": "xz"}
+_REMOTE = re.compile(r"(s3|s3a|oss|gs|gcs|azblob|http|https)://", re.IGNORECASE)
+_SUFFIX_COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
+
+
+class CopyFailed(TsdbError):
+    """A file could not be read or written."""
+
+    status = Status.ENGINE_EXECUTE_QUERY
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """What WITH (…) says about files."""
+
+    format: str = "parquet"
+    compression: str | None = None
+    delimiter: str = ","
+    has_header: bool = True
+    skip_bad_records: bool = False
+    timestamp_format: str | None = None
+    date_format: str | None = None
+    time_format: str | None = None
+
+    @classmethod
+    def parse(cls, options: Iterable[tuple[str, str]]) -> FileOptions:
+        given = {key.lower(): value for key, value in options}
+        kind = given.get("format", "parquet").lower()
+        if kind not in FORMATS:
+            raise InvalidArguments(f"there is no file format {kind!r}", hint=f"use {', '.join(FORMATS)}")
+        compression = given.get("compression_type", "").lower() or None
+        if compression == "uncompressed":
+            compression = None
+        if compression is not None and compression not in _COMPRESSIONS:
+            raise InvalidArguments(f"there is no compression {compression!r}", hint=f"use {', '.join(_COMPRESSIONS)}")
+        return cls(
+            format=kind,
+            compression=compression,
+            delimiter=_delimiter(given.get("delimiter")),
+            has_header=_flag(given.get("has_header", given.get("headers")), default=True),
+            skip_bad_records=_flag(given.get("skip_bad_records"), default=False),
+            timestamp_format=given.get("timestamp_format"),
+            date_format=given.get("date_format"),
+            time_format=given.get("time_format"),
+        )
+
+
+def _delimiter(text: str | None) -> str:
+    if text is None:
+        return ","
+    if text.isdigit() and int(text) < 128:
+        return chr(int(text))
+    if len(text) == 1:
+        return text
+    raise InvalidArguments(f"the delimiter is one character or the number of a byte, not {text!r}")
+
+
+def _flag(text: str | None, *, default: bool) -> bool:
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise InvalidArguments(f"expected true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def confined(path: str, root: Path | None) -> Path:
+    """Return a path under the copy root; InvalidArguments for one that leads elsewhere."""
+    if _REMOTE.match(path):
+        raise Unsupported(f"COPY reads and writes local files only, not {path!r}")
+    if root is None:
+        raise InvalidArguments("this server has no directory for COPY")
+    wanted = Path(path.removeprefix("file://"))
+    base = root.resolve()
+    found = (base / wanted).resolve()
+    if not found.is_relative_to(base):
+        raise InvalidArguments(
+            f"the path {path!r} is outside of the directory for COPY", hint="give a path relative to it"
+        )
+    return found
+
+
+def files_at(path: Path, text: str, pattern: str | None) -> list[Path]:
+    """Return the files a path means: itself, or those of a directory whose names match a pattern."""
+    if not text.endswith("/") and not path.is_dir():
+        return [path]
+    try:
+        matches = re.compile(pattern or ".*")
+    except re.error as error:
+        raise InvalidArguments(f"the pattern {pattern!r} is not a regular expression: {error}") from error
+    if not path.is_dir():
+        return []
+    return sorted(each for each in path.iterdir() if each.is_file() and matches.search(each.name))
+
+
+def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], options: FileOptions) -> int:
+    """Write batches into one new file, whole or not at all; the number of rows."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    rows = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as raw, _compressed(raw, options) as sink, _writer(sink, schema, options) as write:
+            for batch in batches:
+                write(batch)
+                rows += batch.num_rows
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(path)
+    except (OSError, pa.ArrowException) as error:
+        raise CopyFailed(f"cannot write {path.name}: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return rows
+
+
+@contextmanager
+def _compressed(raw: IO[bytes], options: FileOptions) -> Iterator[Any]:
+    if options.compression is None or options.format == "parquet":
+        yield raw
+    elif options.compression == "xz":
+        with lzma.LZMAFile(raw, "wb") as sink:
+            yield sink
+    else:
+        with pa.CompressedOutputStream(raw, _COMPRESSIONS[options.compression]) as sink:
+            yield sink
+
+
+@contextmanager
+def _writer(sink: Any, schema: pa.Schema, options: FileOptions) -> Iterator[Any]:
+    if options.format == "parquet":
+        with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            yield writer.write_batch
+    elif options.format == "json":
+        yield lambda batch: _write_json(sink, as_text(batch, options))
+    else:
+        written = csv.WriteOptions(include_header=options.has_header, delimiter=options.delimiter)
+        with csv.CSVWriter(sink, as_text(schema.empty_table(), options).schema, write_options=written) as writer:
+            yield lambda batch: writer.write(as_text(batch, options))
+
+
+def _write_json(sink: Any, batch: pa.RecordBatch) -> None:
+    position = 0
+    while position < batch.num_rows:
+        lines, position = encode_json_lines(batch, start=position)
+        sink.write(lines)
+
+
+def as_text(data: Any, options: FileOptions) -> Any:
+    """Return a batch whose times are text as the options want them, and whose bytes are hex."""
+    arrays, names = [], data.schema.names
+    for column, kind in zip(data.columns, data.schema.types, strict=True):
+        arrays.append(_as_text(column, kind, options))
+    if isinstance(data, pa.Table):
+        return pa.table(arrays, names=names)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _as_text(column: Any, kind: pa.DataType, options: FileOptions) -> Any:
+    if pt.is_timestamp(kind):
+        if options.timestamp_format is not None:
+            return pc.strftime(column, format=options.timestamp_format)
+        return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    if pt.is_date(kind) and options.date_format is not None:
+        return pc.strftime(column.cast(pa.timestamp("s")), format=options.date_format)
+    if pt.is_date(kind) or pt.is_time(kind) or pt.is_decimal(kind) or pt.is_dictionary(kind):
+        return column.cast(pa.string())
+    if pt.is_binary(kind):
+        encoded = [None if value is None else value.hex() for value in column.to_pylist()]
+        return pa.array(encoded, pa.string())
+    return column
+
+
+def read_file(path: Path, options: FileOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file."""
+    try:
+        yield from _read(path, options)
+    except FileNotFoundError as error:
+        raise CopyFailed(f"there is no file {path.name}") from error
+    except (OSError, pa.ArrowException, lzma.LZMAError) as error:
+        raise CopyFailed(f"cannot read {path.name}: {error}") from error
+
+
+def _read(path: Path, options: FileOptions) -> Iterator[pa.RecordBatch]:
+    if options.format == "parquet":
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=65_536)
+        return
+    with path.open("rb") as raw, _decompressed(raw, path, options) as source:
+        if options.format == "json":
+            yield from pj.open_json(source)
+        else:
+            yield from _read_csv(source, options)
+
+
+@contextmanager
+def _decompressed(raw: IO[bytes], path: Path, options: FileOptions) -> Iterator[Any]:
+    compression = options.compression or _SUFFIX_COMPRESSION.get(path.suffix)
+    if compression is None:
+        yield raw
+    elif compression == "xz":
+        with lzma.LZMAFile(raw) as source:
+            yield source
+    else:
+        with pa.CompressedInputStream(raw, _COMPRESSIONS[compression]) as source:
+            yield source
+
+
+def _read_csv(source: Any, options: FileOptions) -> Iterator[pa.RecordBatch]:
+    def on_invalid(row: Any) -> str:
+        return "skip" if options.skip_bad_records else "error"
+
+    # Text first: whatever a value looks like, only its column says what it is.
+    with csv.open_csv(
+        source,
+        read_options=csv.ReadOptions(autogenerate_column_names=not options.has_header),
+        parse_options=csv.ParseOptions(delimiter=options.delimiter, invalid_row_handler=on_invalid),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
+    ) as reader:
+        yield from reader

@@ -1,0 +1,155 @@
+"""INSERT and REPLACE: literals straight to Arrow, queries through the query engine, both into the table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tsdb.database._assign import assign_column
+from tsdb.database._cells import convert_cells
+from tsdb.database._defaults import default_scalar
+from tsdb.database._names import check_writable, resolve
+from tsdb.database._processes import Process
+from tsdb.database._rows import complete_rows, put_rows
+from tsdb.database._services import Services
+from tsdb.errors import InvalidArguments, Status
+from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
+from tsdb.query import Affected, Channel, Session
+from tsdb.sql.statements import Expression, Insert, Special, Values
+
+
+class InsertPlanError(InvalidArguments):
+    """A query whose columns do not fit the table."""
+
+    status = Status.PLAN_QUERY
+
+
+class NotATable(InvalidArguments):
+    """Rows cannot be written to a view."""
+
+
+def insert(statement: Insert, services: Services, session: Session, process: Process) -> Affected:
+    """Write the rows of an INSERT; all of them are counted, also those that overwrite each other."""
+    table = target_table(statement, services, session)
+    columns = _target_columns(statement, table)
+    if statement.values is not None:
+        return Affected(_insert_values(statement.values, table, columns, services, session))
+    assert statement.query is not None
+    return Affected(_insert_query(statement.query.text, table, columns, services, session, process))
+
+
+def target_table(statement: Insert, services: Services, session: Session) -> TableInfo:
+    database, name = resolve(statement.table, session)
+    check_writable(database)
+    if services.catalog.find_view(database, name) is not None:
+        raise NotATable(f"{name} is a view: rows go into tables")
+    return services.catalog.table(database, name)
+
+
+def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
+    if not statement.columns:
+        return list(table.columns)
+    chosen = []
+    for name in statement.columns:
+        column = table.by_name.get(name)
+        if column is None:
+            raise ColumnNotFound(f"Column {name} not exists in table {table.name}")
+        if column in chosen:
+            raise InvalidArguments(f"column {name} is named twice")
+        chosen.append(column)
+    return chosen
+
+
+def _insert_values(
+    values: Values, table: TableInfo, columns: Sequence[ColumnInfo], services: Services, session: Session
+) -> int:
+    if len(columns) != len(values.columns):
+        raise InvalidArguments(
+            f"column count mismatch, columns: {len(columns)}, values: {len(values.columns)}", table=table.name
+        )
+    now_ns = services.clock.now_ns()
+    given: dict[str, pa.Array] = {}
+    for column, cells in zip(columns, values.columns, strict=True):
+        given[column.name] = _column_of_cells(cells, column, values, services, session, now_ns)
+    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns))
+
+
+def _column_of_cells(
+    cells: list[Any], column: ColumnInfo, values: Values, services: Services, session: Session, now_ns: int
+) -> pa.Array:
+    is_lenient = session.channel is Channel.MYSQL
+    kinds = set(map(type, cells))
+    if Special in kinds:
+        cells = _with_defaults(cells, column, now_ns)
+    if Expression not in kinds:
+        plain = [cell for cell in cells if not isinstance(cell, pa.Scalar)] if Special in kinds else cells
+        made = convert_cells(plain, column, zone=session.time_zone, is_lenient=is_lenient)
+        return _merged(cells, made, column) if Special in kinds else made
+    texts = [cell.text.text for cell in cells if isinstance(cell, Expression)]
+    results = iter(_evaluate(texts, column, services, session))
+    cells = [next(results) if isinstance(cell, Expression) else cell for cell in cells]
+    plain = [cell for cell in cells if not isinstance(cell, pa.Scalar)]
+    made = convert_cells(plain, column, zone=session.time_zone, is_lenient=is_lenient)
+    return _merged(cells, made, column)
+
+
+def _with_defaults(cells: list[Any], column: ColumnInfo, now_ns: int) -> list[Any]:
+    default = default_scalar(column, now_ns=now_ns)
+    if default is None and not column.nullable:
+        raise InvalidArguments(f"column {column.name} is not null and has no default: DEFAULT means nothing here")
+    filler = pa.scalar(None, column.type.arrow) if default is None else default
+    return [filler if isinstance(cell, Special) else cell for cell in cells]
+
+
+def _merged(cells: list[Any], made: pa.Array, column: ColumnInfo) -> pa.Array:
+    """Put converted cells and values that are ready back into one column."""
+    converted = iter(made)
+    values = [cell if isinstance(cell, pa.Scalar) else next(converted) for cell in cells]
+    return pa.array([_raw(value) for value in values], column.type.arrow)
+
+
+def _raw(value: pa.Scalar) -> Any:
+    return value.value if pt.is_timestamp(value.type) else value.as_py()
+
+
+def _evaluate(texts: list[str], column: ColumnInfo, services: Services, session: Session) -> list[pa.Scalar]:
+    results = services.queries.evaluate(texts, session)
+    return [
+        assign_column(pa.array([result.as_py()], result.type), column, zone=session.time_zone)[0]
+        if not pt.is_timestamp(result.type)
+        else assign_column(pa.array([result.value], pa.int64()).cast(result.type), column, zone=session.time_zone)[0]
+        for result in results
+    ]
+
+
+def _insert_query(
+    text: str,
+    table: TableInfo,
+    columns: Sequence[ColumnInfo],
+    services: Services,
+    session: Session,
+    process: Process,
+) -> int:
+    records = services.queries.query(text, session)
+    process.on_cancel(records.close)
+    try:
+        if len(records.schema) != len(columns):
+            raise InsertPlanError(
+                f"Failed to plan SQL: the query has {len(records.schema)} columns, the table takes {len(columns)}",
+                table=table.name,
+            )
+        total = 0
+        for batch in records:
+            process.check()
+            given = {
+                column.name: assign_column(batch.column(position), column, zone=session.time_zone)
+                for position, column in enumerate(columns)
+            }
+            rows = complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns())
+            total += put_rows(services, table, rows)
+        return total
+    finally:
+        records.close()

@@ -1,0 +1,175 @@
+"""Databases, views and what else is created, dropped, emptied and commented on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsdb.catalog import TableAlreadyExists, TableNotFound
+from tsdb.database._names import (
+    READ_ONLY_DATABASES,
+    check_database_name,
+    check_table_name,
+    check_writable,
+    quoted,
+    resolve,
+    resolve_database,
+)
+from tsdb.database._options import check_database_options
+from tsdb.database._services import Services
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.model import ColumnNotFound, DatabaseInfo, ViewInfo
+from tsdb.query import Affected, Session
+from tsdb.sql import Dialect, format_statement, statements
+
+
+class DatabaseInUse(InvalidArguments):
+    """A database that somebody works in cannot be dropped."""
+
+
+def create_database(statement: statements.CreateDatabase, services: Services, session: Session) -> Affected:
+    name = resolve_database(statement.name)
+    check_database_name(name)
+    options = check_database_options(statement.options, is_new=True)
+    if name in READ_ONLY_DATABASES or services.catalog.find_database(name) is not None:
+        if statement.if_not_exists:
+            return Affected(1)
+        raise InvalidArguments(f"Schema {name} already exists")
+    services.catalog.create_database(DatabaseInfo(name, options, services.clock.now_ns() // 1_000_000))
+    return Affected(1)
+
+
+def alter_database(statement: statements.AlterDatabase, services: Services, session: Session) -> Affected:
+    name = resolve_database(statement.name)
+    check_writable(name)
+    info = services.catalog.database(name)
+    changed = check_database_options(
+        [(key, value) for key, value in statement.set_options if value != ""], is_new=False
+    )
+    gone = {*statement.unset_options, *(key for key, value in statement.set_options if value == "")}
+    check_database_options([(key, "") for key in gone if key not in _UNCHECKED_WHEN_UNSET], is_new=False)
+    options = {key: value for key, value in {**info.options, **changed}.items() if key not in gone}
+    services.catalog.alter_database(replace(info, options=options))
+    return Affected(0)
+
+
+# Keys whose values are checked: an empty one would be refused although only the key matters.
+_UNCHECKED_WHEN_UNSET = frozenset(
+    {
+        *("append_mode", "merge_mode", "skip_wal", "sst_format", "memtable.type", "compaction.type"),
+        *("compaction.twcs.time_window", "compaction.twcs.trigger_file_num", "compaction.twcs.fallback_to_local"),
+    }
+)
+
+
+def drop_database(statement: statements.DropDatabase, services: Services, session: Session) -> Affected:
+    name = resolve_database(statement.name)
+    check_writable(name)
+    if services.catalog.find_database(name) is None and statement.if_exists:
+        return Affected(0)
+    services.catalog.database(name)
+    if name == session.database:
+        raise DatabaseInUse(f"Schema `{name}` is in use", hint="USE another one first")
+    services.catalog.drop_database(name)
+    return Affected(0)
+
+
+def drop_table(statement: statements.DropTable, services: Services, session: Session) -> Affected:
+    """Drop tables: all of them, or none when one is missing."""
+    found = []
+    for each in statement.names:
+        database, name = resolve(each, session)
+        check_writable(database)
+        table = services.catalog.find_table(database, name)
+        if table is None:
+            if statement.if_exists:
+                continue
+            raise TableNotFound(database, name)
+        found.append(table)
+    services.catalog.drop_tables(found)
+    return Affected(0)
+
+
+def truncate_table(statement: statements.TruncateTable, services: Services, session: Session) -> Affected:
+    """Remove all rows."""
+    database, name = resolve(statement.name, session)
+    check_writable(database)
+    table = services.catalog.table(database, name)
+    if statement.ranges:
+        raise Unsupported("TRUNCATE … FILE RANGE: files are not removed by their times", hint="use DELETE")
+    for done in [services.regions.truncate(region) for region in table.region_ids]:
+        done.result()
+    return Affected(0)
+
+
+def comment(statement: statements.Comment, services: Services, session: Session) -> Affected:
+    """Set or remove the comment of a table or column."""
+    if statement.kind == "flow":
+        raise InvalidArguments(f"Flow not found: {statement.name}")
+    database, name = resolve(statement.name, session)
+    check_writable(database)
+    table = services.catalog.table(database, name)
+    if statement.column is None:
+        services.catalog.alter_table(table, table.changed(comment=statement.comment))
+        return Affected(0)
+    column = table.by_name.get(statement.column)
+    if column is None:
+        raise ColumnNotFound(f"Column {statement.column} not exists in table {table.name}")
+    new = replace(column, comment=statement.comment)
+    columns = tuple(new if each is column else each for each in table.columns)
+    services.catalog.alter_table(table, table.changed(columns=columns))
+    return Affected(0)
+
+
+def create_view(statement: statements.CreateView, services: Services, session: Session) -> Affected:
+    """Create a view; its columns are those its query has today."""
+    database, name = resolve(statement.name, session)
+    check_writable(database)
+    check_table_name(name)
+    services.catalog.database(database)
+    if statement.or_replace and statement.if_not_exists:
+        raise InvalidArguments("CREATE VIEW takes OR REPLACE or IF NOT EXISTS, not both")
+    if services.catalog.find_table(database, name) is not None:
+        raise TableAlreadyExists(database, name)
+    if services.catalog.find_view(database, name) is not None and not statement.or_replace:
+        if statement.if_not_exists:
+            return Affected(0)
+        raise TableAlreadyExists(database, name)
+    view = ViewInfo(
+        id=0,
+        database=database,
+        name=name,
+        definition=format_statement(statement.text.text).rstrip(";"),
+        query=_fixed_query(statement, services, session),
+        created_ms=services.clock.now_ns() // 1_000_000,
+    )
+    services.catalog.create_view(view, replace=statement.or_replace)
+    return Affected(0)
+
+
+def _fixed_query(statement: statements.CreateView, services: Services, session: Session) -> str:
+    """The view's query with its columns named: a column that a table gets later is not the view's."""
+    query = statement.query.text
+    names = services.queries.schema_of(query, session).names
+    wanted = statement.columns or tuple(names)
+    if len(wanted) != len(names):
+        raise InvalidArguments(f"Expect {len(names)} columns for view {statement.name}, {len(wanted)} are named")
+    if len(set(names)) != len(names):
+        return query
+    items = ", ".join(
+        quoted(name, Dialect.GENERIC)
+        if name == shown
+        else f"{quoted(name, Dialect.GENERIC)} AS {quoted(shown, Dialect.GENERIC)}"
+        for name, shown in zip(names, wanted, strict=True)
+    )
+    return f"SELECT {items} FROM ({query}) AS {quoted(statement.name.last, Dialect.GENERIC)}"
+
+
+def drop_view(statement: statements.DropView, services: Services, session: Session) -> Affected:
+    database, name = resolve(statement.name, session)
+    check_writable(database)
+    if services.catalog.find_view(database, name) is None:
+        if statement.if_exists:
+            return Affected(0)
+        raise TableNotFound(database, name)
+    services.catalog.drop_view(database, name)
+    return Affected(0)

@@ -1,0 +1,104 @@
+"""The statements that are running: who sees them, and who can stop them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tsdb.clock import Clock
+from tsdb.errors import Cancelled, InvalidArguments
+from tsdb.query import Session
+
+TEXT_CHARS_MAX = 4096
+"""How much of a statement the process list keeps."""
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One statement that is running."""
+
+    id: str
+    session: Session
+    text: str
+    started_ns: int
+    is_cancelled: bool = False
+    _stops: list[Callable[[], None]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def on_cancel(self, stop: Callable[[], None]) -> None:
+        """Let `stop` end what is running, at once if the statement was cancelled already."""
+        with self._lock:
+            self._stops.append(stop)
+            is_late = self.is_cancelled
+        if is_late:
+            stop()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self.is_cancelled = True
+            stops = list(self._stops)
+        for stop in stops:
+            stop()
+
+    def check(self) -> None:
+        """Raise Cancelled when the statement is not wanted any more: between the steps of a long one."""
+        if self.is_cancelled:
+            raise Cancelled("the statement was cancelled", process=self.id)
+
+
+class ProcessList:
+    """All statements that are running, of all sessions."""
+
+    def __init__(self, clock: Clock, *, frontend: str = "") -> None:
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._running: dict[str, Process] = {}
+        self.frontend = frontend
+        """The address of this server, the first part of every id."""
+
+    @contextmanager
+    def entered(self, session: Session, text: str) -> Iterator[Process]:
+        """Show a statement in the list while it runs."""
+        process = self.enter(session, text)
+        try:
+            yield process
+        finally:
+            self.leave(process)
+
+    def enter(self, session: Session, text: str) -> Process:
+        number = next(self._numbers)
+        process = Process(f"{self.frontend}/{number}", session, text[:TEXT_CHARS_MAX], self._clock.now_ns())
+        self._running[process.id] = process
+        return process
+
+    def leave(self, process: Process) -> None:
+        self._running.pop(process.id, None)
+
+    def all(self) -> list[Process]:
+        return sorted(self._running.values(), key=lambda process: process.started_ns)
+
+    def cancel_session(self, session: Session) -> None:
+        """Stop whatever runs for a session."""
+        for process in self.all():
+            if process.session is session:
+                process.cancel()
+
+    def kill(self, process_id: str) -> int:
+        """Stop one statement; the number of statements that were stopped."""
+        process = self._running.get(process_id)
+        if process is None:
+            if "/" not in process_id:
+                raise InvalidArguments(f"Invalid process id: {process_id!r}", hint="SHOW PROCESSLIST names them")
+            return 0
+        process.cancel()
+        return 1
+
+    def kill_connection(self, connection_id: int) -> int:
+        """Stop what a connection runs."""
+        found = [process for process in self.all() if process.session.connection_id == connection_id]
+        for process in found:
+            process.cancel()
+        return len(found)

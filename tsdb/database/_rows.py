@@ -1,0 +1,75 @@
+"""Rows on their way into a table: completed with defaults, checked, split by partition, written to the regions.
+
+Rows are written to all regions at once; each region takes its part as a whole or not at all. A change of the table
+between reading its description and writing shows as an outdated request and is tried again with the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+import pyarrow as pa
+
+from tsdb.database._defaults import default_array
+from tsdb.database._services import Services
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.model import Batch, OpType, PartitionRule, RegionId, TableInfo, region_id
+
+ROWS_PER_BATCH = 65_536
+"""Larger inserts are written in several batches: one log entry stays of a bearable size."""
+
+
+def complete_rows(
+    table: TableInfo, given: Mapping[str, pa.Array | pa.ChunkedArray], rows: int, *, now_ns: int
+) -> pa.Table:
+    """Return all columns of a table, in its order, for rows that name some of them."""
+    columns = []
+    for column in table.columns:
+        values = given.get(column.name)
+        if values is None:
+            if column.default is None and not column.nullable:
+                raise InvalidArguments(
+                    f"column {column.name} of table {table.name} is not null and has no default: it needs a value",
+                    column=column.name,
+                )
+            values = default_array(column, rows, now_ns=now_ns)
+        elif not column.nullable and values.null_count:
+            raise InvalidArguments(f"column {column.name} is not null but input has null", column=column.name)
+        columns.append(values)
+    return pa.table(columns, schema=table.arrow)
+
+
+def put_rows(services: Services, table: TableInfo, rows: pa.Table) -> int:
+    """Write rows that have all columns of the table; the number of rows, once they are durable and visible."""
+    return _write(services, table, rows, OpType.PUT)
+
+
+def delete_keys(services: Services, table: TableInfo, keys: pa.Table) -> int:
+    """Delete rows by tags and time."""
+    if table.is_append:
+        raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
+    return _write(services, table, keys, OpType.DELETE)
+
+
+def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
+    if not table.region_ids:
+        raise Unsupported(f"table {table.name} is read-only: it shows a file")
+    futures: list[Future[int]] = []
+    for region, part in _split(table, rows):
+        schema = services.regions.schema(region)
+        for batch in part.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
+            futures.append(
+                services.regions.write(
+                    region, Batch.from_arrow(schema, batch, op), timeout=services.options.write_timeout
+                )
+            )
+    return sum(future.result() for future in futures)
+
+
+def _split(table: TableInfo, rows: pa.Table) -> list[tuple[RegionId, pa.Table]]:
+    if len(table.region_numbers) == 1:
+        return [(table.region_ids[0], rows)]
+    types = {name: table.by_name[name].type for name in table.partition_columns}
+    rule = PartitionRule.parse(table.partition_columns, table.partition_rules, types)
+    return [(region_id(table.id, table.region_numbers[index]), part) for index, part in rule.split(rows)]

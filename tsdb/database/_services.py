@@ -1,0 +1,38 @@
+"""What the statements of a database work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tsdb.catalog import Catalog
+from tsdb.clock import Clock
+from tsdb.database._processes import ProcessList
+from tsdb.engine import Regions
+from tsdb.query import QueryEngine, Session
+from tsdb.query.information_schema import InformationContext
+from tsdb.units import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """What whoever builds a database decides."""
+
+    copy_root: Path | None = None
+    """The only directory COPY and external tables may read and write; None forbids both."""
+    write_timeout: Duration = Duration.of_seconds(30)
+    """How long a write may wait for room in the write buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one database, handed to every statement."""
+
+    catalog: Catalog
+    regions: Regions
+    queries: QueryEngine
+    clock: Clock
+    processes: ProcessList
+    information: Callable[[Session], InformationContext]
+    options: DatabaseOptions = field(default_factory=DatabaseOptions)

@@ -1,0 +1,77 @@
+"""The variables of a session as SHOW tells them.
+
+A variable that statements can set shows its value under its name in upper case. Beside those, clients of PostgreSQL
+and MySQL ask for what their own servers have; it is answered with what holds here.
+"""
+
+from __future__ import annotations
+
+from tsdb.errors import Unsupported
+from tsdb.query import Channel, Session
+from tsdb.query.pg_catalog import settings_of
+
+_OWN = ("time_zone", "system_time_zone", "read_preference", "datestyle", "intervalstyle")
+
+_SPELLINGS = {
+    "timezone": "time_zone",
+    "time zone": "time_zone",
+    "transaction isolation level": "transaction_isolation",
+    "session transaction isolation level": "transaction_isolation",
+}
+
+_MYSQL = {
+    "autocommit": "ON",
+    "auto_increment_increment": "1",
+    "character_set_client": "utf8mb4",
+    "character_set_connection": "utf8mb4",
+    "character_set_database": "utf8mb4",
+    "character_set_results": "utf8mb4",
+    "character_set_server": "utf8mb4",
+    "collation_connection": "utf8mb4_bin",
+    "collation_database": "utf8mb4_bin",
+    "collation_server": "utf8mb4_bin",
+    "interactive_timeout": "31536000",
+    "lower_case_table_names": "0",
+    "max_allowed_packet": "134217728",
+    "net_write_timeout": "31536000",
+    "sql_mode": (
+        "ONLY_FULL_GROUP_BY STRICT_TRANS_TABLES NO_ZERO_IN_DATE NO_ZERO_DATE ERROR_FOR_DIVISION_BY_ZERO "
+        "NO_ENGINE_SUBSTITUTION"
+    ),
+    "transaction_isolation": "REPEATABLE-READ",
+    "tx_isolation": "REPEATABLE-READ",
+    "wait_timeout": "31536000",
+}
+
+
+def variables_of(session: Session, version: str) -> dict[str, str]:
+    """Every variable a session can be asked for, by its name in lower case, sorted."""
+    if session.channel is Channel.POSTGRES:
+        found = settings_of(session, version)
+        found["statement_timeout"] = _timeout(session, unit="ms")
+    else:
+        found = dict(_MYSQL) if session.channel is Channel.MYSQL else {}
+        found |= session.variables
+        found["max_execution_time"] = _timeout(session)
+    found["time_zone"] = session.time_zone
+    found["system_time_zone"] = "UTC"
+    found["read_preference"] = session.variables.get("read_preference", "LEADER").upper()
+    found["datestyle"] = session.variables.get("datestyle", "ISO, MDY")
+    found["intervalstyle"] = session.variables.get("intervalstyle", "postgres")
+    return dict(sorted(found.items()))
+
+
+def variable_value(name: str, session: Session, version: str) -> tuple[str, str]:
+    """Return title and value of one variable; Unsupported when there is none of that name."""
+    name = _SPELLINGS.get(name, name)
+    found = variables_of(session, version).get(name)
+    if found is None:
+        raise Unsupported(f"there is no variable {name!r} to show")
+    is_setting = session.channel is Channel.POSTGRES and name not in (*_OWN, "statement_timeout")
+    return name if is_setting else name.upper(), found
+
+
+def _timeout(session: Session, *, unit: str = "") -> str:
+    """How long a statement may take, in milliseconds; 0 is without end."""
+    milliseconds = 0 if session.timeout is None else int(session.timeout) // 1_000_000
+    return f"{milliseconds}{unit}" if milliseconds else "0"

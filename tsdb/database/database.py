@@ -1,0 +1,175 @@
+"""The one door to a database: text in, answers out, for one session.
+
+    text ─▶ parse ─▶ for each statement: show it in the process list ─▶ the function of its kind ─▶ Affected or Records
+
+Each kind of statement has its function in a module of its own; this one only finds it. Statements of one text run one
+after the other, and the first that fails ends the text; what ran before it stays done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tsdb.database import _objects, _prepared, _variables
+from tsdb.database._admin import admin
+from tsdb.database._alter_table import alter_table
+from tsdb.database._copy import copy
+from tsdb.database._create_table import create_table, create_table_like
+from tsdb.database._delete import delete
+from tsdb.database._describe import describe
+from tsdb.database._insert import insert
+from tsdb.database._processes import Process
+from tsdb.database._services import Services
+from tsdb.database._show import show
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.query import Affected, Channel, Output, Records, Session
+from tsdb.sql import Parsed, parse, statements
+from tsdb.telemetry import counter
+
+_STATEMENTS = counter(
+    "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
+)
+
+EXECUTE_DEPTH_MAX = 8
+"""How deep EXECUTE may execute EXECUTE."""
+
+
+class Database:
+    """Executes statements. Safe to use from many threads, each with its own session."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+        catalog = self.services.catalog
+        return name == "information_schema" or catalog.find_database(name) is not None
+
+    def execute(self, text: str, session: Session) -> Iterator[Output]:
+        """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order."""
+        for parsed in parse(text, session.dialect):
+            yield self._run(parsed, session)
+
+    def run(self, text: str, session: Session) -> Output:
+        """Run a text of exactly one statement."""
+        found = parse(text, session.dialect)
+        if len(found) != 1:
+            raise InvalidArguments(f"expected one statement, found {len(found)}")
+        return self._run(found[0], session)
+
+    def cancel(self, session: Session) -> None:
+        """Stop what runs for a session; from any thread."""
+        self.services.processes.cancel_session(session)
+
+    def _run(self, parsed: Parsed, session: Session, depth: int = 0) -> Output:
+        statement, kind = parsed.statement, type(parsed.statement).__name__
+        if isinstance(statement, statements.Execute):
+            return self._execute(statement, session, depth)
+        if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
+            session.warnings.clear()
+        process = self.services.processes.enter(session, parsed.text)
+        try:
+            output = self._dispatch(parsed, session, process)
+        except BaseException:
+            self.services.processes.leave(process)
+            _STATEMENTS.labels(kind, "error").inc()
+            raise
+        _STATEMENTS.labels(kind, "ok").inc()
+        if isinstance(output, Affected):
+            self.services.processes.leave(process)
+            return output
+        process.on_cancel(output.close)
+        return _TrackedRecords(output, lambda: self.services.processes.leave(process))
+
+    def _dispatch(self, parsed: Parsed, session: Session, process: Process) -> Output:
+        statement, services = parsed.statement, self.services
+        if isinstance(statement, statements.Query):
+            return services.queries.query(parsed.text, session)
+        if isinstance(statement, statements.Explain):
+            return services.queries.explain(statement, parsed.text, session)
+        if isinstance(statement, statements.Insert):
+            return insert(statement, services, session, process)
+        if isinstance(statement, statements.Delete):
+            return delete(statement, services, session, process)
+        if isinstance(statement, statements.Copy):
+            return copy(statement, services, session, process)
+        run = _SIMPLE.get(type(statement))
+        if run is None:
+            raise Unsupported(f"{type(statement).__name__} is not supported")
+        return run(statement, services, session)
+
+    def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
+        if depth >= EXECUTE_DEPTH_MAX:
+            raise InvalidArguments("prepared statements execute each other without end")
+        text = _prepared.executed_text(statement.name, [each.text for each in statement.arguments], session)
+        found = parse(text, session.dialect)
+        if len(found) != 1:
+            raise InvalidArguments(f"a prepared statement is one statement, this text has {len(found)}")
+        return self._run(found[0], session, depth + 1)
+
+
+class _TrackedRecords:
+    """Rows of a statement that stays in the process list until they are read."""
+
+    def __init__(self, records: Records, leave: Callable[[], None]) -> None:
+        self._records = records
+        self._leave = leave
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._records.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._records
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        self._leave()
+        self._records.close()
+
+
+def _transaction(statement: statements.Transaction, services: Services, session: Session) -> Affected:
+    """Clients begin and end transactions without being asked; every statement is its own here."""
+    if session.channel not in (Channel.MYSQL, Channel.POSTGRES):
+        raise Unsupported(f"SQL statement is not supported, keyword: {statement.verb}")
+    return Affected(0)
+
+
+def _kill(statement: statements.Kill, services: Services, session: Session) -> Affected:
+    if statement.process is not None:
+        return Affected(services.processes.kill(statement.process))
+    assert statement.connection is not None
+    return Affected(services.processes.kill_connection(statement.connection))
+
+
+_SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
+    statements.CreateDatabase: _objects.create_database,
+    statements.AlterDatabase: _objects.alter_database,
+    statements.DropDatabase: _objects.drop_database,
+    statements.CreateTable: create_table,
+    statements.CreateTableLike: create_table_like,
+    statements.AlterTable: alter_table,
+    statements.DropTable: _objects.drop_table,
+    statements.TruncateTable: _objects.truncate_table,
+    statements.Comment: _objects.comment,
+    statements.CreateView: _objects.create_view,
+    statements.DropView: _objects.drop_view,
+    statements.Show: show,
+    statements.Describe: describe,
+    statements.Use: _variables.use,
+    statements.SetVariable: _variables.set_variable,
+    statements.SetMany: _variables.set_many,
+    statements.Admin: admin,
+    statements.Kill: _kill,
+    statements.Prepare: _prepared.prepare,
+    statements.Deallocate: _prepared.deallocate,
+    statements.DeclareCursor: _prepared.declare_cursor,
+    statements.FetchCursor: _prepared.fetch_cursor,
+    statements.CloseCursor: _prepared.close_cursor,
+    statements.Transaction: _transaction,
+}

@@ -1,0 +1,61 @@
+"""What lies in the store when the engine opens, listed once for everything that opening has to look for.
+
+Drops to finish, regions, versions of manifests, data files that are missing, orphans: all of them are read off one
+listing. Nobody else writes to the store meanwhile, because the lock of the data directory is held.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.manifest import ManifestState, data_path
+from tsdb.model import RegionId
+from tsdb.store import ObjectMeta, ObjectStore
+
+DROPPING = ".dropping"
+"""An object of this name in a region's directory says that the region is dropped, whatever else is there."""
+
+
+class Listing:
+    """The objects below a prefix, sorted by path."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._objects = list(store.list(prefix))
+        self._paths = [found.path for found in self._objects]
+
+    def below(self, directory: str) -> list[ObjectMeta]:
+        """Return the objects of a directory; one outside of the prefix is listed by itself."""
+        if not directory.startswith(f"{self._prefix}/"):
+            return list(self._store.list(directory))
+        first = bisect_left(self._paths, f"{directory}/")
+        return self._objects[first : bisect_left(self._paths, f"{directory}0", first)]
+
+    def dropped(self) -> list[str]:
+        """Return the directories of regions whose drop was interrupted."""
+        return [path.removesuffix(f"/{DROPPING}") for path in self._paths if path.endswith(f"/{DROPPING}")]
+
+    def regions(self) -> dict[RegionId, str]:
+        """Find the regions by their manifests, for a start without a catalog; dropped ones are not among them."""
+        split = (path.split("/") for path in self._paths)
+        found = {"/".join(parts[:-2]) for parts in split if len(parts) > 2 and parts[-2] == "manifest"}
+        return {region_of(directory): directory for directory in sorted(found.difference(self.dropped()))}
+
+
+def region_of(directory: str) -> RegionId:
+    """Return the region that a directory `…/{table_id}_{number}` belongs to."""
+    table, _, number = directory.rsplit("/", 1)[-1].partition("_")
+    return RegionId(int(table) << 32 | int(number))
+
+
+def check_files(objects: list[ObjectMeta], directory: str, state: ManifestState) -> None:
+    """Raise FileCorrupted if a data file of a manifest is missing or has another size; an index file may be."""
+    sizes = {found.path: found.size_bytes for found in objects}
+    for file in state.files.values():
+        path = data_path(directory, file.file_id)
+        if path not in sizes:
+            raise FileCorrupted(file=path, reason="it is missing")
+        if sizes[path] != file.size_bytes:
+            raise FileCorrupted(file=path, reason=f"it has {sizes[path]} bytes, expected {file.size_bytes}")

@@ -1,0 +1,105 @@
+"""What a store of metadata can do.
+
+- Keys are text, values bytes. `scan` gives keys in the order of their UTF-8 bytes.
+- A transaction is atomic and durable: its operations all happen if every comparison holds, none otherwise, and when
+  `transact` returns they survive a crash.
+- Each change of a key gives it a revision that no change of any key had before. A key that was deleted and put again
+  therefore never looks unchanged.
+- The shape is that of etcd, at most `OPERATIONS_MAX` comparisons and as many operations in one transaction; what needs
+  more writes first what it is about to do, so that a restart can finish it.
+
+Every method raises `KvUnavailable` if the store fails. Any thread may call any method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tsdb.kv._errors import KvTooLarge
+
+OPERATIONS_MAX = 128
+"""How many comparisons, and how many operations, one transaction may have: what etcd takes unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Holds if there is no such key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """Holds if the key has this value."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionIs:
+    """Holds if the key was last changed at this revision; 0 stands for a key that is not there."""
+
+    key: str
+    revision: int
+
+
+Compare = Absent | Equals | RevisionIs
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Give a key a value."""
+
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a key if it is there."""
+
+    key: str
+
+
+Operation = Put | Delete
+
+
+class KvStore(Protocol):
+    """Ordered keys and values with transactions."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def revision(self, key: str) -> int:
+        """At which revision the key was last changed; 0 if it is not there."""
+        ...
+
+    def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        """All keys that begin with a prefix, in order, as they are at one moment."""
+        ...
+
+    def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
+        """Do all operations if every comparison holds; tell whether they did."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def check_size(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
+    """Refuse a transaction that another store could not take."""
+    for what, count in (("comparisons", len(compares)), ("operations", len(operations))):
+        if count > OPERATIONS_MAX:
+            raise KvTooLarge(f"a transaction has {count} {what}, the limit is {OPERATIONS_MAX}")
+
+
+def holds(compare: Compare, found: tuple[bytes, int] | None) -> bool:
+    """Judge a comparison by the value and revision of its key."""
+    match compare:
+        case Absent():
+            return found is None
+        case Equals():
+            return found is not None and found[0] == compare.value
+        case RevisionIs():
+            return compare.revision == (0 if found is None else found[1])

@@ -1,0 +1,110 @@
+"""Queries: text in, rows out.
+
+    text ─▶ tokens ─▶ limits ─▶ tables named ─▶ edits ─▶ DataFusion plans ─▶ rows as they come
+                   └▶ RANGE … ALIGN ─▶ tsdb.query.range, which comes back here with plain SQL
+
+Planning happens in the thread that asks; rows are computed by DataFusion's threads and waited for by `QueryRecords`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from tsdb.clock import Clock
+from tsdb.engine import Regions
+from tsdb.model import TableInfo
+from tsdb.query._context import QueryOptions
+from tsdb.query._explain import analyzed, explain_prefix
+from tsdb.query._planner import InformationSource, Planner
+from tsdb.query._providers import TableCatalog
+from tsdb.query._range import SessionRunner
+from tsdb.query._records import QueryRecords, Waiter
+from tsdb.query.range import run_range
+from tsdb.query.session import Records, Session, TableRecords, read_all
+from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.range_query import find_range
+from tsdb.sql.statements import Explain, Query
+
+
+class QueryEngine:
+    """Runs queries over the tables of a catalog."""
+
+    def __init__(
+        self,
+        catalog: TableCatalog,
+        regions: Regions,
+        clock: Clock,
+        options: QueryOptions | None = None,
+        *,
+        information: InformationSource | None = None,
+    ) -> None:
+        self.clock = clock
+        self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
+        self._waiter = Waiter()
+
+    def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Records:
+        """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
+        tokens = tokenize(text, session.dialect)
+        extra = {} if tables is None else tables
+        if find_range(text, tokens) is not None:
+            return TableRecords(run_range(text, tokens, SessionRunner(self, session, extra)))
+        return self._run(text, tokens, session, extra)
+
+    def schema_of(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
+        """Return the columns a query would answer with."""
+        tokens = tokenize(text, session.dialect)
+        extra = {} if tables is None else tables
+        if find_range(text, tokens) is not None:
+            return run_range(text, tokens, SessionRunner(self, session, extra)).schema
+        planned = self._planner.plan(self._planner.prepare(text, tokens, session, extra))
+        planned.life.end()
+        return planned.schema
+
+    def evaluate(self, expressions: Sequence[str], session: Session) -> list[pa.Scalar]:
+        """Return the values of constant expressions."""
+        if not expressions:
+            return []
+        items = ", ".join(f"({each}\n) AS c{number}" for number, each in enumerate(expressions))
+        rows = read_all(self.query(f"SELECT {items}", session))
+        return [rows.column(number)[0] for number in range(len(expressions))]
+
+    def explain(self, statement: Explain, text: str, session: Session) -> Records:
+        """Show how a query would run, with ANALYZE how it ran. `text` is the text of the query that is explained."""
+        prefix = explain_prefix(statement)
+        inner = statement.statement.text.text if isinstance(statement.statement, Query) else text
+        tables: Mapping[str, pa.Table] = {}
+        tokens = tokenize(inner, session.dialect)
+        if find_range(inner, tokens) is not None:
+            runner = SessionRunner(self, session, tables)
+            run_range(inner, tokens, runner)
+            assert runner.first is not None, "a range query runs at least one query"
+            inner, tables = runner.first
+            tokens = tokenize(inner, session.dialect)
+        if not statement.is_analyze:
+            return self._run(inner, tokens, session, tables, prefix=prefix)
+        planned, stream = self._planner.start(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
+        explained = read_all(QueryRecords(stream, planned.schema, planned.life, self._waiter))
+        return TableRecords(analyzed(statement, explained, planned.life.scans))
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
+        """Return the table that a name of one to three parts stands for in a session; None for anything else."""
+        return self._planner.find_table(parts, session)
+
+    def close(self) -> None:
+        """Stop the thread that waits for queries."""
+        self._waiter.close()
+
+    def _run(
+        self,
+        text: str,
+        tokens: list[Token],
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        *,
+        prefix: str = "",
+    ) -> Records:
+        job = self._planner.prepare(text, tokens, session, tables, prefix=prefix)
+        planned, stream = self._planner.start(job)
+        return QueryRecords(stream, planned.schema, planned.life, None if job.is_single else self._waiter)

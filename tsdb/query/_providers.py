@@ -1,0 +1,198 @@
+"""The tables a query may name, handed to DataFusion when it asks for them.
+
+DataFusion asks by name while it plans: `tsdb.<database>.<table>`. A table that exists is opened only then, so a query
+pins the snapshots of the tables it names and of no others. An error raised here (a region that is not ready) reaches
+the caller of `SessionContext.sql` as it was raised.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import datafusion
+import pyarrow as pa
+import pyarrow.dataset as ds
+from datafusion.catalog import CatalogProvider, SchemaProvider, Table
+
+from tsdb.engine import Regions
+from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, TableInfo, ViewInfo
+from tsdb.query._life import QueryLife
+from tsdb.query._numbers import NUMBERS, NumbersDataset
+from tsdb.query._table_dataset import TableDataset
+
+INFORMATION_SCHEMA = "information_schema"
+PG_CATALOG = "pg_catalog"
+
+
+class TableCatalog(Protocol):
+    """What queries ask of the catalog."""
+
+    def find_database(self, name: str) -> DatabaseInfo | None: ...
+
+    def find_table(self, database: str, name: str) -> TableInfo | None: ...
+
+    def find_view(self, database: str, name: str) -> ViewInfo | None: ...
+
+
+class TableSource:
+    """Where one query finds its tables."""
+
+    def __init__(
+        self,
+        catalog: TableCatalog,
+        regions: Regions,
+        life: QueryLife,
+        *,
+        database: str,
+        extra: Mapping[str, pa.Table],
+        system_table: Callable[[str, str], pa.Table | None],
+        is_ordered: bool,
+        is_single: bool,
+        numbers_rows: int,
+    ) -> None:
+        self._catalog = catalog
+        self._regions = regions
+        self._life = life
+        self._database = database
+        self._extra = extra
+        self._system_table = system_table
+        self._is_ordered = is_ordered
+        self._is_single = is_single
+        self._numbers_rows = numbers_rows
+        self._opened: dict[tuple[str, str], Table] = {}
+        self._views_open: list[str] = []
+        self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
+        """Plans the query of a view; set by whoever owns the context."""
+
+    def has_database(self, name: str) -> bool:
+        if name in (INFORMATION_SCHEMA, PG_CATALOG) or self._catalog.find_database(name) is not None:
+            return True
+        return bool(self._extra) and name == self._database
+
+    def open(self, database: str, name: str) -> Table | None:
+        """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
+        key = (database, name)
+        if key not in self._opened:
+            table = self._make(database, name)
+            if table is None:
+                return None
+            self._opened[key] = table
+        return self._opened[key]
+
+    def _make(self, database: str, name: str) -> Table | None:
+        if database == self._database and name in self._extra:
+            return _in_thread(lambda: memory_table(self._extra[name]))
+        if database in (INFORMATION_SCHEMA, PG_CATALOG):
+            rows = self._system_table(database, name)
+            return None if rows is None else _in_thread(lambda: memory_table(rows))
+        if (table := self._catalog.find_table(database, name)) is not None:
+            return Table(self._dataset(table))
+        if (view := self._catalog.find_view(database, name)) is not None:
+            return self._open_view(view)
+        if database == DEFAULT_DATABASE and name == NUMBERS:
+            return Table(NumbersDataset(self._numbers_rows, self._life))
+        return None
+
+    def _dataset(self, table: TableInfo) -> ds.Dataset:
+        if table.engine == "file":
+            return external_dataset(table)
+        regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
+        return TableDataset(table, regions, self._life, is_ordered=self._is_ordered, is_single=self._is_single)
+
+    def _open_view(self, view: ViewInfo) -> Table:
+        name = f"{view.database}.{view.name}"
+        if name in self._views_open:
+            raise InvalidArguments("the view reads itself", view=name)
+        self._views_open.append(name)
+        try:
+            return _in_thread(lambda: self._plan(view))
+        finally:
+            self._views_open.pop()
+
+    def _plan(self, view: ViewInfo) -> Table:
+        assert self.plan_view is not None
+        return Table(self.plan_view(view))
+
+
+class LazyCatalog(CatalogProvider):  # type: ignore[misc]
+    """The catalog `tsdb`, as far as one query sees it."""
+
+    def __init__(self, source: TableSource) -> None:
+        self._source = source
+
+    def schema_names(self) -> set[str]:
+        """None: a query finds out about databases from information_schema."""
+        return set()
+
+    def schema(self, name: str) -> SchemaProvider | None:
+        return LazySchema(self._source, name) if self._source.has_database(name) else None
+
+
+class LazySchema(SchemaProvider):  # type: ignore[misc]
+    """A database, as far as one query sees it."""
+
+    def __init__(self, source: TableSource, database: str) -> None:
+        self._source = source
+        self._database = database
+
+    def table_names(self) -> set[str]:
+        """None: a query finds out about tables from information_schema."""
+        return set()
+
+    def table(self, name: str) -> Table | None:
+        return self._source.open(self._database, name)
+
+    def table_exist(self, name: str) -> bool:
+        return self._source.open(self._database, name) is not None
+
+
+def memory_table(rows: pa.Table) -> Table:
+    """Return rows as a table of DataFusion's own."""
+    context = datafusion.SessionContext()
+    batches = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+    return Table(context.create_dataframe([batches]))
+
+
+def external_dataset(table: TableInfo) -> ds.Dataset:
+    """Return the files of an external table."""
+    location, kind = table.options.get("location", ""), table.options.get("format", "parquet").lower()
+    if kind not in ("csv", "json", "parquet"):
+        raise Unsupported("files of this format cannot be read", format=kind, table=table.full_name)
+    path = location.removeprefix("file://")
+    if not os.path.exists(path):
+        raise ExternalFileMissing("the file of an external table is missing", table=table.full_name, location=location)
+    try:
+        return ds.dataset(path, schema=table.arrow, format=kind)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ExternalFileMissing(
+            f"the file of an external table cannot be read: {error}", table=table.full_name, location=location
+        ) from error
+
+
+class ExternalFileMissing(TsdbError):
+    """The files behind an external table are not there or cannot be read."""
+
+    status = Status.STORAGE_UNAVAILABLE
+
+
+def _in_thread(work: Callable[[], Any]) -> Any:
+    """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="query-planner")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

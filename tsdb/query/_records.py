@@ -1,0 +1,177 @@
+"""The rows of a query as they come out of DataFusion, until somebody closes them or the deadline is reached.
+
+Two ways lead to the next batch. A query of one table is driven by the thread that wants its rows, which is quickest:
+its scan asks before every batch whether the query is still wanted, and little happens in between. Any other query may
+compute for long between two batches of a scan, or scan nothing of ours. It runs on DataFusion's own threads, and one
+thread of ours runs an event loop that waits for it, so that a wait can be given up: cancelling the wait drops the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tsdb.errors import Cancelled, TsdbError
+from tsdb.query._life import QueryLife
+from tsdb.query.errors import execution_error, is_panic
+
+
+class Waiter:
+    """The event loop that waits for all queries of a server; started when first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, stream: Any) -> concurrent.futures.Future[Any]:
+        """Ask a stream for its next batch; the future gives None at its end."""
+        return asyncio.run_coroutine_threadsafe(_next_batch(stream), self._running_loop())
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            with self._lock:
+                if self._loop is None:
+                    loop = asyncio.new_event_loop()
+                    self._thread = threading.Thread(target=loop.run_forever, name="query-waiter", daemon=True)
+                    self._thread.start()
+                    self._loop = loop
+        return self._loop
+
+    def close(self) -> None:
+        """Stop the thread; queries that still wait are over."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+async def _next_batch(stream: Any) -> Any:
+    try:
+        return await stream.__anext__()
+    except StopAsyncIteration:
+        return None
+
+
+class QueryRecords:
+    """The rows of one query."""
+
+    def __init__(self, stream: Any, schema: pa.Schema, life: QueryLife, waiter: Waiter | None) -> None:
+        """Without a waiter, the thread that wants rows computes them."""
+        self._schema = schema
+        self._life = life
+        self._waiter = waiter
+        self._lock = threading.Lock()
+        self._stream: Any = stream
+        self._pending: concurrent.futures.Future[Any] | None = None
+        self._is_closed = False
+        self._is_read_to_end = False
+        self._ask()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            while (batch := self._next()) is not None:
+                self._ask()
+                found = batch.to_pyarrow()
+                if found.num_rows:
+                    yield convert_batch(found, self._schema)
+            self._is_read_to_end = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop the work and let go of snapshots; from any thread, any number of times."""
+        with self._lock:
+            pending, self._pending, self._stream = self._pending, None, None
+            was_closed, self._is_closed = self._is_closed, True
+        if was_closed:
+            return
+        if self._is_read_to_end:
+            self._life.end()
+            return
+        self._life.cancel()
+        if pending is not None:
+            pending.cancel()
+        self._life.end()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _ask(self) -> None:
+        if self._waiter is None:
+            return
+        with self._lock:
+            if not self._is_closed:
+                self._pending = self._waiter.submit(self._stream)
+
+    def _next(self) -> Any:
+        """Return the next batch, None at the end."""
+        with self._lock:
+            stream, pending = self._stream, self._pending
+        if stream is None:
+            raise Cancelled("the query was cancelled")
+        try:
+            self._life.check()
+            return next(stream, None) if pending is None else self._wait(pending)
+        except TsdbError:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise self._error(error) from error
+
+    def _wait(self, pending: concurrent.futures.Future[Any]) -> Any:
+        try:
+            return pending.result(self._life.remaining_seconds())
+        except concurrent.futures.CancelledError:
+            raise Cancelled("the query was cancelled") from None
+        except TimeoutError:
+            if pending.done() and not pending.cancelled():
+                raise  # the work itself met a timeout
+            raise self._life.expired() from None
+
+    def _error(self, error: BaseException | None) -> TsdbError:
+        failure = self._life.failure
+        if isinstance(failure, TsdbError):
+            return failure
+        return execution_error(failure or error or RuntimeError("unknown error"))
+
+
+def result_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the types a client gets: views of strings as strings, times of UTC without the zone."""
+    fields = [field.with_type(kind) if (kind := _plain(field.type)) is not field.type else field for field in schema]
+    return pa.schema(fields)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pt.is_string_view(kind) or pt.is_large_string(kind):
+        return pa.string()
+    if pt.is_binary_view(kind) or pt.is_large_binary(kind):
+        return pa.binary()
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit)
+    return _plain(kind.value_type) if pt.is_dictionary(kind) else kind
+
+
+def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a batch the names and types of the result."""
+    if not schema.names:
+        return batch
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

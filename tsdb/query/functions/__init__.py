@@ -1,0 +1,47 @@
+"""The functions of the dialect that the query engine does not bring along, ready to be registered with it.
+
+A call may have to be rewritten before it reaches a function here: `tsdb.sql.function_names` tells how. Functions that
+depend on the session are made per zone, database or connection and kept; all others are made once, at import.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tsdb.query.functions import _conditions, _ip, _json, _match_query, _term, _text
+from tsdb.query.functions._define import FunctionError, function_error_text
+from tsdb.query.functions._session import session_functions
+from tsdb.query.functions._time import time_functions
+from tsdb.query.session import Session
+from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
+
+__all__ = ["FUNCTION_NAMES", "FunctionError", "function_error_text", "functions_for"]
+
+_DECLARED = [
+    *_conditions.FUNCTIONS,
+    *_ip.FUNCTIONS,
+    *_json.FUNCTIONS,
+    *_match_query.FUNCTIONS,
+    *_term.FUNCTIONS,
+    *_text.FUNCTIONS,
+]
+_MADE = [each.make() for each in _DECLARED]
+
+
+def functions_for(session: Session) -> list[Any]:
+    """Return every function a query of this session may call, as objects to register with the query engine."""
+    return [*_MADE, *time_functions(session.time_zone), *session_functions(session)]
+
+
+FUNCTION_NAMES = frozenset(
+    name
+    for name in (
+        *(each.name for each in _DECLARED),
+        *(each.name for each in functions_for(Session(connection_id=0))),
+        *RENAMES,
+        *OVERLOADS,
+        *EXPANSIONS,
+    )
+    if "__" not in name
+)
+"""Every name users may call beside those the query engine brings along, for suggestions."""

@@ -1,0 +1,104 @@
+"""What the describing tables are made from: the catalog, the regions, this node, and what is running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tsdb.clock import Clock
+from tsdb.engine import RegionStat
+from tsdb.model import CATALOG, DatabaseInfo, RegionId, TableInfo, ViewInfo
+from tsdb.query.session import Session
+
+
+class Described(Protocol):
+    """The part of a catalog that reading needs."""
+
+    def databases(self) -> list[DatabaseInfo]:
+        """All databases, sorted by name."""
+
+    def tables(self, database: str) -> list[TableInfo]:
+        """The tables of a database, sorted by name."""
+
+    def views(self, database: str) -> list[ViewInfo]:
+        """The views of a database, sorted by name."""
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        """The options of a table together with those its database gives."""
+
+
+class Measured(Protocol):
+    """The part of the regions that reading needs."""
+
+    def stat(self, region_id: RegionId) -> RegionStat: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a process knows of itself."""
+
+    id: int = 0
+    kind: str = "STANDALONE"
+    address: str = ""
+    version: str = "unknown"
+    commit: str = "unknown"
+    branch: str = "unknown"
+    started_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningStatement:
+    """One row of the process list."""
+
+    id: str
+    database: str
+    query: str
+    start_ms: int
+    client: str = ""
+    frontend: str = ""
+    catalog: str = CATALOG
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """One flow, as the tables about flows show it."""
+
+    id: int
+    name: str
+    definition: str
+    """The statement that creates it, as SHOW CREATE FLOW prints it."""
+    sink_table: str
+    """With catalog and database."""
+    database: str
+    created_ms: int
+    updated_ms: int
+    comment: str | None = None
+    expire_after_seconds: int | None = None
+    source_table_ids: tuple[int, ...] = ()
+    source_tables: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    state_bytes: int | None = None
+    started_ms: int | None = None
+    last_run_ms: int | None = None
+
+
+def _nothing() -> Sequence[RunningStatement]:
+    return ()
+
+
+def _no_flows() -> Sequence[FlowRow]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class InformationContext:
+    """Everything the describing tables are made from, for one statement of one session."""
+
+    catalog: Described
+    regions: Measured
+    session: Session
+    clock: Clock
+    node: NodeFacts = field(default_factory=NodeFacts)
+    processes: Callable[[], Sequence[RunningStatement]] = _nothing
+    flows: Callable[[], Sequence[FlowRow]] = _no_flows

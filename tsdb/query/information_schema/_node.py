@@ -1,0 +1,163 @@
+"""`cluster_info`, `build_info`, `engines`, `process_list`, flows and the character sets: the server itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+from pathlib import Path
+
+import pyarrow as pa
+
+from tsdb.model import CATALOG
+from tsdb.query.information_schema._build import build_table
+from tsdb.query.information_schema._context import InformationContext
+from tsdb.query.information_schema._schemas import information_schema_of
+from tsdb.query.information_schema._tables import CHARACTER_SET, COLLATION
+from tsdb.units import Duration
+
+_MS_NS = 1_000_000
+
+
+def cluster_info_table(context: InformationContext) -> pa.Table:
+    node = context.node
+    alive = Duration(max(context.clock.now_ns() - node.started_ms * _MS_NS, 0) // 1_000_000_000 * 1_000_000_000)
+    columns = {
+        "peer_id": node.id,
+        "peer_type": node.kind,
+        "peer_addr": node.address,
+        "peer_hostname": socket.gethostname(),
+        "total_cpu_millicores": (os.cpu_count() or 1) * 1000,
+        "total_memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cpu_usage_millicores": _cpu_millicores(alive),
+        "memory_usage_bytes": _memory_bytes(),
+        "version": node.version,
+        "git_commit": node.commit,
+        "start_time": pa.array([node.started_ms], pa.int64()).cast(pa.timestamp("ms")),
+        "uptime": str(alive),
+    }
+    return build_table(information_schema_of("cluster_info"), 1, columns)
+
+
+def _cpu_millicores(alive: Duration) -> int:
+    """What the process has used since it began, on average."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return int((usage.ru_utime + usage.ru_stime) * 1e12 / alive) if alive else 0
+
+
+def _memory_bytes() -> int:
+    """Resident memory now; where the system does not tell that, the most there ever was."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def build_info_table(context: InformationContext) -> pa.Table:
+    node = context.node
+    columns = {
+        "git_branch": node.branch,
+        "git_commit": node.commit,
+        "git_commit_short": node.commit[:8],
+        "git_clean": "unknown",
+        "pkg_version": node.version,
+    }
+    return build_table(information_schema_of("build_info"), 1, columns)
+
+
+def engines_table(context: InformationContext) -> pa.Table:
+    columns = {
+        "engine": ["mito", "metric"],
+        "support": ["DEFAULT", "YES"],
+        "comment": [
+            "Storage engine for time-series data",
+            "Storage engine for many small tables that share one physical table",
+        ],
+        "transactions": "NO",
+        "xa": "NO",
+        "savepoints": "NO",
+    }
+    return build_table(information_schema_of("engines"), 2, columns)
+
+
+def character_sets_table(context: InformationContext) -> pa.Table:
+    columns = {
+        "character_set_name": CHARACTER_SET,
+        "default_collate_name": COLLATION,
+        "description": "UTF-8 Unicode",
+        "maxlen": 4,
+    }
+    return build_table(information_schema_of("character_sets"), 1, columns)
+
+
+def collations_table(context: InformationContext) -> pa.Table:
+    columns = {
+        "collation_name": COLLATION,
+        "character_set_name": CHARACTER_SET,
+        "id": 1,
+        "is_default": "Yes",
+        "is_compiled": "Yes",
+        "sortlen": 1,
+    }
+    return build_table(information_schema_of("collations"), 1, columns)
+
+
+def collation_applicability_table(context: InformationContext) -> pa.Table:
+    columns = {"collation_name": COLLATION, "character_set_name": CHARACTER_SET}
+    return build_table(information_schema_of("collation_character_set_applicability"), 1, columns)
+
+
+def process_list_table(context: InformationContext) -> pa.Table:
+    processes = context.processes()
+    now_ms = context.clock.now_ns() // _MS_NS
+    columns = {
+        "id": [process.id for process in processes],
+        "catalog": [process.catalog for process in processes],
+        "schemas": [process.database for process in processes],
+        "query": [process.query for process in processes],
+        "client": [process.client for process in processes],
+        "frontend": [process.frontend for process in processes],
+        "start_timestamp": [process.start_ms for process in processes],
+        # A statement in the list has run for a moment at least: zero would read as "not started".
+        "elapsed_time": [max(now_ms - process.start_ms, 1) for process in processes],
+    }
+    return build_table(information_schema_of("process_list"), len(processes), columns)
+
+
+def flows_table(context: InformationContext) -> pa.Table:
+    flows = context.flows()
+    columns = {
+        "flow_name": [flow.name for flow in flows],
+        "flow_id": [flow.id for flow in flows],
+        "state_size": [flow.state_bytes for flow in flows],
+        "table_catalog": CATALOG,
+        "flow_definition": [flow.definition for flow in flows],
+        "comment": [flow.comment for flow in flows],
+        "expire_after": [flow.expire_after_seconds for flow in flows],
+        "source_table_ids": [json.dumps(flow.source_table_ids) for flow in flows],
+        "sink_table_name": [flow.sink_table for flow in flows],
+        "flownode_ids": ["{}" for _ in flows],
+        "options": [json.dumps(dict(flow.options), sort_keys=True, separators=(",", ":")) for flow in flows],
+        "created_time": [flow.created_ms for flow in flows],
+        "updated_time": [flow.updated_ms for flow in flows],
+        "last_execution_time": [flow.last_run_ms for flow in flows],
+        "source_table_names": [",".join(flow.source_tables) for flow in flows],
+    }
+    return build_table(information_schema_of("flows"), len(flows), columns)
+
+
+def flow_statistics_table(context: InformationContext) -> pa.Table:
+    flows = context.flows()
+    now_ms = context.clock.now_ns() // _MS_NS
+    columns = {
+        "flow_id": [flow.id for flow in flows],
+        "flow_name": [flow.name for flow in flows],
+        "start_time": [flow.started_ms for flow in flows],
+        "last_execution_time": [flow.last_run_ms for flow in flows],
+        "uptime_seconds": [
+            None if flow.started_ms is None else max(now_ms - flow.started_ms, 0) // 1000 for flow in flows
+        ],
+        "state_size": [flow.state_bytes for flow in flows],
+    }
+    return build_table(information_schema_of("flow_statistics"), len(flows), columns)

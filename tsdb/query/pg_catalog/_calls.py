@@ -1,0 +1,63 @@
+"""Calls of PostgreSQL's functions whose answer does not depend on their arguments, or is one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tsdb.query.pg_catalog._oids import OWNER_NAME
+
+NULL_TEXT = "CAST(NULL AS VARCHAR)"
+
+_TRUE = frozenset(
+    {
+        *("pg_type_is_visible", "pg_function_is_visible", "pg_operator_is_visible", "pg_opclass_is_visible"),
+        *("pg_collation_is_visible", "pg_conversion_is_visible", "pg_statistics_obj_is_visible"),
+        *("pg_ts_config_is_visible", "pg_ts_dict_is_visible", "has_table_privilege", "has_schema_privilege"),
+        *("has_database_privilege", "has_column_privilege", "has_any_column_privilege", "has_function_privilege"),
+        *("has_sequence_privilege", "has_tablespace_privilege", "has_type_privilege", "pg_has_role"),
+    }
+)
+_FALSE = frozenset({"pg_is_in_recovery", "pg_relation_is_publishable", "pg_is_other_temp_schema"})
+_NULL = frozenset(
+    {
+        *("pg_get_constraintdef", "pg_get_indexdef", "pg_get_partkeydef", "pg_get_triggerdef", "pg_get_ruledef"),
+        *("pg_get_functiondef", "pg_get_function_arguments", "pg_get_function_result", "pg_get_serial_sequence"),
+        *("pg_get_function_identity_arguments", "pg_get_statisticsobjdef_columns", "pg_get_statisticsobjdef"),
+        *("pg_get_partition_constraintdef", "pg_tablespace_location", "shobj_description", "pg_advisory_unlock_all"),
+    }
+)
+_ZERO = frozenset({"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size"})
+
+
+class Call(NamedTuple):
+    """What becomes of a call; all None leaves it as it is."""
+
+    replacement: str | None = None
+    """Stands for the whole call."""
+    name: str | None = None
+    """Is called instead."""
+    keeps: int | None = None
+    """How many of the arguments count."""
+
+
+def rewrite_call(name: str, arguments: int) -> Call | None:
+    """Say what becomes of a call of a function with so many arguments; None if nothing."""
+    if name in _TRUE:
+        return Call("true")
+    if name in _FALSE:
+        return Call("false")
+    if name in _NULL:
+        return Call(NULL_TEXT)
+    if name in _ZERO:
+        return Call("0")
+    if name == "pg_get_userbyid":
+        return Call(f"'{OWNER_NAME}'")
+    if name == "pg_encoding_to_char":
+        return Call("'UTF8'")
+    if name in ("pg_get_expr", "pg_partition_ancestors"):
+        return Call(name="", keeps=1)
+    if name in ("pg_get_viewdef", "obj_description"):
+        return Call(keeps=1)
+    if name in ("pg_relation_size", "pg_total_relation_size"):
+        return Call(name="pg_table_size", keeps=1)
+    return None

@@ -1,0 +1,161 @@
+"""PostgreSQL's functions about the system, as far as clients call them and a rewrite does not answer them.
+
+Those that tell something of a table (its comment, its size, whether a bare name finds it) look it up in the catalog of
+the session; without one they know of nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any
+
+import pyarrow as pa
+from datafusion import ScalarUDF, udf
+
+from tsdb.model import TableInfo, ViewInfo
+from tsdb.query.information_schema import InformationContext, table_size
+from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._relations import Relation, relations
+
+_TEXT = pa.string()
+_OID = pa.int32()
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+_VISIBLE_ALWAYS = "pg_catalog"
+
+
+def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
+    """Return the functions to register for a query of a PostgreSQL session."""
+    known = _Lookup(context)
+    return [
+        *_pure_functions(),
+        _by_oid("pg_table_is_visible", pa.bool_(), known.is_visible),
+        _by_oid("pg_relation_name", _TEXT, known.name),
+        _by_oid("obj_description", _TEXT, known.comment),
+        _by_oid("pg_get_viewdef", _TEXT, known.view_query),
+        _by_oid("pg_table_size", pa.int64(), known.bytes),
+        udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
+    ]
+
+
+class _Lookup:
+    """What is known of relations by their numbers, looked up when it is first needed."""
+
+    def __init__(self, context: InformationContext | None) -> None:
+        self._context = context
+
+    @cached_property
+    def _relations(self) -> dict[int, Relation]:
+        return {} if self._context is None else {each.oid: each for each in relations(self._context)}
+
+    def is_visible(self, oid: int) -> bool:
+        """Whether a bare name finds the relation: it is in the database of the session."""
+        if self._context is None:
+            return True
+        found = self._relations.get(oid)
+        return found is not None and found.info.database in (self._context.session.database, _VISIBLE_ALWAYS)
+
+    def name(self, oid: int) -> str:
+        """As `oid::regclass` prints: with its database only where the bare name would not find it."""
+        found = self._relations.get(oid)
+        if found is None:
+            return str(oid)
+        bare = quote_ident(found.info.name)
+        return bare if self.is_visible(oid) else f"{quote_ident(found.info.database)}.{bare}"
+
+    def comment(self, oid: int) -> str | None:
+        found = self._relations.get(oid)
+        return found.info.comment if found is not None and isinstance(found.info, TableInfo) else None
+
+    def view_query(self, oid: int) -> str | None:
+        found = self._relations.get(oid)
+        return found.info.query if found is not None and isinstance(found.info, ViewInfo) else None
+
+    def bytes(self, oid: int) -> int | None:
+        found = self._relations.get(oid)
+        if found is None or self._context is None:
+            return None
+        size = table_size(self._context, found.info) if isinstance(found.info, TableInfo) else None
+        return 0 if size is None else size.bytes
+
+    def column_comments(self, oids: pa.Array, positions: pa.Array) -> pa.Array:
+        pairs = zip(oids.to_pylist(), positions.to_pylist(), strict=True)
+        return pa.array([self._column_comment(oid, position) for oid, position in pairs], _TEXT)
+
+    def _column_comment(self, oid: int | None, position: int | None) -> str | None:
+        found = None if oid is None else self._relations.get(oid)
+        if found is None or position is None or not isinstance(found.info, TableInfo):
+            return None
+        columns = found.info.columns
+        return columns[position - 1].comment if 0 < position <= len(columns) else None
+
+
+def _by_oid(name: str, result: pa.DataType, of: Callable[[int], Any]) -> ScalarUDF:
+    """A function of one number, worked out once for each distinct one."""
+
+    def body(oids: pa.Array) -> pa.Array:
+        encoded = oids.dictionary_encode()
+        values = pa.array([of(oid) for oid in encoded.dictionary.to_pylist()], result)
+        return values.take(encoded.indices)
+
+    return udf(body, [_OID], result, "stable", name)
+
+
+@cache
+def _pure_functions() -> tuple[ScalarUDF, ...]:
+    return (
+        udf(_format_types, [_OID, _OID], _TEXT, "immutable", "format_type"),
+        udf(_each(quote_ident), [_TEXT], _TEXT, "immutable", "quote_ident"),
+        udf(_each(quote_literal), [_TEXT], _TEXT, "immutable", "quote_literal"),
+        udf(_each(size_pretty), [pa.int64()], _TEXT, "immutable", "pg_size_pretty"),
+        udf(_each(_schemas, pa.list_(_TEXT)), [pa.bool_()], pa.list_(_TEXT), "stable", "current_schemas"),
+    )
+
+
+def _each(of: Callable[[Any], Any], result: pa.DataType = _TEXT) -> Callable[[pa.Array], pa.Array]:
+    """Apply a function to every value that is not null. The rows are those of a catalog: few."""
+
+    def body(values: pa.Array) -> pa.Array:
+        return pa.array([None if value is None else of(value) for value in values.to_pylist()], result)
+
+    return body
+
+
+def _schemas(with_implicit: bool) -> list[str]:
+    return ["public", "information_schema", "pg_catalog", "tsdb_private"] if with_implicit else ["public"]
+
+
+def quote_ident(name: str) -> str:
+    """Put a name in quotes if it needs them."""
+    is_plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+
+def quote_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def size_pretty(size: int) -> str:
+    """A number of bytes as people read it: `8192 bytes`, `12 kB`."""
+    amount = size
+    for unit in _UNITS[:-1]:
+        if abs(amount) < 10 * 1024:
+            return f"{amount} {unit}"
+        amount = (amount + 512) // 1024
+    return f"{amount} {_UNITS[-1]}"
+
+
+def format_type(oid: int, modifier: int | None) -> str:
+    """The name of a type as SQL writes it: `numeric(10,2)`."""
+    found = _oids.TYPES_BY_OID.get(oid)
+    if found is None:
+        return "???" if oid else "-"
+    if found.name == "numeric" and modifier is not None and modifier > 4:
+        digits = modifier - 4
+        return f"numeric({digits >> 16},{digits & 0xFFFF})"
+    return found.title
+
+
+def _format_types(oids: pa.Array, modifiers: pa.Array) -> pa.Array:
+    pairs = zip(oids.to_pylist(), modifiers.to_pylist(), strict=True)
+    return pa.array([None if oid is None else format_type(oid, modifier) for oid, modifier in pairs], _TEXT)

@@ -1,0 +1,254 @@
+"""The live tables of pg_catalog: what exists, told the way PostgreSQL tells it.
+
+The one database of PostgreSQL is the catalog `tsdb`; a database here is a namespace there. Tables are of kind `r`,
+views and the tables of information_schema of kind `v`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tsdb.model import CATALOG, TableInfo, ViewInfo
+from tsdb.query.information_schema import (
+    NUMBERS,
+    PG_CATALOG,
+    InformationContext,
+    build_table,
+    column_default,
+    database_options,
+    information_table_infos,
+    is_system_table,
+    table_of_schema,
+    table_size,
+)
+from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
+
+_FIRST_ID = 256
+
+
+@cache
+def pg_table_infos() -> tuple[TableInfo, ...]:
+    """The tables of pg_catalog, described as tables."""
+    return tuple(
+        table_of_schema(PG_CATALOG, name, pg_schema_of(name), table_id=_FIRST_ID + position)
+        for position, name in enumerate(PG_TABLES)
+    )
+
+
+class Relation(NamedTuple):
+    """A table or view and its number."""
+
+    oid: int
+    info: TableInfo | ViewInfo
+
+    @property
+    def is_view(self) -> bool:
+        return isinstance(self.info, ViewInfo) or self.info.database == "information_schema"
+
+
+def relations(context: InformationContext) -> Iterator[Relation]:
+    """Everything that has columns."""
+    for position, table in enumerate(pg_table_infos()):
+        yield Relation(_oids.catalog_class_oid(table.name, position), table)
+    for table in (*information_table_infos(), NUMBERS):
+        yield Relation(_oids.table_oid(table), table)
+    yield from user_relations(context)
+
+
+def user_relations(context: InformationContext) -> Iterator[Relation]:
+    """The tables and views that were created."""
+    for database in context.catalog.databases():
+        for table in context.catalog.tables(database.name):
+            yield Relation(_oids.table_oid(table), table)
+        for view in context.catalog.views(database.name):
+            yield Relation(_oids.table_oid(view), view)
+
+
+def pg_class(context: InformationContext) -> pa.Table:
+    found = list(relations(context))
+    columns = {
+        "oid": [each.oid for each in found],
+        "relname": [each.info.name for each in found],
+        "relnamespace": [_oids.namespace_oid(each.info.database) for each in found],
+        "reltype": 0,
+        "reloftype": 0,
+        "relowner": _oids.OWNER_OID,
+        "relam": [0 if each.is_view else _oids.HEAP_OID for each in found],
+        "relfilenode": [0 if each.is_view else each.oid for each in found],
+        "reltablespace": 0,
+        "relpages": 0,
+        "reltuples": [_rows(each.info, context) for each in found],
+        "relallvisible": 0,
+        "reltoastrelid": 0,
+        "relhasindex": False,
+        "relisshared": False,
+        "relpersistence": "p",
+        "relkind": ["v" if each.is_view else "r" for each in found],
+        "relnatts": [len(each.info.columns) for each in found],
+        "relchecks": 0,
+        "relhasrules": False,
+        "relhastriggers": False,
+        "relhassubclass": False,
+        "relrowsecurity": False,
+        "relforcerowsecurity": False,
+        "relispopulated": True,
+        "relreplident": "d",
+        "relispartition": False,
+        "relrewrite": 0,
+        "relfrozenxid": 0,
+        "relminmxid": 0,
+    }
+    return build_table(pg_schema_of("pg_class"), len(found), columns)
+
+
+def _rows(info: TableInfo | ViewInfo, context: InformationContext) -> float:
+    """PostgreSQL's word for a count nobody made is -1."""
+    if isinstance(info, ViewInfo) or is_system_table(info):
+        return -1.0
+    size = table_size(context, info)
+    return -1.0 if size is None else float(size.rows)
+
+
+def pg_namespace(context: InformationContext) -> pa.Table:
+    names = list(database_options(context))
+    columns = {
+        "oid": [_oids.namespace_oid(name) for name in names],
+        "nspname": names,
+        "nspowner": _oids.OWNER_OID,
+    }
+    return build_table(pg_schema_of("pg_namespace"), len(names), columns)
+
+
+def pg_database(context: InformationContext) -> pa.Table:
+    """The catalog, and the namespaces too: a client connects to one of them and looks for its name here."""
+    names = [CATALOG, *(each.name for each in context.catalog.databases() if each.name != CATALOG)]
+    columns = {
+        "oid": [_oids.DATABASE_OID, *(_oids.namespace_oid(name) for name in names[1:])],
+        "datname": names,
+        "datdba": _oids.OWNER_OID,
+        "encoding": 6,
+        "datlocprovider": "c",
+        "datistemplate": False,
+        "datallowconn": True,
+        "datconnlimit": -1,
+        "datlastsysoid": _oids.USER_OID_MIN - 1,
+        "datfrozenxid": 0,
+        "datminmxid": 0,
+        "dattablespace": 1663,
+        "datcollate": "C.UTF-8",
+        "datctype": "C.UTF-8",
+    }
+    return build_table(pg_schema_of("pg_database"), len(names), columns)
+
+
+def pg_attribute(context: InformationContext) -> pa.Table:
+    """The columns of tables. A view has none here: its query decides them whenever it runs."""
+    rows = [
+        (each.oid, position, column)
+        for each in relations(context)
+        if isinstance(each.info, TableInfo)
+        for position, column in enumerate(each.info.columns, 1)
+    ]
+    oids = [_oids.type_oid(column.type) for _, _, column in rows]
+    lengths = {oid: _oids.TYPES_BY_OID[oid].length for oid in set(oids)}
+    columns = {
+        "attrelid": [oid for oid, _, _ in rows],
+        "attname": [column.name for _, _, column in rows],
+        "atttypid": oids,
+        "attlen": [lengths[oid] for oid in oids],
+        "attnum": [position for _, position, _ in rows],
+        "attcacheoff": -1,
+        "atttypmod": [_oids.type_modifier(column.type) for _, _, column in rows],
+        "attndims": 0,
+        "attbyval": [0 < lengths[oid] <= 8 for oid in oids],
+        "attalign": "i",
+        "attstorage": "p",
+        "attcompression": "",
+        "attnotnull": [not column.nullable for _, _, column in rows],
+        "atthasdef": [column.default is not None for _, _, column in rows],
+        "atthasmissing": False,
+        "attidentity": "",
+        "attgenerated": "",
+        "attisdropped": False,
+        "attislocal": True,
+        "attinhcount": 0,
+        "attstattarget": -1,
+        "attcollation": [_oids.DEFAULT_COLLATION_OID if column.type.is_string else 0 for _, _, column in rows],
+    }
+    return build_table(pg_schema_of("pg_attribute"), len(rows), columns)
+
+
+def pg_attrdef(context: InformationContext) -> pa.Table:
+    rows = [
+        (each.oid, position, column)
+        for each in user_relations(context)
+        if isinstance(each.info, TableInfo)
+        for position, column in enumerate(each.info.columns, 1)
+        if column.default is not None
+    ]
+    columns = {
+        "oid": list(range(1, len(rows) + 1)),
+        "adrelid": [oid for oid, _, _ in rows],
+        "adnum": [position for _, position, _ in rows],
+        "adbin": [column_default(column) for _, _, column in rows],
+    }
+    return build_table(pg_schema_of("pg_attrdef"), len(rows), columns)
+
+
+def pg_description(context: InformationContext) -> pa.Table:
+    """The comments on tables (sub-number 0) and on their columns."""
+    rows: list[tuple[int, int, str]] = []
+    for each in user_relations(context):
+        if not isinstance(each.info, TableInfo):
+            continue
+        if each.info.comment:
+            rows.append((each.oid, 0, each.info.comment))
+        rows += [(each.oid, at, column.comment) for at, column in enumerate(each.info.columns, 1) if column.comment]
+    columns = {
+        "objoid": [oid for oid, _, _ in rows],
+        "classoid": _oids.CATALOG_CLASS_OIDS["pg_class"],
+        "objsubid": [position for _, position, _ in rows],
+        "description": [text for _, _, text in rows],
+    }
+    return build_table(pg_schema_of("pg_description"), len(rows), columns)
+
+
+def pg_tables(context: InformationContext) -> pa.Table:
+    tables = [each.info for each in relations(context) if not each.is_view]
+    columns = {
+        "schemaname": [table.database for table in tables],
+        "tablename": [table.name for table in tables],
+        "tableowner": _oids.OWNER_NAME,
+        "hasindexes": False,
+        "hasrules": False,
+        "hastriggers": False,
+        "rowsecurity": False,
+    }
+    return build_table(pg_schema_of("pg_tables"), len(tables), columns)
+
+
+def pg_views(context: InformationContext) -> pa.Table:
+    views = [each.info for each in user_relations(context) if isinstance(each.info, ViewInfo)]
+    columns = {
+        "schemaname": [view.database for view in views],
+        "viewname": [view.name for view in views],
+        "viewowner": _oids.OWNER_NAME,
+        "definition": [view.query for view in views],
+    }
+    return build_table(pg_schema_of("pg_views"), len(views), columns)
+
+
+def pg_stat_user_tables(context: InformationContext) -> pa.Table:
+    found = [each for each in user_relations(context) if not each.is_view]
+    columns = {
+        "relid": [each.oid for each in found],
+        "schemaname": [each.info.database for each in found],
+        "relname": [each.info.name for each in found],
+        "n_live_tup": [max(int(_rows(each.info, context)), 0) for each in found],
+    }
+    return build_table(pg_schema_of("pg_stat_user_tables"), len(found), columns)

@@ -1,0 +1,257 @@
+"""What PostgreSQL's clients write and the query engine cannot read, put into other words. Pure edits of tokens.
+
+    pg_catalog.format_type(…)                 format_type(…)
+    x OPERATOR(pg_catalog.~) 'p'              x ~ 'p'
+    x COLLATE pg_catalog.default              x
+    'a.t'::regclass                           the number, looked up in pg_class
+    pg_get_expr(x, y)                         (x)
+    EXISTS (SELECT … FROM pg_trigger …)       false, as for every table that is always empty
+    (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
+
+Only texts that speak of PostgreSQL's own things are touched at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tsdb.query.pg_catalog._calls import rewrite_call
+from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS
+from tsdb.query.pg_catalog._schemas import PG_TABLES
+from tsdb.query.pg_catalog._subqueries import Structure, rewrite_subquery
+from tsdb.sql.lexer import Token, TokenKind
+
+_MARKERS = re.compile(
+    r"pg_|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(",
+    re.IGNORECASE,
+)
+_TABLES = frozenset(PG_TABLES)
+
+_TEXT_TYPES = frozenset({"name", "char", "text", "bpchar"})
+_DROPPED_TYPES = frozenset({"regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "xid", "tid"})
+
+
+class PgEdit(NamedTuple):
+    """Replace `text[start:end]`; equal numbers mean an insertion."""
+
+    start: int
+    end: int
+    replacement: str
+
+
+def rewrite_pg(text: str, tokens: Sequence[Token]) -> list[PgEdit]:
+    """Return the edits that make a query of a PostgreSQL client ready, in the order of the text; none overlap."""
+    if _MARKERS.search(text) is None:
+        return []
+    return _Rewriter(text, tokens).run()
+
+
+class _Rewriter:
+    """One pass over the tokens of a text."""
+
+    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.tokens = tokens
+        self.structure = Structure(tokens)
+        self.edits: list[PgEdit] = []
+
+    def run(self) -> list[PgEdit]:
+        position = 0
+        while self.tokens[position].kind != TokenKind.END:
+            position = self._step(position)
+        self.edits.sort()
+        return self.edits
+
+    def _step(self, at: int) -> int:
+        """Look at the token at a place and return the place to go on from."""
+        token = self.tokens[at]
+        if self.structure.is_skipped(at):
+            return at + 1
+        if token.kind == TokenKind.OPERATOR:
+            if token.text == "::":
+                return self._cast(at)
+            return self._subquery(at) if token.text == "(" else at + 1
+        if token.kind == TokenKind.STRING:
+            return self._literal(at)
+        if token.kind != TokenKind.WORD:
+            return at + 1
+        word = token.word
+        if word == "COLLATE":
+            return self._remove(at, self._name_end(at + 1))
+        if word == "OPERATOR" and self._is(at + 1, "("):
+            return self._operator(at)
+        if word in ("EXISTS", "ARRAY") and self._is(at + 1, "("):
+            return self._subquery(at + 1)
+        if word == "PG_CATALOG" and self._is(at + 1, "."):
+            return self._qualified(at)
+        return self._word(at)
+
+    def _is(self, at: int, text: str) -> bool:
+        token = self.tokens[at] if at < len(self.tokens) else None
+        return token is not None and token.kind == TokenKind.OPERATOR and token.text == text
+
+    def _replace(self, first: int, after: int, replacement: str) -> int:
+        self.edits.append(PgEdit(self.tokens[first].start, self.tokens[after - 1].end, replacement))
+        return after
+
+    def _remove(self, first: int, after: int) -> int:
+        return self._replace(first, after, "")
+
+    def _name_end(self, at: int) -> int:
+        """The place behind a name of one or more parts."""
+        at += 1
+        while self._is(at, "."):
+            at += 2
+        return at
+
+    def _operator(self, at: int) -> int:
+        """`OPERATOR(pg_catalog.~)`: the operator stands before the closing bracket."""
+        close = self.structure.close_of(at + 1)
+        begin = at + 2
+        while self._is(begin + 1, "."):
+            begin += 2
+        symbol = self.text[self.tokens[begin].start : self.tokens[close - 1].end]
+        return self._replace(at, close + 1, symbol)
+
+    def _qualified(self, at: int) -> int:
+        """`pg_catalog.` before a call goes away; before a table it stays; before a type `_cast` has seen it."""
+        is_call = self._is(at + 3, "(") and not self.structure.is_relation(at)
+        if is_call:
+            self.edits.append(PgEdit(self.tokens[at].start, self.tokens[at + 2].start, ""))
+            return self._call(at + 2)
+        if at and self.tokens[at - 1].word == "AS":  # CAST(x AS pg_catalog.text)
+            kind = self.tokens[at + 2].text.strip('"').lower()
+            return self._replace(at, at + 3, "text" if kind in _TEXT_TYPES else kind)
+        return at + 3
+
+    def _word(self, at: int) -> int:
+        is_part = at > 0 and self._is(at - 1, ".")
+        if self._is(at + 1, "("):
+            return at + 1 if is_part else self._call(at)
+        if is_part or self._is(at + 1, "."):
+            return self._column_cast(at)
+        word = self.tokens[at].word
+        if word.lower() in _TABLES and self.structure.is_relation(at):
+            self.edits.append(PgEdit(self.tokens[at].start, self.tokens[at].start, "pg_catalog."))
+            return at + 1
+        if word in ("CURRENT_SCHEMA", "CURRENT_CATALOG") and not (at and self.tokens[at - 1].word == "AS"):
+            return self._replace(at, at + 1, "current_schema()" if word == "CURRENT_SCHEMA" else "current_database()")
+        return self._column_cast(at)
+
+    def _call(self, at: int) -> int:
+        """A call of a function: some are answered here, the arguments of the others are looked at in turn."""
+        close = self.structure.close_of(at + 1)
+        arguments = self.structure.arguments(at + 1)
+        name = self.tokens[at].text.lower()
+        if name == "to_regclass" and len(arguments) == 1 and self.tokens[at + 2].kind == TokenKind.STRING:
+            return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
+        found = rewrite_call(name, len(arguments))
+        if found is None:
+            return at + 1
+        if found.replacement is not None:
+            return self._replace(at, close + 1, found.replacement)
+        if found.name is not None:
+            self._replace(at, at + 1, found.name)
+        if found.keeps is not None and found.keeps < len(arguments):
+            _, last = arguments[found.keeps - 1]
+            self._remove_tail(last, close)
+        return at + 1
+
+    def _remove_tail(self, after: int, close: int) -> None:
+        """Take away the arguments a function does not look at."""
+        self.edits.append(PgEdit(self.tokens[after - 1].end, self.tokens[close].start, ""))
+        self.structure.skip(after, close)
+
+    def _subquery(self, at: int) -> int:
+        """A bracket: if a query begins in it, see whether it has to be put another way."""
+        if self.tokens[at + 1].word != "SELECT":
+            return at + 1
+        found = rewrite_subquery(self.structure, at)
+        if found is None:
+            return at + 1
+        if found.replacement is not None:
+            return self._replace(found.first, self.structure.close_of(at) + 1, found.replacement)
+        for first, after, replacement in found.edits:
+            self.edits.append(PgEdit(first, after, replacement))
+        return at + 1
+
+    def _string(self, at: int) -> str:
+        return self.tokens[at].text[1:-1].replace("''", "'")
+
+    def _literal(self, at: int) -> int:
+        """`'t'::regclass`, the only cast that changes what stands before it."""
+        kind, after = self._cast_type(at + 1)
+        if kind != "regclass" or self.tokens[at].text[0] != "'":
+            return at + 1
+        name = self._string(at)
+        self._replace(at, after, name if name.isdigit() else _class_lookup(name))
+        return after
+
+    def _column_cast(self, at: int) -> int:
+        """`c.oid::regclass::text` is the name of the relation; without `::text` it stays a number, see `_cast`."""
+        after = self._name_end(at) if not (at and self._is(at - 1, ".")) else at + 1
+        kind, behind = self._cast_type(after)
+        if kind != "regclass":
+            return after
+        second, behind_text = self._cast_type(behind)
+        is_shown = second in _TEXT_TYPES or self.structure.is_projection(at)
+        if not is_shown:
+            return self._remove(after, behind)
+        start = self.tokens[at].start
+        name = self.text[start : self.tokens[after - 1].end]
+        end = behind_text if second in _TEXT_TYPES else behind
+        self.edits.append(PgEdit(start, self.tokens[end - 1].end, f"pg_relation_name({name})"))
+        return end
+
+    def _cast_type(self, at: int) -> tuple[str | None, int]:
+        """The type of a cast that begins here, and the place behind it."""
+        if not self._is(at, "::"):
+            return None, at
+        kind = at + 1
+        if self.tokens[kind].word == "PG_CATALOG" and self._is(kind + 1, "."):
+            kind += 2
+        after = kind + 1
+        while self._is(after, "[") and self._is(after + 1, "]"):
+            after += 2
+        return self.tokens[kind].text.strip('"').lower(), after
+
+    def _cast(self, at: int) -> int:
+        kind, after = self._cast_type(at)
+        is_array = self._is(after - 1, "]")
+        if kind in _DROPPED_TYPES or kind == "regclass" or (is_array and self.tokens[at + 1].word == "PG_CATALOG"):
+            return self._remove(at, after)
+        if kind == "oid":
+            return self._replace(at, after, "::bigint")
+        is_quoted_char = kind == "char" and self.tokens[after - 1].kind == TokenKind.QUOTED
+        if kind == "name" or is_quoted_char:
+            return self._replace(at, after, "::text")
+        if self.tokens[at + 1].word == "PG_CATALOG":
+            return self._replace(at, after, "::text" if kind in _TEXT_TYPES else f"::{kind}")
+        return after
+
+
+def _class_lookup(name: str) -> str:
+    """The number of a relation by its name, in SQL: the session's own database first."""
+    parts = [part.replace('""', '"') if quoted else part.lower() for quoted, part in _name_parts(name)]
+    last, database = parts[-1], parts[-2] if len(parts) > 1 else None
+    if database in (None, "pg_catalog") and last in CATALOG_CLASS_OIDS:
+        return str(CATALOG_CLASS_OIDS[last])
+    where = f"regc.relname = {_literal(last)}"
+    if database is not None:
+        where += f" AND regn.nspname = {_literal(database)}"
+    return (
+        "(SELECT regc.oid FROM pg_catalog.pg_class regc JOIN pg_catalog.pg_namespace regn ON "
+        f"regn.oid = regc.relnamespace WHERE {where} ORDER BY regn.nspname = current_schema() DESC, regc.oid LIMIT 1)"
+    )
+
+
+def _name_parts(name: str) -> list[tuple[bool, str]]:
+    parts = re.findall(r'"((?:[^"]|"")*)"|([^."]+)', name)
+    return [(bool(quoted), quoted or plain) for quoted, plain in parts] or [(False, name)]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

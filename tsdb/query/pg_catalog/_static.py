@@ -1,0 +1,137 @@
+"""The tables of pg_catalog that are the same in every database: types, roles, settings."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+
+from tsdb.query.information_schema import InformationContext, build_table
+from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._schemas import pg_schema_of
+from tsdb.query.pg_catalog._settings import settings_of
+
+_CATALOG_NAMESPACE = _oids.namespace_oid("pg_catalog")
+
+
+def pg_type(context: InformationContext) -> pa.Table:
+    return _pg_type()
+
+
+@cache
+def _pg_type() -> pa.Table:
+    types = sorted((*_oids.TYPES, *_oids.ARRAY_TYPES), key=lambda each: each.oid)
+    columns = {
+        "oid": [each.oid for each in types],
+        "typname": [each.name for each in types],
+        "typnamespace": _CATALOG_NAMESPACE,
+        "typowner": _oids.OWNER_OID,
+        "typlen": [each.length for each in types],
+        "typbyval": [0 < each.length <= 8 for each in types],
+        "typtype": [each.kind for each in types],
+        "typcategory": [each.category for each in types],
+        "typispreferred": [each.name in ("bool", "text", "float8", "timestamptz", "interval", "oid") for each in types],
+        "typisdefined": True,
+        "typdelim": ",",
+        "typrelid": 0,
+        "typsubscript": ["array_subscript_handler" if each.element else "-" for each in types],
+        "typelem": [each.element for each in types],
+        "typarray": [each.array for each in types],
+        "typinput": ["array_in" if each.element else f"{each.name}in" for each in types],
+        "typoutput": ["array_out" if each.element else f"{each.name}out" for each in types],
+        "typreceive": ["array_recv" if each.element else f"{each.name}recv" for each in types],
+        "typsend": ["array_send" if each.element else f"{each.name}send" for each in types],
+        "typmodin": "-",
+        "typmodout": "-",
+        "typanalyze": "-",
+        "typalign": "i",
+        "typstorage": ["x" if each.length < 0 else "p" for each in types],
+        "typnotnull": False,
+        "typbasetype": 0,
+        "typtypmod": -1,
+        "typndims": 0,
+        "typcollation": [_oids.DEFAULT_COLLATION_OID if each.category == "S" else 0 for each in types],
+    }
+    return build_table(pg_schema_of("pg_type"), len(types), columns)
+
+
+def pg_am(context: InformationContext) -> pa.Table:
+    columns = {"oid": _oids.HEAP_OID, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"}
+    return build_table(pg_schema_of("pg_am"), 1, columns)
+
+
+def pg_roles(context: InformationContext) -> pa.Table:
+    columns = {
+        "rolname": _oids.OWNER_NAME,
+        "rolsuper": True,
+        "rolinherit": True,
+        "rolcreaterole": False,
+        "rolcreatedb": True,
+        "rolcanlogin": True,
+        "rolreplication": False,
+        "rolconnlimit": -1,
+        "rolbypassrls": False,
+        "oid": _oids.OWNER_OID,
+    }
+    return build_table(pg_schema_of("pg_roles"), 1, columns)
+
+
+def pg_user(context: InformationContext) -> pa.Table:
+    columns = {
+        "usename": _oids.OWNER_NAME,
+        "usesysid": _oids.OWNER_OID,
+        "usecreatedb": True,
+        "usesuper": True,
+        "userepl": False,
+        "usebypassrls": False,
+    }
+    return build_table(pg_schema_of("pg_user"), 1, columns)
+
+
+def pg_settings(context: InformationContext) -> pa.Table:
+    settings = settings_of(context.session, context.node.version)
+    columns = {
+        "name": list(settings),
+        "setting": list(settings.values()),
+        "category": "Client Connection Defaults",
+        "short_desc": "",
+        "context": "user",
+        "vartype": "string",
+        "source": "default",
+        "boot_val": list(settings.values()),
+        "reset_val": list(settings.values()),
+        "pending_restart": False,
+    }
+    return build_table(pg_schema_of("pg_settings"), len(settings), columns)
+
+
+def pg_tablespace(context: InformationContext) -> pa.Table:
+    columns = {"oid": 1663, "spcname": "pg_default", "spcowner": _oids.OWNER_OID}
+    return build_table(pg_schema_of("pg_tablespace"), 1, columns)
+
+
+def pg_collation(context: InformationContext) -> pa.Table:
+    columns = {
+        "oid": _oids.DEFAULT_COLLATION_OID,
+        "collname": "default",
+        "collnamespace": _CATALOG_NAMESPACE,
+        "collowner": _oids.OWNER_OID,
+        "collprovider": "d",
+        "collisdeterministic": True,
+        "collencoding": -1,
+    }
+    return build_table(pg_schema_of("pg_collation"), 1, columns)
+
+
+def pg_language(context: InformationContext) -> pa.Table:
+    columns = {
+        "oid": 12,
+        "lanname": "internal",
+        "lanowner": _oids.OWNER_OID,
+        "lanispl": False,
+        "lanpltrusted": False,
+        "lanplcallfoid": 0,
+        "laninline": 0,
+        "lanvalidator": 0,
+    }
+    return build_table(pg_schema_of("pg_language"), 1, columns)

@@ -1,0 +1,13 @@
+"""Range queries evaluated: aggregates over windows that start at regular slots, gaps filled.
+
+A row at time t belongs to every slot s with s <= t < s + range. `run_range` evaluates a statement with range queries in
+it; what executes plain SQL for it is a `RangeRunner`, so that nothing here knows where rows come from.
+"""
+
+from __future__ import annotations
+
+from tsdb.query.range._plan import RangePlan, plan_range
+from tsdb.query.range._run import run_range
+from tsdb.query.range._runner import RangeRunner, TimeIndex
+
+__all__ = ["RangePlan", "RangeRunner", "TimeIndex", "plan_range", "run_range"]

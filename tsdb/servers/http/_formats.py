@@ -1,0 +1,157 @@
+"""How the answers to statements look in the body of an HTTP answer: the formats that a client can ask for.
+
+A format turns outputs into pieces of bytes as they come, so that an answer of any size needs little memory. What a
+client must know about all rows, their number and the time they took, follows behind the rows. The one exception is
+the table, whose columns are as wide as their widest cell: it is refused when it is too large to be kept.
+
+    tsdb_v1                 {"output":[{"records":{…}}],"execution_time_ms":4}     every number of statements
+    influxdb_v1             {"results":[{"statement_id":0,"series":[…]}], …}       every number of statements
+    json                    {"data":[{"host":"h1"}],"execution_time_ms":4}
+    csv, csvwithnames, …    lines
+    table                   lines of a box
+    arrow                   an Arrow IPC stream
+    null                    the number of rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import orjson
+import pyarrow as pa
+
+from tsdb._kernels import encode_json_objects, encode_json_rows
+from tsdb.errors import Unsupported
+from tsdb.model import type_name
+from tsdb.query import Affected, Output, Records
+
+CHUNK_BYTES = 1 << 21
+"""About how much of an answer is made before it is sent."""
+
+Epoch: TypeAlias = Literal["s", "ms", "us", "ns"]
+RowEncoder: TypeAlias = Callable[[Any, int], tuple[bytes, int]]
+"""Takes a batch and a row, returns the text of some rows from there on and the row to go on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What a request says about its answer, beside the name of the format."""
+
+    elapsed_ms: Callable[[], int]
+    limit: int | None = None
+    """How many rows of a result are sent at most; None for all."""
+    epoch: Epoch | None = None
+    """The unit of timestamps in influxdb_v1; None leaves them in their own."""
+    compression: Literal["zstd", "lz4"] | None = None
+    """Of arrow."""
+
+
+Encoder: TypeAlias = Callable[[Iterator[Output], FormatOptions], Iterator[bytes]]
+
+
+def encode_tsdb_v1(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
+    """Yield `{"output":[…],"execution_time_ms":n}`; without outputs there is no such member."""
+    before = b'{"output":['
+    for output in outputs:
+        yield before
+        before = b","
+        if isinstance(output, Affected):
+            yield b'{"affectedrows":%d}' % output.rows
+        else:
+            yield from _encode_records(output, options)
+    yield b"{" if before != b"," else b"],"
+    yield b'"execution_time_ms":%d}' % options.elapsed_ms()
+
+
+def _encode_records(records: Records, options: FormatOptions) -> Iterator[bytes]:
+    columns = [{"name": field.name, "data_type": type_name(field)} for field in records.schema]
+    yield b'{"records":{"schema":{"column_schemas":%s},"rows":[' % orjson.dumps(columns)
+    total = 0
+    for text, rows in encode_rows(records, json_rows, options.limit):
+        yield text if total == 0 else b"," + text
+        total += rows
+    yield b'],"total_rows":%d}}' % total
+
+
+def json_rows(batch: Any, start: int) -> tuple[bytes, int]:
+    return encode_json_rows(batch, start=start, bytes_max=CHUNK_BYTES)
+
+
+def encode_influxdb_v1(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
+    """Yield `{"results":[{"statement_id":0,"series":[…]}],"execution_time_ms":n}`."""
+    yield b'{"results":['
+    for number, output in enumerate(outputs):
+        yield b'%s{"statement_id":%d,"series":[' % (b"," if number else b"", number)
+        if not isinstance(output, Affected):
+            yield from _encode_series(output, options.epoch)
+        yield b"]}"
+    yield b'],"execution_time_ms":%d}' % options.elapsed_ms()
+
+
+def _encode_series(records: Records, epoch: Epoch | None) -> Iterator[bytes]:
+    def encode(batch: Any, start: int) -> tuple[bytes, int]:
+        return encode_json_rows(batch, start=start, bytes_max=CHUNK_BYTES, epoch=epoch)
+
+    is_empty = True
+    for text, _ in encode_rows(records, encode, None):
+        # A result without rows has no columns either, so they wait for the first row.
+        yield _series_head(records.schema.names) if is_empty else b","
+        yield text
+        is_empty = False
+    if is_empty:
+        yield _series_head([])
+    yield b"]}"
+
+
+def _series_head(columns: list[str]) -> bytes:
+    return b'{"name":"","columns":%s,"values":[' % orjson.dumps(columns)
+
+
+def encode_json(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
+    """Yield `{"data":[{…}],"execution_time_ms":n}`, for a statement without rows also `"affected_rows"`."""
+
+    def encode(batch: Any, start: int) -> tuple[bytes, int]:
+        return encode_json_objects(batch, start=start, bytes_max=CHUNK_BYTES)
+
+    output = next(outputs, None)
+    yield b'{"data":['
+    if isinstance(output, Affected):
+        yield b'],"affected_rows":%d' % output.rows
+    else:
+        is_first = True
+        for text, _ in () if output is None else encode_rows(output, encode, options.limit):
+            yield text if is_first else b"," + text
+            is_first = False
+        yield b"]"
+    yield b',"execution_time_ms":%d}' % options.elapsed_ms()
+
+
+def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iterator[tuple[bytes, int]]:
+    """Yield the text of the rows in stretches, each with the number of its rows, and close the records."""
+    for batch in read_batches(records, limit):
+        row = 0
+        while row < batch.num_rows:
+            try:
+                text, following = encode(batch, row)
+            except TypeError as error:
+                raise Unsupported(str(error)) from error
+            yield text, following - row
+            row = following
+
+
+def read_batches(records: Records, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield the batches that have rows, up to a number of rows, and close the records."""
+    try:
+        left = limit
+        for batch in records if left != 0 else ():
+            part = batch if left is None else batch.slice(0, left)
+            if part.num_rows:
+                yield part
+            if left is not None:
+                left -= part.num_rows
+                if left == 0:
+                    return
+    finally:
+        records.close()

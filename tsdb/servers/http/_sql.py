@@ -1,0 +1,270 @@
+"""`/v1/sql`: statements in a parameter, answers in one of several formats.
+
+Every request is a session of its own: `USE` and `SET` reach to the end of the request. A parameter of the query string
+wins over one of the form. The database comes from the parameter `db`, else from a header, else it is `public`; only
+the one of the parameter must exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final, Literal, Protocol
+
+from tsdb.catalog import DatabaseNotFound
+from tsdb.errors import InvalidArguments
+from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
+from tsdb.query import Channel, Output, Session
+from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._formats import (
+    Encoder,
+    Epoch,
+    FormatOptions,
+    encode_influxdb_v1,
+    encode_json,
+    encode_tsdb_v1,
+)
+from tsdb.servers.http._formats_arrow import encode_arrow
+from tsdb.servers.http._formats_text import (
+    encode_csv,
+    encode_csv_with_names,
+    encode_csv_with_names_and_types,
+    encode_null,
+    encode_table,
+)
+from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
+from tsdb.servers.http._sql_work import Work
+from tsdb.sql import Dialect, format_statement, parse, to_json
+from tsdb.sql.lexer import split_statements, tokenize
+
+THREADS_MAX = 32
+"""How many requests execute or encode at the same time; further ones wait."""
+
+_FORM = "application/x-www-form-urlencoded"
+_CSV = "text/csv; charset=utf-8"
+_CATALOGS = (CATALOG, "greptime")
+_EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "µ": "us", "ms": "ms", "s": "s"}
+_COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}
+_LIMIT_DIGITS_MAX = 18
+
+
+class SqlDatabase(Protocol):
+    """What these routes need of the database."""
+
+    def execute(self, text: str, session: Session) -> Iterator[Output]:
+        """Run the statements of a text, each when its answer is asked for."""
+
+    def cancel(self, session: Session) -> None:
+        """Stop what runs for a session; from any thread."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: how clients name it, what its bytes are, and whether it can carry more than one answer."""
+
+    name: str
+    content_type: str
+    encode: Encoder
+    has_many: bool = False
+
+    @property
+    def older_name(self) -> str:
+        """As clients that were made for another server call it."""
+        return "greptimedb_v1" if self.name == "tsdb_v1" else self.name
+
+
+_TSDB_V1 = Format("tsdb_v1", JSON, encode_tsdb_v1, has_many=True)
+FORMATS: dict[str, Format] = {
+    "tsdb_v1": _TSDB_V1,
+    "greptimedb_v1": _TSDB_V1,
+    "influxdb_v1": Format("influxdb_v1", JSON, encode_influxdb_v1, has_many=True),
+    "csv": Format("csv", _CSV, encode_csv),
+    "csvwithnames": Format("csv", _CSV, encode_csv_with_names),
+    "csvwithnamesandtypes": Format("csv", _CSV, encode_csv_with_names_and_types),
+    "table": Format("table", TEXT, encode_table),
+    "arrow": Format("arrow", "application/arrow", encode_arrow),
+    "json": Format("json", JSON, encode_json),
+    "null": Format("null", TEXT, encode_null),
+}
+
+
+class SqlRoutes:
+    """What the routes share. `close` it when the server has stopped."""
+
+    def __init__(self, database: SqlDatabase, *, default_timezone: str, threads_max: int) -> None:
+        self._database = database
+        self._default_zone = canonical_zone(default_timezone)
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-http-sql")
+
+    def close(self) -> None:
+        """Let the threads end; what they are doing is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def execute(self, request: Request) -> AnyResponse:
+        """Answer a request for statements."""
+        started = perf_counter()
+        form = await read_form(request)
+        if form is None:
+            return _unsupported_media_type()
+        limit = _read_limit(request.query)
+        text = _require_sql(request.query, form)
+        session = self._make_session(request, form)
+        chosen = FORMATS.get((_find("format", request.query, form) or "").lower(), _TSDB_V1)
+
+        def elapsed_ms() -> int:
+            return round((perf_counter() - started) * 1000)
+
+        options = FormatOptions(elapsed_ms, limit, _read_epoch(request.query, form), _read_compression(request.query))
+        pieces = self._make_pieces(text, session, chosen, options)
+        work = Work(self._pool, pieces, lambda: self._database.cancel(session))
+        return await work.respond(
+            content_type=chosen.content_type, headers=lambda: _answer_headers(chosen, elapsed_ms())
+        )
+
+    async def parse(self, request: Request) -> Response:
+        """Answer with the statements of a text as JSON."""
+        form = await read_form(request)
+        if form is None:
+            return _unsupported_media_type()
+        statements = await self._run(_parse, _require_sql(request.query, form))
+        return Response.json(statements)
+
+    async def format(self, request: Request) -> Response:
+        """Answer with a text in its usual layout."""
+        form = await read_form(request)
+        if form is None:
+            return _unsupported_media_type()
+        formatted = await self._run(format_statement, _require_sql(request.query, form))
+        return Response.json({"formatted": formatted})
+
+    async def _run(self, function: Callable[[str], object], text: str) -> object:
+        # A text may be megabytes long, too much for the event loop.
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, text)
+
+    def _make_pieces(
+        self, text: str, session: Session, chosen: Format, options: FormatOptions
+    ) -> Generator[bytes, None, None]:
+        if not chosen.has_many:
+            _refuse_many(text, chosen.name)
+        outputs = self._database.execute(text, session)
+        try:
+            yield from chosen.encode(outputs, options)
+        finally:
+            if isinstance(outputs, Generator):
+                outputs.close()
+
+    def _make_session(self, request: Request, form: Params) -> Session:
+        return Session(
+            channel=Channel.HTTP,
+            database=self._choose_database(request, form),
+            time_zone=self._choose_zone(request),
+            client=request.client_host or "",
+        )
+
+    def _choose_database(self, request: Request, form: Params) -> str:
+        wanted = _find("db", request.query, form)
+        if wanted:
+            name = self._resolve_database(wanted)
+            if not self._database.has_database(name):
+                raise DatabaseNotFound(wanted)
+            return name
+        header = _find_header(request, "db-name")
+        return self._resolve_database(header) if header else DEFAULT_DATABASE
+
+    def _resolve_database(self, wanted: str) -> str:
+        """Read `database` or `catalog-database`; a database whose own name looks like that comes first."""
+        catalog, dash, name = wanted.partition("-")
+        if dash and catalog in _CATALOGS and not self._database.has_database(wanted):
+            return name
+        return wanted
+
+    def _choose_zone(self, request: Request) -> str:
+        # Clients send what their system calls its zone; one that we do not know is not worth a refusal.
+        try:
+            return canonical_zone(_find_header(request, "timezone") or self._default_zone)
+        except InvalidTimeZone:
+            return self._default_zone
+
+
+def sql_routes(
+    app: HttpApp, database: SqlDatabase, *, default_timezone: str = "UTC", threads_max: int = THREADS_MAX
+) -> SqlRoutes:
+    """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
+    routes = SqlRoutes(database, default_timezone=default_timezone, threads_max=threads_max)
+    app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
+    app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
+    app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))
+    return routes
+
+
+def _parse(text: str) -> list[object]:
+    return [to_json(each.statement) for each in parse(text, Dialect.GENERIC)]
+
+
+async def read_form(request: Request) -> Params | None:
+    """Return the parameters of a POST's body, none for another method; None if the body is no form."""
+    if request.method != "POST":
+        return Params([])
+    content_type = request.headers.get("content-type")
+    if content_type is not None and content_type.partition(";")[0].strip().lower() != _FORM:
+        return None
+    return Params.parse(await request.body())
+
+
+def _unsupported_media_type() -> Response:
+    return Response.text(f"the Content-Type of a POST to this path must be {_FORM}\n", status=415)
+
+
+def _find(name: str, query: Params, form: Params) -> str | None:
+    found = query.get(name)
+    return found if found is not None else form.get(name)
+
+
+def _find_header(request: Request, name: str) -> str | None:
+    return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
+
+
+def _require_sql(query: Params, form: Params) -> str:
+    text = _find("sql", query, form)
+    if text is None:
+        raise InvalidArguments("sql parameter is required.")
+    return text
+
+
+def _read_limit(query: Params) -> int | None:
+    text = query.get("limit")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= _LIMIT_DIGITS_MAX):
+        raise InvalidArguments(f"the parameter limit must be a number of rows, received {text!r}")
+    return int(text)
+
+
+def _read_epoch(query: Params, form: Params) -> Epoch | None:
+    text = _find("epoch", query, form)
+    return None if text is None else _EPOCHS.get(text.lower(), "ms")
+
+
+def _read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
+    return _COMPRESSIONS.get((query.get("compression") or "").lower())
+
+
+def _refuse_many(text: str, format_name: str) -> None:
+    """Refuse several statements before any of them has run."""
+    if len(split_statements(text, tokenize(text, Dialect.GENERIC))) > 1:
+        raise InvalidArguments(f"cannot output multi-statements result in {format_name} format")
+
+
+def _answer_headers(chosen: Format, elapsed_ms: int) -> list[tuple[str, str]]:
+    return [
+        ("x-tsdb-format", chosen.name),
+        ("x-greptime-format", chosen.older_name),
+        ("x-tsdb-execution-time", str(elapsed_ms)),
+        ("x-greptime-execution-time", str(elapsed_ms)),
+    ]

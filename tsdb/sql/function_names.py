@@ -1,0 +1,334 @@
+"""Names of functions: how a call in the user's text becomes a call the query engine can plan, and back in headers.
+
+The query engine knows a function of ours under one name with one list of types. What users write is freer, so three
+tables tell how a call is rewritten, by its name and its argument texts:
+
+    RENAMES      another name for the same function             ucase(x)        upper(x)
+    OVERLOADS    an inner name for a number of arguments        locate(a,b,1)   locate__3(a,b,1)
+    EXPANSIONS   another text, where the type of the result     mod(a,b)        coalesce(coalesce(a) % coalesce(b))
+                 depends on the arguments
+
+Every rewritten call leaves a mark that users do not write themselves: an inner name with `__`, a CASE that asks such a
+function first, or `coalesce` of a single argument. `visible_header` finds the marks in the name the query engine gives
+a result column and puts back what the user wrote.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+
+ARGUMENTS_MAX = 33
+"""Most arguments of a function that takes any number of them."""
+
+RENAMES: dict[str, str] = {
+    "ucase": "upper",
+    "lcase": "lower",
+    "ceiling": "ceil",
+    "mid": "substr",
+    "rand": "random",
+    "std": "stddev_pop",
+    "variance": "var_pop",
+    "schema": "database",
+    "inet_ntoa": "ipv4_num_to_string",
+    "inet_aton": "ipv4_string_to_num",
+    "inet6_ntoa": "ipv6_num_to_string",
+    "inet6_aton": "ipv6_string_to_num",
+}
+
+OVERLOADS: dict[str, dict[int, str]] = {
+    "locate": {3: "locate__3"},
+    "elt": {count: f"elt__{count}" for count in range(2, ARGUMENTS_MAX + 1)},
+    "field": {count: f"field__{count}" for count in range(2, ARGUMENTS_MAX + 1)},
+    "ipv4_to_cidr": {2: "ipv4_to_cidr__2"},
+    "ipv6_to_cidr": {2: "ipv6_to_cidr__2"},
+    # Without brackets these are words of the language; with them some dialects cannot read them.
+    "session_user": {0: "session_user__0"},
+    "current_user": {0: "current_user__0"},
+    "user": {0: "user__0"},
+}
+
+_STRING = re.compile(r"\s*'(?:[^']|'')*'\s*")
+_JSON_CALL = re.compile(r"\s*(?:parse_json|json_object(?:__\d+)?|json_get_object)\s*\(", re.IGNORECASE)
+_TYPED_NULL = re.compile(r"\s*(?:null\s*::\s*(\w+)|cast\s*\(\s*null\s+as\s+(\w+)\s*\))\s*", re.IGNORECASE)
+_ARROW_NULL = re.compile(r"\s*arrow_cast\s*\(\s*null\s*,\s*'(\w+)'\s*\)\s*", re.IGNORECASE)
+
+# How a short unit of an interval is written out; months come before minutes because `m` begins both.
+_INTERVAL_TERM = re.compile(
+    r"([+-]?\d+(?:\.\d+)?)(years?|y|months?|mons?|weeks?|w|days?|d|hours?|h|millis(?:econds?)?|"
+    r"ms|minutes?|mins?|m|seconds?|secs?|s|micros(?:econds?)?|us|nanos(?:econds?)?|ns)",
+    re.IGNORECASE,
+)
+_INTERVAL_UNITS = {
+    "y": "years", "mon": "months", "mons": "months", "w": "weeks", "d": "days", "h": "hours", "m": "minutes",
+    "s": "seconds", "ms": "milliseconds", "millis": "milliseconds", "us": "microseconds", "micros": "microseconds",
+    "ns": "nanoseconds", "nanos": "nanoseconds",
+}  # fmt: skip
+
+
+def _is_string(text: str) -> bool:
+    return _STRING.fullmatch(text) is not None
+
+
+def _if(arguments: list[str]) -> str | None:
+    if len(arguments) != 3:
+        return None
+    condition, then, otherwise = arguments
+    return f"CASE WHEN if__test(CAST({condition} AS BOOLEAN)) THEN {then} ELSE {otherwise} END"
+
+
+def _between(operator: str) -> Callable[[list[str]], str | None]:
+    def expand(arguments: list[str]) -> str | None:
+        if len(arguments) != 2:
+            return None
+        left, right = arguments
+        return f"coalesce(coalesce({left}) {operator} coalesce({right}))"
+
+    return expand
+
+
+def _shift(operator: str) -> Callable[[list[str]], str | None]:
+    """date_add and date_sub: the time may be a literal, the interval may be text."""
+
+    def expand(arguments: list[str]) -> str | None:
+        if len(arguments) != 2:
+            return None
+        time, interval = arguments
+        if _is_string(time):
+            time = f"arrow_cast({time}, 'Timestamp(ms)')"
+        return f"coalesce(coalesce({time}) {operator} coalesce(CAST({_spell_interval(interval)} AS INTERVAL)))"
+
+    return expand
+
+
+def _spell_interval(text: str) -> str:
+    """Write `'1y2mon'` as `'1 years 2 months'`; any other text stays as it is."""
+    if not _is_string(text) or " " in text.strip():
+        return text
+    body = text.strip()[1:-1]
+    terms = _INTERVAL_TERM.findall(body)
+    if "".join(number + unit for number, unit in terms) != body or not terms:
+        return text
+    words = (f"{number} {_INTERVAL_UNITS.get(unit.lower(), unit)}" for number, unit in terms)
+    return "'" + " ".join(words) + "'"
+
+
+def _clamp(arguments: list[str]) -> str | None:
+    if len(arguments) != 3:
+        return None
+    value, low, high = arguments
+    return (
+        f"CASE WHEN clamp__test({low}, {high}, {_is_null(low)} OR {_is_null(high)}) THEN NULL "
+        f"WHEN ({value}) < ({low}) THEN {low} WHEN ({value}) > ({high}) THEN {high} ELSE {value} END"
+    )
+
+
+def _clamp_to(name: str, operator: str) -> Callable[[list[str]], str | None]:
+    def expand(arguments: list[str]) -> str | None:
+        if len(arguments) != 2:
+            return None
+        value, bound = arguments
+        return (
+            f"CASE WHEN {name}__test({bound}, {_is_null(bound)}) THEN NULL "
+            f"WHEN ({value}) {operator} ({bound}) THEN {bound} ELSE {value} END"
+        )
+
+    return expand
+
+
+def _is_null(text: str) -> str:
+    return "true" if text.strip().upper() == "NULL" else "false"
+
+
+def _isnull(arguments: list[str]) -> str | None:
+    return f"(coalesce({arguments[0]}) IS NULL)" if len(arguments) == 1 else None
+
+
+def _to_unixtime(arguments: list[str]) -> str | None:
+    if len(arguments) != 1:
+        return None
+    (value,) = arguments
+    return f"to_unixtime__text({value})" if _is_string(value) else f"to_unixtime__any(arrow_typeof({value}), {value})"
+
+
+def _count_hash(arguments: list[str]) -> str | None:
+    return f"count(DISTINCT {arguments[0]})" if len(arguments) == 1 else None
+
+
+_JSON_GETTERS = {
+    **dict.fromkeys(("string", "varchar", "text", "utf8"), "json_get_string"),
+    **dict.fromkeys(("tinyint", "smallint", "int", "integer", "bigint"), "json_get_int"),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "json_get_int"),
+    **dict.fromkeys(("float", "double", "real", "float32", "float64"), "json_get_float"),
+    **dict.fromkeys(("bool", "boolean"), "json_get_bool"),
+    "json": "json_get_object",
+}  # fmt: skip
+
+
+def _json_get(arguments: list[str]) -> str | None:
+    """With a typed NULL behind the path the value comes in that type."""
+    if len(arguments) != 3:
+        return None
+    match = _TYPED_NULL.fullmatch(arguments[2]) or _ARROW_NULL.fullmatch(arguments[2])
+    getter = _JSON_GETTERS.get(next(filter(None, match.groups())).lower()) if match else None
+    return f"{getter}({arguments[0]}, {arguments[1]})" if getter else None
+
+
+def _json_object(arguments: list[str]) -> str | None:
+    """Each value goes with the name of its type: a number stays a number. JSON values are known by their call."""
+    if len(arguments) % 2 or len(arguments) > ARGUMENTS_MAX:
+        return None
+    parts: list[str] = []
+    for key, value in zip(arguments[::2], arguments[1::2], strict=True):
+        kind = "'json'" if _JSON_CALL.match(value) else f"arrow_typeof({value})"
+        parts += [key, kind, value]
+    return f"json_object__{len(arguments)}({', '.join(parts)})"
+
+
+EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
+    "if": _if,
+    "mod": _between("%"),
+    "date_add": _shift("+"),
+    "date_sub": _shift("-"),
+    "clamp": _clamp,
+    "clamp_min": _clamp_to("clamp_min", "<"),
+    "clamp_max": _clamp_to("clamp_max", ">"),
+    "isnull": _isnull,
+    "to_unixtime": _to_unixtime,
+    "count_hash": _count_hash,
+    "json_get": _json_get,
+    "json_object": _json_object,
+}
+
+_INNER_NAMES = frozenset(inner for by_count in OVERLOADS.values() for inner in by_count.values()) | {
+    "to_unixtime__text",
+    "to_unixtime__any",
+    *(f"json_object__{count}" for count in range(0, ARGUMENTS_MAX, 2)),
+}
+_MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
+_OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
+_WORD = re.compile(r"\b(CASE|WHEN|THEN|ELSE|END)\b")
+
+
+def visible_header(header: str) -> str:
+    """Return the name of a result column with every rewritten call as the user wrote it."""
+    if "__" not in header and "coalesce(" not in header:
+        return header
+    # From the right: what stands inside a call begins behind it and is put back first.
+    for match in reversed(list(_MARK.finditer(header))):
+        header = header[: match.start()] + _restore(header[match.start() :], match)
+    return header
+
+
+def _restore(text: str, match: re.Match[str]) -> str:
+    """Put back the call whose mark begins the text."""
+    opening = match.end() - match.start() - 1
+    closing = _closing(text, opening)
+    if closing is None:
+        return text
+    arguments, rest = _split(text[opening + 1 : closing]), text[closing + 1 :]
+    if match[1]:
+        return _restore_case(match[1], arguments, rest) or text
+    if match[2]:
+        name = f"{match[2]}__{match[3]}"
+        return f"{match[2]}({','.join(_written(name, arguments))}){rest}" if name in _INNER_NAMES else text
+    if rest.startswith(" IS NULL") and len(arguments) == 1:
+        return f"isnull({arguments[0]}){rest.removeprefix(' IS NULL')}"
+    operation = _operation(arguments[0]) if len(arguments) == 1 else None
+    return operation + rest if operation else text
+
+
+def _written(name: str, arguments: list[str]) -> list[str]:
+    """The arguments without the names of types that were added."""
+    if name == "to_unixtime__any":
+        return arguments[1:]
+    if name.startswith("json_object__"):
+        return [each for position, each in enumerate(arguments) if position % 3 != 1]
+    return arguments
+
+
+def _operation(text: str) -> str | None:
+    """`coalesce(a) % coalesce(b)` as `mod(a,b)`."""
+    opening = len("coalesce")
+    if not text.startswith("coalesce("):
+        return None
+    closing = _closing(text, opening)
+    if closing is None:
+        return None
+    name = _OPERATOR_NAMES.get(text[closing + 2 : closing + 3])
+    right = text[closing + 4 :]
+    if name is None or not right.startswith("coalesce(") or _closing(right, opening) != len(right) - 1:
+        return None
+    return f"{name}({text[opening + 1 : closing]},{right[opening + 1 : -1]})"
+
+
+def _restore_case(name: str, test: list[str], rest: str) -> str | None:
+    """Put back a call that became a CASE; `rest` begins behind its first condition."""
+    depth, marks = 1, []
+    for match in _WORD.finditer(_masked(rest)):
+        if match[1] == "CASE":
+            depth += 1
+        elif depth == 1:
+            marks.append(match)
+        if match[1] == "END":
+            depth -= 1
+        if depth == 0:
+            break
+    if depth or len(marks) < 3:
+        return None
+    then, otherwise, end = marks[0], marks[-2], marks[-1]
+    last = rest[otherwise.end() + 1 : end.start() - 1]
+    if name == "if":
+        arguments = [*test, rest[then.end() + 1 : otherwise.start() - 1], last]
+    else:
+        arguments = [last, *test[:-1]]
+    return f"{name}({','.join(arguments)}){rest[end.end() :]}"
+
+
+def _masked(text: str) -> str:
+    """The text with the contents of calls and strings blanked, so that words in them do not count."""
+    pieces, position = [], 0
+    while (opening := text.find("(", position)) >= 0:
+        closing = _closing(text, opening)
+        if closing is None:
+            break
+        pieces.append(text[position : opening + 1] + "." * (closing - opening - 1))
+        position = closing
+    return "".join(pieces) + text[position:]
+
+
+def _closing(text: str, opening: int) -> int | None:
+    """Where the bracket that opens at `opening` closes; strings are printed as `Utf8("…")`, without escapes."""
+    depth, position = 0, opening
+    while position < len(text):
+        character = text[position]
+        if character == '"' and text[position - 1] == "(":
+            position = _string_end(text, position)
+            continue
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+            if depth == 0:
+                return position
+        position += 1
+    return None
+
+
+def _string_end(text: str, quote: int) -> int:
+    """Behind the quote that ends the string: the first one before a bracket that something plausible follows."""
+    position = quote
+    while (position := text.find('")', position + 1)) >= 0:
+        if position + 2 == len(text) or text[position + 2] in ",) ":
+            return position + 1
+    return len(text)
+
+
+def _split(text: str) -> list[str]:
+    """The arguments between the commas that stand outside of brackets and strings."""
+    if not text:
+        return []
+    masked = _masked(text)
+    cuts = [-1, *(position for position, character in enumerate(masked) if character == ","), len(text)]
+    return [text[begin + 1 : end] for begin, end in itertools.pairwise(cuts)]

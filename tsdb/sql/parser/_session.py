@@ -1,0 +1,185 @@
+"""Statements about the session: USE, ADMIN, KILL, prepared statements, cursors, transactions."""
+
+from __future__ import annotations
+
+from tsdb.errors import InvalidArguments
+from tsdb.model import CATALOG
+from tsdb.sql.lexer import Token, TokenKind, unquote
+from tsdb.sql.parser._create import parse_query_slice
+from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.statements import (
+    FETCH_ALL,
+    Admin,
+    CloseCursor,
+    Deallocate,
+    DeclareCursor,
+    Dialect,
+    Execute,
+    FetchCursor,
+    Kill,
+    Prepare,
+    Slice,
+    Transaction,
+    Use,
+)
+
+Argument = str | int | float | bool | None
+
+
+def parse_use(cursor: Cursor) -> Use:
+    """`USE [tsdb.]database`, USE passed."""
+    token = cursor.token
+    name = cursor.name("the name of a database", parts_max=2)
+    if len(name.parts) == 2 and name.parts[0] != CATALOG:
+        raise cursor.error(token, f"there is no catalog {name.parts[0]}, only {CATALOG}")
+    return Use(name.last)
+
+
+def parse_admin(cursor: Cursor) -> Admin:
+    """`ADMIN function(literal, …)`, ADMIN passed."""
+    token = cursor.token
+    if token.kind != TokenKind.WORD:
+        cursor.fail("the name of a function")
+    cursor.take()
+    arguments = cursor.parenthesised(lambda: _argument(cursor), may_be_empty=True)
+    shown = ", ".join(_shown(argument) for argument in arguments)
+    return Admin(token.text, tuple(arguments), f"ADMIN {token.text}({shown})")
+
+
+def _argument(cursor: Cursor) -> Argument:
+    token = cursor.take()
+    if token.kind in (TokenKind.STRING, TokenKind.QUOTED):
+        return unquote(token, cursor.dialect)
+    if token.kind == TokenKind.NUMBER:
+        return _number(token, "")
+    if token.kind == TokenKind.OPERATOR and token.text == "-" and cursor.token.kind == TokenKind.NUMBER:
+        return _number(cursor.take(), "-")
+    if token.word in ("TRUE", "FALSE"):
+        return token.word == "TRUE"
+    if token.word == "NULL":
+        return None
+    if token.kind == TokenKind.END:
+        cursor.fail("a literal")
+    raise InvalidArguments(f"arguments of ADMIN functions are literals, found '{token.text[:40]}'")
+
+
+def _number(token: Token, sign: str) -> int | float:
+    if len(token.text) > 40:
+        raise InvalidArguments(f"the number {token.text[:40]}… is too long")
+    return int(sign + token.text) if token.text.isdigit() else float(sign + token.text)
+
+
+def _shown(argument: Argument) -> str:
+    if isinstance(argument, str):
+        return "'" + argument.replace("'", "''") + "'"
+    if argument is None:
+        return "NULL"
+    return str(argument).lower() if isinstance(argument, bool) else str(argument)
+
+
+def parse_kill(cursor: Cursor) -> Kill:
+    """`KILL 'process' | KILL [QUERY | CONNECTION] number`, KILL passed."""
+    cursor.accept_any("QUERY", "CONNECTION")
+    if cursor.token.kind == TokenKind.STRING:
+        return Kill(process=cursor.string())
+    return Kill(connection=cursor.integer("the id of a process or connection"))
+
+
+def parse_prepare(cursor: Cursor) -> Prepare:
+    """`PREPARE s FROM 'text' | PREPARE s [(types)] AS statement`, PREPARE passed."""
+    name = cursor.identifier("the name of a prepared statement")
+    if cursor.accept("FROM"):
+        return Prepare(name, cursor.string("a statement in quotes"))
+    if cursor.is_operator("("):
+        cursor.parenthesised(lambda: cursor.expression("a type"))
+    if not cursor.accept("AS"):
+        cursor.fail("FROM or AS")
+    return Prepare(name, cursor.rest("a statement").text)
+
+
+def parse_execute(cursor: Cursor) -> Execute:
+    """`EXECUTE s [USING a, … | (a, …)]`, EXECUTE passed."""
+    name = cursor.identifier("the name of a prepared statement")
+    arguments: list[Slice] = []
+    if cursor.accept("USING"):
+        arguments = cursor.listed(lambda: cursor.expression("an argument"))
+    elif cursor.is_operator("("):
+        arguments = cursor.parenthesised(lambda: cursor.expression("an argument"), may_be_empty=True)
+    return Execute(name, tuple(arguments))
+
+
+def parse_deallocate(cursor: Cursor) -> Deallocate:
+    """`DEALLOCATE [PREPARE] s | ALL`, DEALLOCATE passed."""
+    if cursor.word == "PREPARE" and cursor.ahead(1).kind != TokenKind.END:
+        cursor.take()
+    if cursor.accept("ALL"):
+        return Deallocate(None)
+    return Deallocate(cursor.identifier("the name of a prepared statement"))
+
+
+def parse_declare(cursor: Cursor) -> DeclareCursor:
+    """`DECLARE c [[NO] SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query`, DECLARE passed."""
+    name = cursor.identifier("the name of a cursor")
+    _ = cursor.accept("NO", "SCROLL") or cursor.accept_any("INSENSITIVE", "ASENSITIVE")
+    cursor.expect("CURSOR")
+    _ = cursor.accept("WITHOUT", "HOLD") or cursor.accept("WITH", "HOLD")
+    cursor.expect("FOR")
+    return DeclareCursor(name, parse_query_slice(cursor, "TQL"))
+
+
+def parse_fetch(cursor: Cursor) -> FetchCursor:
+    """`FETCH [NEXT | [FORWARD] [n | ALL]] [FROM | IN] c`, FETCH passed."""
+    count = 1
+    has_name_next = cursor.ahead(1).kind == TokenKind.END
+    if not has_name_next and not cursor.accept("NEXT"):
+        cursor.accept("FORWARD")
+        if cursor.accept("ALL"):
+            count = FETCH_ALL
+        elif cursor.token.kind == TokenKind.NUMBER:
+            count = cursor.integer("a number of rows")
+    cursor.accept_any("FROM", "IN")
+    return FetchCursor(cursor.identifier("the name of a cursor"), count)
+
+
+def parse_close(cursor: Cursor) -> CloseCursor:
+    """`CLOSE c`, CLOSE passed."""
+    return CloseCursor(cursor.identifier("the name of a cursor"))
+
+
+_TRANSACTION_WORDS: dict[str, frozenset[str]] = {
+    "BEGIN": frozenset({"WORK", "TRANSACTION"}),
+    "START": frozenset({"TRANSACTION"}),
+    "COMMIT": frozenset({"WORK", "TRANSACTION", "AND", "NO", "CHAIN", "RELEASE"}),
+    "END": frozenset({"WORK", "TRANSACTION", "AND", "NO", "CHAIN"}),
+    "ROLLBACK": frozenset({"WORK", "TRANSACTION", "AND", "NO", "CHAIN", "RELEASE", "TO", "SAVEPOINT"}),
+    "ABORT": frozenset({"WORK", "TRANSACTION", "AND", "NO", "CHAIN"}),
+}
+_MODE_WORDS = """
+ISOLATION LEVEL READ WRITE ONLY COMMITTED UNCOMMITTED REPEATABLE SERIALIZABLE SNAPSHOT CONSISTENT WITH NOT DEFERRABLE
+"""
+_MODES = frozenset(_MODE_WORDS.split())
+
+
+def parse_transaction(cursor: Cursor) -> Transaction:
+    """BEGIN, COMMIT and their like, the first word included: only on the protocols whose clients send them unasked."""
+    first = cursor.token
+    if cursor.dialect is Dialect.GENERIC:
+        raise cursor.unsupported(first)
+    cursor.take()
+    verb = first.word
+    if verb in ("LOCK", "UNLOCK"):
+        cursor.expect_any("TABLES", "TABLE")
+        cursor.position = len(cursor.tokens) - 1
+        return Transaction(verb.lower())
+    if verb in ("SAVEPOINT", "RELEASE"):
+        _ = verb == "RELEASE" and cursor.accept("SAVEPOINT")
+        cursor.identifier("the name of a savepoint")
+        return Transaction(verb.lower())
+    if verb == "START":
+        cursor.expect("TRANSACTION")
+    allowed = _TRANSACTION_WORDS[verb] | _MODES
+    while cursor.word in allowed or cursor.is_operator(","):
+        word = cursor.take().word
+        if verb == "ROLLBACK" and word in ("TO", "SAVEPOINT") and cursor.word != "SAVEPOINT":
+            cursor.identifier("the name of a savepoint")
+    return Transaction(verb.lower())

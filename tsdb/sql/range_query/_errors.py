@@ -1,0 +1,17 @@
+"""What can be wrong with a range query beyond its grammar."""
+
+from __future__ import annotations
+
+from tsdb.errors import InvalidArguments, Status
+
+
+class RangePlanError(InvalidArguments):
+    """The query is well formed but cannot be planned: a length of zero, a fill that does not fit its column."""
+
+    status = Status.PLAN_QUERY
+
+
+class RangeExecutionError(InvalidArguments):
+    """The query asks for a column that its result does not have."""
+
+    status = Status.ENGINE_EXECUTE_QUERY

@@ -1,0 +1,71 @@
+"""Queries as DataFusion understands them: the user's own text with local edits.
+
+A query is never taken apart and printed anew, because the names of result columns come from its text. Each module here
+finds one kind of thing that DataFusion reads differently and notes an edit for it; all edits are applied once at the
+end. A query without such things is handed on as the very same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tsdb.sql.function_names import visible_header
+from tsdb.sql.rewrite._casts import edit_casts
+from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
+from tsdb.sql.rewrite._derived import edit_derived, strip_derived
+from tsdb.sql.rewrite._edits import Edit, Edits
+from tsdb.sql.rewrite._functions import edit_at_signs, edit_calls
+from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
+from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._tables import ColumnTypes, TableRef, find_tables, keeps_order, limit_of, redefined_names
+from tsdb.sql.statements import Dialect
+
+__all__ = [
+    "ColumnTypes",
+    "Edit",
+    "Edits",
+    "Layout",
+    "RewriteRules",
+    "TableRef",
+    "expand_interval",
+    "find_tables",
+    "header_of",
+    "keeps_order",
+    "limit_of",
+    "redefined_names",
+    "rewrite",
+]
+
+
+def _no_variable(name: str) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRules:
+    """What the edits of a query depend on besides its text."""
+
+    dialect: Dialect = Dialect.GENERIC
+    columns: ColumnTypes = field(default_factory=ColumnTypes)
+    zone: str = "UTC"
+    variable: Callable[[str], str | None] = _no_variable
+    """The value of a system variable, by its name in lower case."""
+
+
+def rewrite(layout: Layout, rules: RewriteRules) -> str:
+    """Return the text of a query for DataFusion."""
+    edits = Edits(layout.text)
+    edit_casts(layout, edits)
+    edit_intervals(layout, edits)
+    if rules.columns.tables:
+        Comparisons(layout, edits, rules.dialect, rules.columns, rules.zone).edit()
+    edit_at_signs(layout, edits, rules.variable)
+    edit_calls(layout, edits)
+    edit_derived(layout, edits, rules.dialect)
+    return edits.render() if edits else layout.text
+
+
+def header_of(name: str) -> str:
+    """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
+    return strip_literals(strip_derived(visible_header(name)))
