@@ -10,6 +10,7 @@ import datafusion
 import pytest
 
 from tests.engine.harness import OPTIONS, REGION, create, open_engine, put
+from tsdb.engine.scan import ScanStatistics, scan_batches
 
 
 @pytest.mark.parametrize(("parallelism", "fragments"), [(0, max(1, (os.cpu_count() or 1) // 4)), (1, 1), (3, 3)])
@@ -46,4 +47,22 @@ def test_a_snapshot_stays_as_it_was_taken(tmp_path: Path) -> None:
     context.register_dataset("t", dataset)
     (batch,) = context.sql("SELECT host, a FROM t").collect()
     assert batch.to_pydict() == {"host": ["a"], "a": [1.0]}
+    engine.close()
+
+
+def test_a_scan_says_what_it_found_decoded_and_what_it_had_to_read(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    create(engine)
+    put(engine, [{"host": "h", "dc": "d", "ts": at, "a": float(at), "b": at} for at in range(100)])
+    engine.flush(REGION).result(30)
+
+    def counted() -> dict[str, int]:
+        statistics = ScanStatistics()
+        list(scan_batches(engine.snapshot(REGION), ["ts", "a"], statistics=statistics))
+        return statistics.to_dict()
+
+    first, second = counted(), counted()
+    assert (first["vector_hits"], first["vector_misses"]) == (0, 2)
+    assert 0 < first["bytes_read"] < engine.files(REGION)[0].size_bytes
+    assert (second["vector_hits"], second["vector_misses"], second["bytes_read"]) == (2, 0, 0)
     engine.close()

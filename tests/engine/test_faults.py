@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine import lives
 from tests.engine.harness import batch_of, read
-from tests.engine.lives import APPEND, DROPPED, PLAIN, ForgetfulStore, Rows, Step
+from tests.engine.lives import APPEND, DROPPED, PLAIN, ForgetfulStore, Rows, Step, wait_until
 from tests.faults import FaultyFiles, FullDisk, PowerLossFiles
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import (
@@ -516,6 +516,18 @@ def test_closing_waits_for_a_flush_under_way_and_loses_no_row_without_a_log(tmp_
         gate.set()
         closing.join(30)
         assert not closing.is_alive()
+    check_after_restart(tmp_path, *steps)
+
+
+def test_closing_leaves_to_the_log_what_is_not_flushed_when_its_time_is_over(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))]
+    engine = lives.begin(tmp_path, *steps)
+    with held("flush.before_files"):
+        started = time.monotonic()
+        engine.close(grace=Duration.parse("100ms"))
+        assert time.monotonic() - started < 10
+        assert not (tmp_path / "wal" / "CLEAN").exists()
+    wait_until(lambda: not any(thread.is_alive() for thread in engine.context.background._threads))
     check_after_restart(tmp_path, *steps)
 
 

@@ -122,7 +122,9 @@ class World:
         for identity in table.region_ids:
             self.engine.flush(identity).result(timeout=30)
 
-    def table(self, text: str, session: Session | None = None, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
+    def table(
+        self, text: str, session: Session | None = None, tables: Mapping[str, pa.Table] | None = None
+    ) -> pa.Table:
         return read_all(self.queries.query(text, session or Session(), tables=tables))
 
     def rows(self, text: str, session: Session | None = None) -> list[tuple[Any, ...]]:

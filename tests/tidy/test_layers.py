@@ -33,6 +33,7 @@ LAYERS = {
     "meta": 7,
     "servers": 8,
     "components": 9,
+    "embedded": 10,
     "cli": 10,
 }
 

@@ -1,7 +1,8 @@
-"""The four components: the only place where concrete objects are made and put together."""
+"""The four components and the embedded database: the only place where concrete objects are made and put together."""
 
 from __future__ import annotations
 
+from tsdb.components._local import LocalDatabase, LocalOptions, open_directory, open_local, open_memory
 from tsdb.components._run import run_component
 
-__all__ = ["run_component"]
+__all__ = ["LocalDatabase", "LocalOptions", "open_directory", "open_local", "open_memory", "run_component"]

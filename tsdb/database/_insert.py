@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Status
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
-from tsdb.query import Affected, Channel, Session
+from tsdb.query import Affected, Channel, Records, Session
 from tsdb.sql.statements import Expression, Insert, Special, Values
 
 
@@ -31,14 +31,21 @@ class NotATable(InvalidArguments):
     """Rows cannot be written to a view."""
 
 
-def insert(statement: Insert, services: Services, session: Session, process: Process) -> Affected:
+def insert(
+    statement: Insert,
+    services: Services,
+    session: Session,
+    process: Process,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> Affected:
     """Write the rows of an INSERT; all of them are counted, also those that overwrite each other."""
     table = target_table(statement, services, session)
     columns = _target_columns(statement, table)
     if statement.values is not None:
         return Affected(_insert_values(statement.values, table, columns, services, session))
     assert statement.query is not None
-    return Affected(_insert_query(statement.query.text, table, columns, services, session, process))
+    records = services.queries.query(statement.query.text, session, tables=tables)
+    return Affected(_insert_rows(records, table, columns, services, session, process))
 
 
 def target_table(statement: Insert, services: Services, session: Session) -> TableInfo:
@@ -125,15 +132,14 @@ def _evaluate(texts: list[str], column: ColumnInfo, services: Services, session:
     ]
 
 
-def _insert_query(
-    text: str,
+def _insert_rows(
+    records: Records,
     table: TableInfo,
     columns: Sequence[ColumnInfo],
     services: Services,
     session: Session,
     process: Process,
 ) -> int:
-    records = services.queries.query(text, session)
     process.on_cancel(records.close)
     try:
         if len(records.schema) != len(columns):

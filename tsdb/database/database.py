@@ -8,7 +8,7 @@ after the other, and the first that fails ends the text; what ran before it stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from tsdb.database._copy import copy
 from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete
 from tsdb.database._describe import describe
+from tsdb.database._frames import write_frame
 from tsdb.database._insert import insert
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
@@ -48,10 +49,17 @@ class Database:
         catalog = self.services.catalog
         return name == "information_schema" or catalog.find_database(name) is not None
 
-    def execute(self, text: str, session: Session) -> Iterator[Output]:
-        """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order."""
+    def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
+        """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order.
+
+        `tables` are visible to queries by their bare names, as if they were tables of the session's database.
+        """
         for parsed in parse(text, session.dialect):
-            yield self._run(parsed, session)
+            yield self._run(parsed, session, tables=tables)
+
+    def write(self, database: str, table: str, frame: pa.Table, *, tags: Sequence[str], time: str) -> int:
+        """Write columns into a table, which is created or widened as they need; the number of rows."""
+        return write_frame(self.services, database, table, frame, tags=tags, time=time)
 
     def run(self, text: str, session: Session) -> Output:
         """Run a text of exactly one statement."""
@@ -64,7 +72,14 @@ class Database:
         """Stop what runs for a session; from any thread."""
         self.services.processes.cancel_session(session)
 
-    def _run(self, parsed: Parsed, session: Session, depth: int = 0) -> Output:
+    def _run(
+        self,
+        parsed: Parsed,
+        session: Session,
+        depth: int = 0,
+        *,
+        tables: Mapping[str, pa.Table] | None = None,
+    ) -> Output:
         statement, kind = parsed.statement, type(parsed.statement).__name__
         if isinstance(statement, statements.Execute):
             return self._execute(statement, session, depth)
@@ -72,7 +87,7 @@ class Database:
             session.warnings.clear()
         process = self.services.processes.enter(session, parsed.text)
         try:
-            output = self._dispatch(parsed, session, process)
+            output = self._dispatch(parsed, session, process, tables)
         except BaseException:
             self.services.processes.leave(process)
             _STATEMENTS.labels(kind, "error").inc()
@@ -84,14 +99,16 @@ class Database:
         process.on_cancel(output.close)
         return _TrackedRecords(output, lambda: self.services.processes.leave(process))
 
-    def _dispatch(self, parsed: Parsed, session: Session, process: Process) -> Output:
+    def _dispatch(
+        self, parsed: Parsed, session: Session, process: Process, tables: Mapping[str, pa.Table] | None
+    ) -> Output:
         statement, services = parsed.statement, self.services
         if isinstance(statement, statements.Query):
-            return services.queries.query(parsed.text, session)
+            return services.queries.query(parsed.text, session, tables=tables)
         if isinstance(statement, statements.Explain):
             return services.queries.explain(statement, parsed.text, session)
         if isinstance(statement, statements.Insert):
-            return insert(statement, services, session, process)
+            return insert(statement, services, session, process, tables)
         if isinstance(statement, statements.Delete):
             return delete(statement, services, session, process)
         if isinstance(statement, statements.Copy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import IntEnum
@@ -67,13 +68,19 @@ class Background:
                 self._changed.notify_all()
         return future
 
-    def close(self) -> None:
-        """Run what is queued and stop."""
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Run what is queued and stop; after a while give up what has not begun, and return whether all was done."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         for thread in self._threads:
-            thread.join()
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            given_up, self._jobs = self._jobs, []
+        for _, _, _, future in given_up:
+            future.set_exception(StorageUnavailable("the engine is closed"))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _take(self, *, only_flushes: bool) -> _Job | None:
         """Wait for the next job; None when there will be none any more."""

@@ -49,6 +49,10 @@ from tsdb.units import Duration
 DATA = "data"
 """Where regions live in the store."""
 
+CLOSE_GRACE = Duration.of_seconds(30)
+_LAST_SECONDS = 1.0
+"""What a worker gets beyond that: it only has to refuse what is queued, unless the store hangs."""
+
 _log = get_logger("tsdb.engine")
 
 
@@ -259,27 +263,40 @@ class Engine:
         """Describe the data files of a region, in the order of time."""
         return describe_files(self._region(region_id))
 
-    def close(self, *, flush: bool = True) -> None:
-        """Flush everything, then stop; without `flush`, leave it to the log."""
+    def close(self, *, flush: bool = True, grace: Duration = CLOSE_GRACE) -> None:
+        """Flush everything, then stop; without `flush`, leave it to the log.
+
+        What is not done when `grace` is over is left to the log, too: the next start replays it.
+        """
         if self._is_closed:
             return
         self._is_closed = True
+        clock = self._context.clock
+        deadline_ns = clock.monotonic_ns() + grace
+
+        def left() -> float:
+            return max(0.0, (deadline_ns - clock.monotonic_ns()) / 1e9)
+
         self.housekeeping.close()
-        is_clean = self._flush_all() if flush else True
+        is_clean = self._flush_all(left) if flush else True
         # Before the workers, which end what background jobs have begun.
-        self._context.background.close()
+        is_clean &= self._context.background.close(left())
         for worker in self._workers:
-            worker.close()
+            is_clean &= worker.close(left() + _LAST_SECONDS)
         self._context.wal.close(clean=is_clean)
 
-    def _flush_all(self) -> bool:
+    def _flush_all(self, left: Callable[[], float]) -> bool:
         """Flush every region, also when the log is broken: memory may be the only place where its last rows are."""
+        flushes = {region.id: start_flush(self._context, region) for region in list(self._regions.values())}
         is_clean = True
-        for each in [start_flush(self._context, region) for region in list(self._regions.values())]:
-            error = each.exception()
+        for region_id, done in flushes.items():
+            try:
+                error: BaseException | None = done.exception(left())
+            except TimeoutError as late:
+                error = late
             if error is not None:
                 is_clean = False
-                _log.warning("a region was not flushed at the end; the log has its rows", error=error)
+                _log.warning("a region was not flushed at the end; the log has its rows", region=region_id, error=error)
         return is_clean
 
     def _check_open(self) -> None:

@@ -16,6 +16,7 @@ RegionNotFound            there is no such region here
 RegionReadOnly            the region takes no writes: its log or store failed, or it leads elsewhere
 RegionQuarantined         the region is not served, because that could hide that rows are lost
 RegionBusy                the write buffer or a queue is full: try again
+ScanTooLarge              what was asked for does not fit into the memory of a query: ask for less
 SchemaOutdated            the write was made for another version of the schema: read the schema and make it again
 """
 
@@ -218,3 +219,17 @@ class SchemaOutdated(TsdbError):
         )
         self.expected = expected
         self.current = current
+
+
+class ScanTooLarge(TsdbError):
+    """Whole series were asked for, and their rows take more memory than a query may have."""
+
+    status = Status.RUNTIME_RESOURCES_EXHAUSTED
+
+    def __init__(self, *, rows: int, bytes_max: int) -> None:
+        super().__init__(
+            "the series take more memory than a query may have",
+            rows=rows,
+            bytes_max=bytes_max,
+            hint="choose fewer series or a shorter range of time",
+        )

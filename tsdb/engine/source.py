@@ -32,8 +32,18 @@ class SourceFacts:
     is_unique: bool
 
 
+class Counters(Protocol):
+    """Where a source says what reading it took: `vector_hits`, `vector_misses`, `bytes_read`."""
+
+    def add(self, **counts: int) -> None: ...
+
+
 class Source(Protocol):
     """Rows that can be read along stretches."""
+
+    def observed(self, counters: Counters) -> Source:
+        """Return the source for one reader who wants to know what reading takes."""
+        ...
 
     @property
     def schema(self) -> RegionSchema:
@@ -98,6 +108,9 @@ class Run:
     _sequences: npt.NDArray[np.uint64]
     _ops: npt.NDArray[np.uint8] | None
     _fields: dict[ColumnId, pa.Array]
+
+    def observed(self, counters: Counters) -> Run:
+        return self  # what is in memory costs nothing worth counting
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
         return rows.take(self._times)  # type: ignore[return-value]

@@ -117,13 +117,14 @@ class Worker:
         """Look at the waiting writes again, soon."""
         self._put(_WAKE)
 
-    def close(self) -> None:
-        """Do what is queued, refuse what waits, and stop."""
+    def close(self, timeout_seconds: float | None = None) -> bool:
+        """Do what is queued, refuse what waits, and stop; return whether that was done in time."""
         with self._gate:
             if not self._is_closed:
                 self._is_closed = True
                 self._queue.put(None)
-        self._thread.join()
+        self._thread.join(timeout_seconds)
+        return not self._thread.is_alive()
 
     def _put(self, message: _Message) -> bool:
         """Queue a message; False if nobody will look at it any more."""

@@ -16,6 +16,7 @@ from tsdb.model._alter import (
 )
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
+from tsdb.model._metric import METRIC_TSID, add_labels
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
@@ -23,6 +24,9 @@ from tsdb.model._series import SeriesTable, group_series, hash_tags, make_tags, 
 from tsdb.model._table import (
     CATALOG,
     DEFAULT_DATABASE,
+    METRIC_ENGINE,
+    METRIC_LABELS,
+    METRIC_TABLE_ID,
     USER_TABLE_ID_MIN,
     ColumnDefault,
     ColumnIndex,
@@ -48,6 +52,10 @@ from tsdb.model._zone import (
 __all__ = [
     "CATALOG",
     "DEFAULT_DATABASE",
+    "METRIC_ENGINE",
+    "METRIC_LABELS",
+    "METRIC_TABLE_ID",
+    "METRIC_TSID",
     "TYPE_KEY",
     "USER_TABLE_ID_MIN",
     "AddColumn",
@@ -81,6 +89,7 @@ __all__ = [
     "TimeRange",
     "ViewInfo",
     "WidenColumn",
+    "add_labels",
     "alter",
     "can_widen",
     "canonical_zone",

@@ -25,6 +25,13 @@ DEFAULT_DATABASE = "public"
 USER_TABLE_ID_MIN = 1024
 """Ids below belong to tables of the system."""
 
+METRIC_ENGINE = "metric"
+"""The engine that keeps many logical tables in the one region of a physical table."""
+
+METRIC_TABLE_ID = "__table_id"
+METRIC_LABELS = "__labels"
+"""The tags of a physical table's region: which logical table a row is of, and all its labels in one text."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefault:
@@ -118,6 +125,8 @@ class TableInfo:
     next_column_id: int = 0
     schema_version: int = 0
     """The version of the regions' schema that belongs to these columns."""
+    physical_table_id: int | None = None
+    """Of a logical table of the metric engine: the table whose region holds its rows."""
 
     @cached_property
     def time_index(self) -> ColumnInfo:
@@ -150,17 +159,41 @@ class TableInfo:
         return self.options.get("append_mode") == "true"
 
     @property
+    def is_logical(self) -> bool:
+        """Whether its rows are in the region of another table."""
+        return self.physical_table_id is not None
+
+    @property
+    def is_physical(self) -> bool:
+        """Whether its region holds the rows of logical tables."""
+        return self.engine == METRIC_ENGINE and self.physical_table_id is None
+
+    @property
     def full_name(self) -> str:
         return f"{CATALOG}.{self.database}.{self.name}"
 
     def first_region_schema(self) -> RegionSchema:
         """The schema with which the regions of a new table are created."""
+        if self.is_physical:
+            return self._metric_region_schema()
         others = [column for column in self.columns if column.semantic is not Semantic.TAG]
         columns = tuple(
             Column(column.id, column.name, column.type.arrow, column.semantic, nullable=column.nullable)
             for column in (*self.tags, *others)
         )
         return RegionSchema(columns, version=self.schema_version, next_column_id=self.next_column_id)
+
+    def _metric_region_schema(self) -> RegionSchema:
+        """The same four columns however many labels there are: a new label changes no region."""
+        time, value = self.time_index, self.fields[0]
+        return RegionSchema.create(
+            [
+                (METRIC_TABLE_ID, pa.uint32(), Semantic.TAG),
+                (METRIC_LABELS, pa.string(), Semantic.TAG),
+                (time.name, time.type.arrow, Semantic.TIMESTAMP),
+                (value.name, value.type.arrow, Semantic.FIELD),
+            ]
+        )
 
     def changed(self, **changes: Any) -> TableInfo:
         """Return the next version of the description."""
@@ -183,6 +216,7 @@ class TableInfo:
             "version": self.version,
             "next_column_id": self.next_column_id,
             "schema_version": self.schema_version,
+            "physical_table_id": self.physical_table_id,
         }
 
     @classmethod

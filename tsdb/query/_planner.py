@@ -27,12 +27,13 @@ from tsdb.query._records import result_schema
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_for
 from tsdb.query.information_schema import InformationContext, information_table
-from tsdb.query.pg_catalog import pg_table
+from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
 from tsdb.query.session import Channel, Session
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
+    Edits,
     Layout,
     RewriteRules,
     TableRef,
@@ -63,6 +64,8 @@ _WORD = re.compile(r"[a-z_]\w*")
 
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
+
+_PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 InformationSource = Callable[[Session], InformationContext]
 
@@ -120,6 +123,8 @@ class Planner:
     ) -> Job:
         """Look at the text of a query and edit it; `prefix` goes before the edited text."""
         check_query_limits(text, tokens)
+        if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
+            text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
         named = find_tables(layout, session.dialect)
         rules = RewriteRules(
@@ -207,7 +212,10 @@ class Planner:
 
     def _frame(self, job: Job, source: TableSource, *, has_filters: bool = True) -> DataFrame:
         words = set(_WORD.findall(job.text.lower()))
-        functions = [each for each in functions_for(job.session) if each.name in words]
+        available = functions_for(job.session)
+        if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
+            available += pg_functions(self._information(job.session) if self._information is not None else None)
+        functions = [each for each in available if each.name in words]
         context = self._contexts.make(
             job.session,
             source,
@@ -261,6 +269,14 @@ def session_variable(session: Session, name: str) -> str | None:
     if name in ("time_zone", "system_time_zone", "timezone"):
         return "UTC" if name == "system_time_zone" else session.time_zone
     return session.variables.get(name)
+
+
+def _edit_for_pg(text: str, tokens: list[Token]) -> str:
+    """Return a text of a PostgreSQL client without what only PostgreSQL understands."""
+    edits = Edits(text)
+    for start, end, replacement in rewrite_pg(text, tokens):
+        edits.replace(start, end, replacement)
+    return edits.render() if edits else text
 
 
 def _with_headers(schema: pa.Schema) -> pa.Schema:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import datafusion
 import pyarrow as pa
@@ -23,6 +23,8 @@ from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NumbersDataset
 from tsdb.query._table_dataset import TableDataset
+
+T = TypeVar("T")
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -118,7 +120,7 @@ class TableSource:
         return Table(self.plan_view(view))
 
 
-class LazyCatalog(CatalogProvider):  # type: ignore[misc]
+class LazyCatalog(CatalogProvider):
     """The catalog `tsdb`, as far as one query sees it."""
 
     def __init__(self, source: TableSource) -> None:
@@ -128,11 +130,12 @@ class LazyCatalog(CatalogProvider):  # type: ignore[misc]
         """None: a query finds out about databases from information_schema."""
         return set()
 
-    def schema(self, name: str) -> SchemaProvider | None:
+    def schema(self, name: str) -> SchemaProvider | None:  # type: ignore[override]
+        """Return a database; the base class speaks of its own kind of schema only, DataFusion takes both."""
         return LazySchema(self._source, name) if self._source.has_database(name) else None
 
 
-class LazySchema(SchemaProvider):  # type: ignore[misc]
+class LazySchema(SchemaProvider):
     """A database, as far as one query sees it."""
 
     def __init__(self, source: TableSource, database: str) -> None:
@@ -179,9 +182,9 @@ class ExternalFileMissing(TsdbError):
     status = Status.STORAGE_UNAVAILABLE
 
 
-def _in_thread(work: Callable[[], Any]) -> Any:
+def _in_thread(work: Callable[[], T]) -> T:
     """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
-    outcome: list[Any] = []
+    outcome: list[T] = []
     failure: list[BaseException] = []
 
     def run() -> None:

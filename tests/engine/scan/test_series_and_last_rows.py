@@ -8,8 +8,9 @@ import pytest
 
 from tests.engine.scan.regions import MODES, Region, delete, put, row, rows_of
 from tests.engine.scan.test_pruning import watched_snapshot
+from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan import ScanStatistics, count_rows, last_rows, scan_series
-from tsdb.errors import InvalidArguments
+from tsdb.errors import InvalidArguments, Status
 from tsdb.model import TimeRange
 
 HOST = pc.field("host")
@@ -46,6 +47,14 @@ def test_append_mode_gives_series_in_the_order_of_time_too() -> None:
     scan = scan_series(Region(writes, MODES[2]).snapshot(), None, TimeRange.ALL, ["v"])
     assert scan.times.tolist() == [1, 1, 5, 9]
     assert scan.fields["v"].to_pylist() == [2.0, 4.0, 3.0, 1.0]
+
+
+def test_series_that_do_not_fit_into_the_memory_of_a_query_are_refused() -> None:
+    region = Region([put(*(row("a", time, 1.0) for time in range(1000)))])
+    with pytest.raises(ScanTooLarge, match="more memory") as caught:
+        scan_series(region.snapshot(memory_bytes_max=20_000), None, TimeRange.ALL, ["v"])
+    assert caught.value.status is Status.RUNTIME_RESOURCES_EXHAUSTED
+    assert len(scan_series(region.snapshot(memory_bytes_max=60_000), None, TimeRange.ALL, ["v"]).times) == 1000
 
 
 def test_a_scan_that_finds_nothing_has_no_series() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.query.range.plain_runner import PlainRunner
 from tsdb.errors import InvalidSyntax, Status, TsdbError
 from tsdb.query.range import plan_range
-from tsdb.query.range._fill import TooManySlots
+from tsdb.query.range._limits import TooManySlots
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.range_query import find_range
 from tsdb.sql.statements import Dialect
@@ -315,14 +315,17 @@ def test_what_cannot_be_planned_says_so(items: str, clauses: str, status: Status
 
 
 def test_a_missing_table_is_told_as_such() -> None:
-    assert plan_status("SELECT max(v) RANGE '5s' FROM nothing ALIGN '5s' BY ()") is Status.TABLE_NOT_FOUND
+    for by in ("", "BY ()"):
+        assert plan_status(f"SELECT max(v) RANGE '5s' FROM nothing ALIGN '5s' {by}") is Status.TABLE_NOT_FOUND
 
 
-def test_filling_without_end_is_refused() -> None:
+def test_slots_without_end_are_refused() -> None:
     runner = PlainRunner()
     runner.add("t", pa.table({"ts": pa.array([-(1 << 62), 1 << 62], pa.timestamp("ms")), "v": [1, 2]}))
     with pytest.raises(TooManySlots):
         runner.query("SELECT ts, max(v) RANGE '5s' FILL PREV FROM t ALIGN '5s'")
+    with pytest.raises(TooManySlots):
+        runner.query("SELECT ts, max(v) RANGE '1y' FROM t ALIGN '1ms'")
 
 
 @pytest.mark.parametrize(
@@ -405,3 +408,65 @@ def test_a_window_over_results_is_left_to_the_query_engine() -> None:
         ("n", 32),
         ("s", 7),
     ]
+
+
+def test_minima_and_maxima_of_any_type_slide_over_bins() -> None:
+    runner = PlainRunner()
+    numbers = [2.0, float("inf"), -1.0, None]
+    runner.add(
+        "t",
+        pa.table(
+            {
+                "ts": pa.array([0, 1, 2, 4], pa.timestamp("ms")),
+                "f": numbers,
+                "s": ["b", "c", None, "a"],
+                "d": pa.array([1, 2, 3, 4], pa.int32()).cast(pa.date32()),
+                "b": [True, False, None, True],
+            }
+        ),
+    )
+    for column in ("f", "s", "d", "b", "upper(s)", "ts"):
+        items = f"min({column}) RANGE '2ms' AS low, max({column}) RANGE '3ms' AS high"
+        binned = runner.query(f"SELECT ts, {items} FROM t ALIGN '1ms'")
+        stepped = runner.query(f"SELECT ts, {items}, median(f) RANGE '1ms' AS m FROM t ALIGN '1ms'").drop_columns("m")
+        assert str(binned.to_pylist()) == str(stepped.to_pylist())
+        assert binned.schema.types == stepped.schema.types
+
+
+def test_groups_of_every_type_are_told_apart() -> None:
+    runner = probe()
+    for by in ("substr(site, 1, 1)", "temp > 5", "arrow_cast(site, 'Utf8View')", "[site]", "temp * 1.5", "NULL"):
+        rows = runner.rows(f"SELECT ts, count(*) RANGE '2m' FILL NULL FROM probe ALIGN '1m' BY ({by})")
+        assert sum(count for at, count in rows if at == 0) == 4
+
+
+@pytest.mark.parametrize(
+    ("by", "item", "expected"),
+    [
+        ("temp % 2", "temp % 2 + 10", 10),
+        ("temp % 2", "10 + temp % 2", 10),
+        ("temp % 2", "10 * temp % 2", None),
+        ("temp + 1", "temp + 1 - 1", 4),
+        ("temp + 1", "2 - temp + 1", None),
+        ("temp + 1", "temp + 1 * 2", None),
+        ("temp + 1", "(temp + 1) * 2", 10),
+        ("temp + 1", "abs(temp + 1)", 5),
+        ("temp > 5 AND temp < 9", "NOT (temp > 5 AND temp < 9)", True),
+        ("temp > 5 AND temp < 9", "temp > 5 AND temp < 9 OR true", True),
+        ("temp > 5 OR temp < 9", "temp > 5 OR temp < 9 AND false", None),
+        ("abs(temp)", "abs(temp)::DOUBLE + 0.5", 4.5),
+        ("site", "(SELECT count(site) FROM probe) + 1", 5),
+        ("1", "1", 1),
+    ],
+)
+def test_a_group_is_found_where_it_stands_as_a_whole(by: str, item: str, expected: object) -> None:
+    text = f"SELECT {item} AS x, min(temp) RANGE '1m' AS low FROM probe ALIGN '1m' BY ({by}) ORDER BY low, 1 LIMIT 1"
+    if expected is None:
+        assert plan_status(text) is Status.ENGINE_EXECUTE_QUERY
+    else:
+        assert probe().rows(text)[0][0] == expected
+
+
+def test_a_place_in_the_select_list_orders_although_it_is_also_a_group() -> None:
+    text = "SELECT max(temp) RANGE '10s' AS m FROM probe ALIGN '10s' BY (1) ORDER BY 1 DESC"
+    assert probe().rows(text) == [(22,), (10,)]

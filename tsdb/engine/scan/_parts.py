@@ -157,7 +157,8 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
             continue
         series = conform_series(source.block.table, source.schema, snapshot.schema)
         frame, matching = _match(wanted, series, frames)
-        found.append(_make_part(source, series, frame, matching, wanted, time_range))
+        part = _make_part(source.observed(statistics), series, frame, matching, wanted, time_range)
+        found.append(part)
         series_total += len(series)
     parts = [part for part in found if len(part.starts)]
     statistics.add(

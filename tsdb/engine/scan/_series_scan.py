@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._filter import make_filter
 from tsdb.engine.scan._parts import make_parts
@@ -20,6 +21,8 @@ from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import Positions, union_ordered
 from tsdb.model import Column, SeriesTable, TimeRange
+
+_COPIES = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +45,10 @@ class _Piece:
     times: npt.NDArray[np.int64]
     fields: list[pa.Array]
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.counts.nbytes + self.times.nbytes + sum(field.nbytes for field in self.fields))
+
 
 def scan_series(
     snapshot: Snapshot,
@@ -51,7 +58,7 @@ def scan_series(
     *,
     statistics: ScanStatistics | None = None,
 ) -> SeriesScan:
-    """Return the visible rows in a range of time of all series that match."""
+    """Return the visible rows in a range of time of all series that match, or ScanTooLarge."""
     counters = statistics or ScanStatistics()
     wanted = make_filter(snapshot.schema, series_filter, within=time_range)
     columns = Projection(snapshot.schema, fields, pa.string()).columns
@@ -59,8 +66,20 @@ def scan_series(
     segments = cluster_segments(make_parts(snapshot, wanted, counters), keeps_duplicates=snapshot.options.append_mode)
     plan = ScanPlan(snapshot, wanted, segments, counters)
     snapshot.check()
-    pieces = [_read(block, columns) for block in plan.blocks(columns)]
+    pieces = list(_read_all(plan.blocks(columns), columns, bytes_max=snapshot.memory_bytes_max))
     return _assemble(snapshot, pieces, columns)
+
+
+def _read_all(blocks: Iterator[Block], columns: Sequence[Column], *, bytes_max: int) -> Iterator[_Piece]:
+    """Read blocks as long as they fit into memory: the rows are all held, and once more when they are laid out."""
+    rows = used = 0
+    for block in blocks:
+        piece = _read(block, columns)
+        rows += block.rows
+        used += piece.nbytes
+        if used * _COPIES > bytes_max:
+            raise ScanTooLarge(rows=rows, bytes_max=bytes_max)
+        yield piece
 
 
 def _read(block: Block, columns: Sequence[Column]) -> _Piece:

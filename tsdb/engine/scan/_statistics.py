@@ -22,6 +22,12 @@ class ScanStatistics:
     rows_read: int = 0
     """Rows that were sliced or merged, before checks on rows."""
     rows_returned: int = 0
+    vector_hits: int = 0
+    """Columns of row groups that were found decoded."""
+    vector_misses: int = 0
+    """Columns of row groups that had to be read and decoded."""
+    bytes_read: int = 0
+    """What those take in their files."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, **counts: int) -> None:

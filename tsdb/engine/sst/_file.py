@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import FileMeta, data_path, index_path
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import SourceFacts
+from tsdb.engine.source import Counters, SourceFacts
 from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._container import IndexDamaged, IndexFile
@@ -51,7 +52,14 @@ class SstFile:
         self._vectors: Vectors = caches.vectors
         self._pages = caches.pages
         self._pinned: tuple[Footer, SeriesBlock] | None = None
-        self._has_warned = False
+        self._has_warned = threading.Event()
+        self._counters: Counters | None = None
+
+    def observed(self, counters: Counters) -> SstFile:
+        """Return a view for one reader, who is told what was decoded before and what has to be read."""
+        view = copy.copy(self)
+        view._counters = counters
+        return view
 
     def uncached(self) -> SstFile:
         """Return a view for one reader that goes through the file once and leaves no trace in the caches of data."""
@@ -115,9 +123,14 @@ class SstFile:
     def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[Any, Slices]]:
         """Yield the decoded column of each row group that rows lie in, with the rows in it."""
         with self._reader(footer) as reader:
-            for row_group, part in split_by_row_group(rows, footer.row_offsets):
+            row_groups = split_by_row_group(rows, footer.row_offsets)
+            for row_group, part in row_groups:
                 key = VectorKey(self.meta.file_id, row_group, column)
                 yield self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
+            if self._counters is not None:
+                decoded = len(reader.decoded)
+                read = sum(footer.chunk_bytes(row_group, column) for row_group in reader.decoded)
+                self._counters.add(vector_hits=len(row_groups) - decoded, vector_misses=decoded, bytes_read=read)
 
     def _reader(self, footer: Footer) -> ColumnReader:
         return ColumnReader(self._path, footer, self._open_source)
@@ -164,8 +177,8 @@ class SstFile:
                 yield RowGroupKeys(tags, tsid.to_numpy(), times.view(pa.int64()).to_numpy())
 
     def _warn(self, error: Exception) -> None:
-        if not self._has_warned:
-            self._has_warned = True
+        if not self._has_warned.is_set():
+            self._has_warned.set()
             _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)
 
 

@@ -49,6 +49,11 @@ class Footer:
     def row_groups(self) -> int:
         return len(self.row_offsets) - 1
 
+    def chunk_bytes(self, row_group: int, column: ColumnId) -> int:
+        """How many bytes of the file one column of a row group takes."""
+        group = self.metadata.row_group(row_group)
+        return sum(int(group.column(leaf).total_compressed_size) for leaf in self.leaves[column])
+
     @property
     def nbytes(self) -> int:
         chunks = self.row_groups * int(self.metadata.num_columns)

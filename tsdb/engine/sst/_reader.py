@@ -24,6 +24,8 @@ class ColumnReader:
         self._path = path
         self._footer = footer
         self._open_source = open_source
+        self.decoded: list[int] = []
+        """The row groups of which columns were decoded."""
         self._source: pa.NativeFile | None = None
         self._file: pq.ParquetFile | None = None
 
@@ -39,6 +41,7 @@ class ColumnReader:
     def decode(self, row_group: int, column: ColumnId) -> Any:
         """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had."""
         (values,) = self.read_stored(row_group, [column])
+        self.decoded.append(row_group)
         schema = self._footer.schema
         if column in (TSID, SEQUENCE, OP_TYPE):
             return values.to_numpy()

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from tsdb.query.pg_catalog._oids import OWNER_NAME
 
+UTF8_ENCODING = 6
+"""PostgreSQL's number for UTF-8."""
 NULL_TEXT = "CAST(NULL AS VARCHAR)"
 
 _TRUE = frozenset(
@@ -23,7 +25,13 @@ _NULL = frozenset(
         *("pg_get_constraintdef", "pg_get_indexdef", "pg_get_partkeydef", "pg_get_triggerdef", "pg_get_ruledef"),
         *("pg_get_functiondef", "pg_get_function_arguments", "pg_get_function_result", "pg_get_serial_sequence"),
         *("pg_get_function_identity_arguments", "pg_get_statisticsobjdef_columns", "pg_get_statisticsobjdef"),
-        *("pg_get_partition_constraintdef", "pg_tablespace_location", "shobj_description", "pg_advisory_unlock_all"),
+        *(
+            "pg_get_partition_constraintdef",
+            "pg_get_function_sqlbody",
+            "pg_tablespace_location",
+            "shobj_description",
+            "pg_advisory_unlock_all",
+        ),
     }
 )
 _ZERO = frozenset({"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size"})
@@ -52,8 +60,10 @@ def rewrite_call(name: str, arguments: int) -> Call | None:
         return Call("0")
     if name == "pg_get_userbyid":
         return Call(f"'{OWNER_NAME}'")
-    if name == "pg_encoding_to_char":
+    if name in ("pg_encoding_to_char", "getdatabaseencoding", "pg_client_encoding"):
         return Call("'UTF8'")
+    if name == "pg_char_to_encoding":
+        return Call(str(UTF8_ENCODING))
     if name in ("pg_get_expr", "pg_partition_ancestors"):
         return Call(name="", keeps=1)
     if name in ("pg_get_viewdef", "obj_description"):

@@ -19,7 +19,8 @@ from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._relations import Relation, relations
 
 _TEXT = pa.string()
-_OID = pa.int32()
+_OID = pa.int64()
+"""Wide enough for every number a client writes; columns are narrower and widen by themselves."""
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 _VISIBLE_ALWAYS = "pg_catalog"
 

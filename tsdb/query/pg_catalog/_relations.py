@@ -26,6 +26,7 @@ from tsdb.query.information_schema import (
     table_size,
 )
 from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._calls import UTF8_ENCODING
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
 
 _FIRST_ID = 256
@@ -131,7 +132,7 @@ def pg_database(context: InformationContext) -> pa.Table:
         "oid": [_oids.DATABASE_OID, *(_oids.namespace_oid(name) for name in names[1:])],
         "datname": names,
         "datdba": _oids.OWNER_OID,
-        "encoding": 6,
+        "encoding": UTF8_ENCODING,
         "datlocprovider": "c",
         "datistemplate": False,
         "datallowconn": True,

@@ -7,6 +7,7 @@
     pg_get_expr(x, y)                         (x)
     EXISTS (SELECT … FROM pg_trigger …)       false, as for every table that is always empty
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
+    SELECT NULL, NULL                         each gets a name: the engine wants names to differ
 
 Only texts that speak of PostgreSQL's own things are touched at all.
 """
@@ -34,6 +35,9 @@ _TEXT_TYPES = frozenset({"name", "char", "text", "bpchar"})
 _DROPPED_TYPES = frozenset({"regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "xid", "tid"})
 
 
+_AHEAD = 6
+
+
 class PgEdit(NamedTuple):
     """Replace `text[start:end]`; equal numbers mean an insertion."""
 
@@ -46,7 +50,8 @@ def rewrite_pg(text: str, tokens: Sequence[Token]) -> list[PgEdit]:
     """Return the edits that make a query of a PostgreSQL client ready, in the order of the text; none overlap."""
     if _MARKERS.search(text) is None:
         return []
-    return _Rewriter(text, tokens).run()
+    # Looking some tokens ahead needs no care at the end.
+    return _Rewriter(text, [*tokens, *[tokens[-1]] * _AHEAD]).run()
 
 
 class _Rewriter:
@@ -57,10 +62,11 @@ class _Rewriter:
         self.tokens = tokens
         self.structure = Structure(tokens)
         self.edits: list[PgEdit] = []
+        self._untitled = 0
 
     def run(self) -> list[PgEdit]:
         position = 0
-        while self.tokens[position].kind != TokenKind.END:
+        while position < len(self.tokens) and self.tokens[position].kind != TokenKind.END:
             position = self._step(position)
         self.edits.sort()
         return self.edits
@@ -134,12 +140,21 @@ class _Rewriter:
         if is_part or self._is(at + 1, "."):
             return self._column_cast(at)
         word = self.tokens[at].word
+        if word == "NULL" and self._is_whole_item(at):
+            self._untitled += 1
+            return self._replace(at, at + 1, f'NULL AS "?column?{self._untitled}"')
         if word.lower() in _TABLES and self.structure.is_relation(at):
             self.edits.append(PgEdit(self.tokens[at].start, self.tokens[at].start, "pg_catalog."))
             return at + 1
         if word in ("CURRENT_SCHEMA", "CURRENT_CATALOG") and not (at and self.tokens[at - 1].word == "AS"):
             return self._replace(at, at + 1, "current_schema()" if word == "CURRENT_SCHEMA" else "current_database()")
         return self._column_cast(at)
+
+    def _is_whole_item(self, at: int) -> bool:
+        """Whether a token is all of what one column of the result is made of; the engine wants such columns named."""
+        before, behind = self.tokens[at - 1], self.tokens[at + 1]
+        is_begun = before.word == "SELECT" or before.text == ","
+        return self.structure.is_projection(at) and is_begun and (behind.word == "FROM" or behind.text == ",")
 
     def _call(self, at: int) -> int:
         """A call of a function: some are answered here, the arguments of the others are looked at in turn."""
@@ -234,7 +249,10 @@ class _Rewriter:
 
 
 def _class_lookup(name: str) -> str:
-    """The number of a relation by its name, in SQL: the session's own database first."""
+    """The number of a relation by its name, in SQL: the session's own database first.
+
+    `nullif` because the engine takes a query inside an expression for never null when its column is never null.
+    """
     parts = [part.replace('""', '"') if quoted else part.lower() for quoted, part in _name_parts(name)]
     last, database = parts[-1], parts[-2] if len(parts) > 1 else None
     if database in (None, "pg_catalog") and last in CATALOG_CLASS_OIDS:
@@ -243,7 +261,7 @@ def _class_lookup(name: str) -> str:
     if database is not None:
         where += f" AND regn.nspname = {_literal(database)}"
     return (
-        "(SELECT regc.oid FROM pg_catalog.pg_class regc JOIN pg_catalog.pg_namespace regn ON "
+        "(SELECT nullif(regc.oid, 0) FROM pg_catalog.pg_class regc JOIN pg_catalog.pg_namespace regn ON "
         f"regn.oid = regc.relnamespace WHERE {where} ORDER BY regn.nspname = current_schema() DESC, regc.oid LIMIT 1)"
     )
 

@@ -61,7 +61,8 @@ _COLUMNS: dict[str, str] = {
     "pg_matviews": "schemaname matviewname matviewowner tablespace? hasindexes:bool ispopulated:bool definition",
     "pg_namespace": "oid:i32 nspname nspowner:i32 nspacl:texts?",
     "pg_opclass": "oid:i32 opcmethod:i32 opcname opcnamespace:i32 opcowner:i32 opcfamily:i32 opcintype:i32",
-    "pg_operator": "oid:i32 oprname oprnamespace:i32 oprowner:i32 oprkind oprleft:i32 oprright:i32 oprresult:i32",
+    "pg_operator": """oid:i32 oprname oprnamespace:i32 oprowner:i32 oprkind oprleft:i32 oprright:i32 oprresult:i32
+        oprcode:i32""",
     "pg_partitioned_table": """partrelid:i32 partstrat partnatts:i16 partdefid:i32 partattrs? partclass? partcollation?
         partexprs?""",
     "pg_policy": "oid:i32 polname polrelid:i32 polcmd polpermissive:bool polroles? polqual? polwithcheck?",
@@ -90,7 +91,7 @@ _COLUMNS: dict[str, str] = {
         idx_tup_fetch:i64? n_tup_ins:i64? n_tup_upd:i64? n_tup_del:i64? n_live_tup:i64? n_dead_tup:i64?
         last_vacuum:ts6? last_analyze:ts6?""",
     "pg_statistic_ext": """oid:i32 stxrelid:i32 stxname stxnamespace:i32 stxowner:i32 stxstattarget:i32 stxkeys?
-        stxkind? stxexprs?""",
+        stxkind:texts? stxexprs?""",
     "pg_subscription": "oid:i32 subdbid:i32 subname subowner:i32 subenabled:bool subconninfo subpublications:texts?",
     "pg_tables": """schemaname tablename tableowner tablespace? hasindexes:bool hasrules:bool hastriggers:bool
         rowsecurity:bool""",

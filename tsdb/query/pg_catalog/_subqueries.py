@@ -176,7 +176,9 @@ def rewrite_subquery(structure: Structure, opened: int) -> Rewritten | None:
     if before == "EXISTS":
         return Rewritten(opened - 1, "false") if is_empty else None
     if before == "ARRAY":
-        return Rewritten(opened - 1, "CAST(NULL AS VARCHAR[])") if is_empty else _array(structure, opened, query)
+        # Roles are only listed for members and policies, which there are none of.
+        is_nothing = is_empty or query.relation == "pg_roles"
+        return Rewritten(opened - 1, "CAST(NULL AS VARCHAR[])") if is_nothing else _array(structure, opened, query)
     if opened == 0 or before in _NOT_VALUES or structure.clause(opened) in ("FROM", ""):
         return None
     first_word = tokens[query.item[0]].word

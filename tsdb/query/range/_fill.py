@@ -12,19 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.errors import InvalidArguments, Status
+from tsdb.query.range._limits import check_rows
 from tsdb.query.range._plan import SLOT, Call, RangePlan
 from tsdb.query.range._series import series_starts
 from tsdb.sql.range_query import Fill, FillKind, RangePlanError
-
-ROWS_MAX = 50_000_000
-"""A result with gaps filled is not made longer than this."""
-
-
-class TooManySlots(InvalidArguments):
-    """The gaps are so wide, or the slots so close, that the result would not fit into memory."""
-
-    status = Status.RUNTIME_RESOURCES_EXHAUSTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +77,7 @@ def _grid(slots: np.ndarray, starts: np.ndarray, align: int) -> _Grid:
     with np.errstate(over="ignore"):
         unsigned = slots.astype(np.uint64)
         lengths = (unsigned[ends - 1] - unsigned[starts]) // np.uint64(align) + np.uint64(1)
-        if lengths.astype(np.float64).sum() > ROWS_MAX:
-            raise TooManySlots(
-                f"filling all gaps gives more than {ROWS_MAX} rows", hint="choose a wider ALIGN or less time"
-            )
+        check_rows(lengths)
         counts = lengths.astype(np.int64)
         grid_starts = np.cumsum(counts) - counts
         series = np.repeat(np.arange(len(starts)), counts)

@@ -20,6 +20,7 @@ import pyarrow.types as pt
 
 from tsdb.errors import Status, TsdbError
 from tsdb.query.range._runner import RangeRunner, quote_name
+from tsdb.query.range._series import plain_type
 from tsdb.query.range._source import Source, find_source, in_scope
 from tsdb.query.range._spans import origin_ms, span_label, span_ms
 from tsdb.query.range._times import Times, plan_times
@@ -150,7 +151,7 @@ def _plan_call(call: RangeCall, name: str, field: pa.Field, source: Source, runn
     if call.fill is not None:
         header += f" FILL {call.fill.label}"
     column = Column(name, header, header, _ordered(call, source))
-    return Call(call, column, field.type, _parts_of(call, source, field.type))
+    return Call(call, column, plain_type(field.type), _parts_of(call, source, field.type))
 
 
 def _call_field(query: RangeQuery, runner: RangeRunner, call: str) -> pa.Field:

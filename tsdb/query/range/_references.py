@@ -27,6 +27,9 @@ def references(plan: RangePlan, expression: Expression, hidden: Set[str]) -> lis
         if any(edit.start <= tokens[position].start < edit.end for edit in expression.edits):
             position += 1
             continue
+        if tokens[position].text == "(" and _begins_query(tokens, position):
+            position = _behind(tokens, position)
+            continue
         length, name = _reference_at(plan, tokens, position, groups, tags, hidden)
         if name is not None:
             found.append((tokens[position].start, tokens[position + length - 1].end, name))
@@ -45,7 +48,7 @@ def _reference_at(
     """Return how many tokens to go on, and the column to put in their place."""
     for number, group in enumerate(groups):
         stretch = tokens[position : position + len(group)]
-        if _normal(stretch) == group and _is_bounded(tokens, position, len(group)):
+        if _normal(stretch) == group and _stands_alone(tokens, position, len(group)):
             is_hidden = len(group) == 1 and group[0] in hidden
             return len(group), None if is_hidden else plan.by[number].name
     chain = _chain_at(tokens, position)
@@ -90,6 +93,60 @@ def _is_bounded(tokens: Sequence[Token], position: int, length: int) -> bool:
         return True
     is_unit = before.kind in (TokenKind.STRING, TokenKind.NUMBER) and tokens[position].kind == TokenKind.WORD
     return before.text not in (".", "::") and before.word != "AS" and not is_unit
+
+
+def _stands_alone(tokens: Sequence[Token], position: int, length: int) -> bool:
+    """Whether a stretch is an operand as a whole: `a + b` is one in `a + b - c`, and none in `a + b * c`."""
+    stretch = tokens[position : position + length]
+    if length == 1 and stretch[0].kind not in (TokenKind.WORD, TokenKind.QUOTED):
+        return False  # a literal: it means itself, or the place of a column in ORDER BY
+    if not _is_bounded(tokens, position, length):
+        return False
+    weakest = _weakest(stretch)
+    before = _strength(tokens[position - 1]) if position else 0
+    after = _strength(tokens[position + length]) if position + length < len(tokens) else 0
+    return weakest > before and weakest >= after
+
+
+_PRIMARY = 9
+_SEPARATORS = frozenset("()[],;")
+_STRENGTHS = {"OR": 1, "AND": 2, "NOT": 3, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
+_STRENGTHS |= dict.fromkeys(["=", "==", "<", ">", "<=", ">=", "<>", "!=", "IS", "IN", "LIKE", "ILIKE", "BETWEEN"], 4)
+
+
+def _strength(token: Token) -> int:
+    """How strongly an operator binds what stands beside it; 0 for what separates."""
+    if token.kind == TokenKind.OPERATOR:
+        return 0 if token.text in _SEPARATORS else _STRENGTHS.get(token.text, _PRIMARY - 1)
+    return _STRENGTHS.get(token.word, 0)
+
+
+def _weakest(tokens: Sequence[Token]) -> int:
+    """Return the strength of the weakest operator outside of parentheses, `_PRIMARY` when there is none."""
+    weakest, depth, previous = _PRIMARY, 0, None
+    for token in tokens:
+        depth -= token.text == ")"
+        is_sign = token.text in ("-", "+") and previous is None
+        if depth == 0 and token.text not in ("(", ")", "."):
+            is_other = token.kind == TokenKind.OPERATOR and token.text not in _STRENGTHS
+            weakest = min(weakest, 1 if is_other or is_sign else _strength(token) or _PRIMARY)
+        depth += token.text == "("
+        previous = token
+    return weakest
+
+
+def _begins_query(tokens: Sequence[Token], position: int) -> bool:
+    return position + 1 < len(tokens) and tokens[position + 1].word in ("SELECT", "WITH")
+
+
+def _behind(tokens: Sequence[Token], position: int) -> int:
+    """Return the position behind the parenthesis that closes the one here."""
+    depth = 0
+    for place in range(position, len(tokens)):
+        depth += (tokens[place].text == "(") - (tokens[place].text == ")")
+        if depth == 0:
+            return place + 1
+    return len(tokens)
 
 
 def _normal(tokens: Sequence[Token]) -> list[str]:

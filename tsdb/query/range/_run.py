@@ -19,6 +19,7 @@ from tsdb.query.range._fill import check_fills, fill_gaps
 from tsdb.query.range._plan import SLOT, Form, RangePlan, plan_range, stepped
 from tsdb.query.range._references import references
 from tsdb.query.range._runner import RangeRunner, TimeIndex
+from tsdb.query.range._series import without_views
 from tsdb.query.range._windows import BinsTooFarApart, slide
 from tsdb.sql.lexer import Token, tokenize, unquote
 from tsdb.sql.range_query import Item, RangeExecutionError, RangeQuery, find_range
@@ -97,13 +98,13 @@ def _run_query(query: RangeQuery, runner: RangeRunner) -> tuple[RangePlan, pa.Ta
 
 
 def _aggregated(plan: RangePlan, runner: RangeRunner) -> pa.Table:
-    table = runner.run(plan.sql)
+    table = without_views(runner.run(plan.sql))
     if plan.form is not Form.BINNED:
         return table
     try:
         return slide(plan, table)
     except BinsTooFarApart:
-        return runner.run(stepped(plan).sql)
+        return without_views(runner.run(stepped(plan).sql))
 
 
 def _selected(plan: RangePlan, table: pa.Table, runner: RangeRunner) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Where one series ends and the next begins, in a table sorted by them."""
+"""Where one series ends and the next begins, in a table sorted by them; and types no kernel of Arrow handles."""
 
 from __future__ import annotations
 
@@ -30,10 +30,20 @@ def _codes(values: pa.Array) -> np.ndarray:
     if pt.is_nested(values.type) or pt.is_interval(values.type):
         # No kernel compares these, and hardly anyone groups by them.
         values = pa.array([repr(value) for value in values.to_pylist()])
-    if pt.is_string_view(values.type):
-        values = values.cast(pa.string())
-    if pt.is_binary_view(values.type):
-        values = values.cast(pa.binary())
     encoded = values.dictionary_encode(null_encoding="encode")
     codes: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
     return codes
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type that every kernel knows: views are texts and bytes like others."""
+    if pt.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pt.is_binary_view(kind) else kind
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """Return a table whose columns have plain types."""
+    fields = [field.with_type(plain_type(field.type)) for field in table.schema]
+    schema = pa.schema(fields, table.schema.metadata)
+    return table if schema.types == table.schema.types else table.cast(schema)

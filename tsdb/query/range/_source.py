@@ -58,17 +58,17 @@ def find_source(query: RangeQuery, runner: RangeRunner) -> Source:
             qualifiers = frozenset({alias or table[-1]})
             column = quote_name(index.name, runner.dialect)
             return Source(column, index.name, pa.timestamp(index.unit), qualifiers, index.tags)
+    text = query.text[query.source.start : query.source.end]
+    schema = runner.schema(in_scope(query, f"SELECT * FROM {text}"))
     if query.by is None:
         raise InvalidSyntax(
             "a range query over anything but a table must say how it groups",
             hint="add BY (columns), or BY () for a single group",
         )
-    return _find_in_relation(query, runner)
+    return _find_in_relation(query, runner, schema)
 
 
-def _find_in_relation(query: RangeQuery, runner: RangeRunner) -> Source:
-    text = query.text[query.source.start : query.source.end]
-    schema = runner.schema(in_scope(query, f"SELECT * FROM {text}"))
+def _find_in_relation(query: RangeQuery, runner: RangeRunner, schema: pa.Schema) -> Source:
     fields = [field for field in schema if pt.is_timestamp(field.type)]
     known = _known_names(query, runner)
     descended = [field for field in fields if field.name in known]

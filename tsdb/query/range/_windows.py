@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.query.range._limits import check_rows
 from tsdb.query.range._plan import SLOT, Call, RangePlan, part_name
 from tsdb.query.range._series import series_starts
 from tsdb.query.range._times import Times
@@ -91,6 +92,7 @@ def _slots_of(series: np.ndarray, moments: np.ndarray, times: Times) -> _Slots:
     if len(moments) > 1:
         fresh = np.minimum(_minus(last[1:], last[:-1]) // align, reach[1:]).astype(np.int64)
         counts[1:] = np.where(series[1:] == series[:-1], np.minimum(counts[1:], fresh), counts[1:])
+    check_rows(counts)
     ends = np.cumsum(counts)
     backwards = np.repeat(ends, counts) - 1 - np.arange(ends[-1] if len(ends) else 0)
     return _Slots(np.repeat(series, counts), np.repeat(last, counts) - backwards * times.align)

@@ -168,7 +168,7 @@ class Cursor:
         return items
 
     def expression(self, what: str = "an expression", stop_words: frozenset[str] = frozenset()) -> Slice:
-        """Everything up to a `,`, a `)` that was not opened here, a stop word or the end; it must not be empty."""
+        """Everything up to a `,`, a bracket that was not opened here, a stop word or the end; it must not be empty."""
         begin = self.position
         self.skip_expression(stop_words)
         if self.position == begin:
@@ -180,9 +180,9 @@ class Cursor:
         while True:
             kind, sign, _, _ = tokens[position]
             if kind == TokenKind.OPERATOR:
-                if sign == "(":
+                if sign in "([{":
                     depth += 1
-                elif sign == ")":
+                elif sign in ")]}":
                     if depth == 0:
                         break
                     depth -= 1
@@ -202,7 +202,7 @@ class Cursor:
         """Everything up to a stop word or the end, commas included; it must not be empty."""
         begin = self.position
         self.skip_expression(stop_words, stops_at_comma=False)
-        if self.position == begin or self.is_operator(")"):
+        if self.position == begin:
             self.fail(what)
         return self.slice(begin, self.position)
 

@@ -30,8 +30,6 @@ def parse_insert(text: str, start: int, dialect: Dialect) -> tuple[Insert, int]:
     check_nesting(text, tokens, NESTING_MAX)
     cursor = Cursor(text, tokens, dialect)
     table, columns = _target(cursor)
-    if cursor.word == "DEFAULT":
-        raise cursor.unsupported(cursor.token)
     if not (cursor.word in QUERY_WORDS or cursor.is_operator("(")):
         cursor.fail("VALUES or a query")
     query = cursor.rest("a query")
@@ -68,6 +66,8 @@ def _target(cursor: Cursor) -> tuple[Name, tuple[str, ...]]:
         cursor.fail("INTO")
     cursor.accept("TABLE")
     table = cursor.name("the name of a table")
+    if cursor.word == "DEFAULT":
+        raise cursor.unsupported(cursor.token)
     follower = cursor.ahead(1)
     is_query = follower.word in QUERY_WORDS or follower.text == "("
     if not cursor.is_operator("(") or is_query:

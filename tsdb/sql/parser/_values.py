@@ -42,7 +42,7 @@ _NUMBERS = re.compile(r"[0-9][0-9.]*+(?:e[-+]?[0-9]++)?+")
 _SHAPE = str.maketrans("123456789.", "0000000000")
 _LONG = "0" * (_EXACT_DIGITS + 2)
 """More digits than are always exact, in a text whose digits and points have all become zeros."""
-_UINT64_MAX = 2**64 - 1
+_INT64_MAX = 2**63 - 1
 
 
 def _plain_end(text: str, start: int) -> int | None:
@@ -96,7 +96,7 @@ def _is_exact(number: str) -> bool:
     if len(number) > NUMBER_DIGITS_MAX:
         return False
     if number.isdigit():
-        return int(number) <= _UINT64_MAX
+        return int(number) <= _INT64_MAX
     try:
         return not isinstance(number_cell(number), Literal)
     except ValueError:
@@ -160,11 +160,13 @@ class _RowReader:
                     if sign == ")":
                         return cells
                     continue
-                if sign == "(":
+                if depth == 0 and sign in ("]", "}"):
+                    raise _expected(self.text, token, "',' or ')'")
+                if sign in "([{":
                     depth += 1
                     if depth > NESTING_MAX:
                         raise InvalidSyntax(f"parentheses nest deeper than {NESTING_MAX} in VALUES")
-                elif sign == ")":
+                elif sign in ")]}":
                     depth -= 1
                 elif sign == ";":
                     break
@@ -206,6 +208,8 @@ def number_cell(text: str, sign: str = "") -> int | float | Literal:
     if text.isdigit():
         return int(sign + text)
     value = float(sign + text)
+    if repr(value) == sign + text:
+        return value
     has_exponent = "e" in text or "E" in text
     if not has_exponent and len(text) <= _EXACT_DIGITS + 1:
         return value

@@ -15,7 +15,7 @@ from tsdb.sql.rewrite._casts import edit_casts
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._edits import Edit, Edits
-from tsdb.sql.rewrite._functions import edit_at_signs, edit_calls
+from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import Layout
 from tsdb.sql.rewrite._tables import ColumnTypes, TableRef, find_tables, keeps_order, limit_of, redefined_names
@@ -56,13 +56,19 @@ class RewriteRules:
 def rewrite(layout: Layout, rules: RewriteRules) -> str:
     """Return the text of a query for DataFusion."""
     edits = Edits(layout.text)
-    edit_casts(layout, edits)
-    edit_intervals(layout, edits)
+    words = set(layout.words)
+    if "::" in layout.text or "CAST" in words or "TRY_CAST" in words:
+        edit_casts(layout, edits)
+    if "INTERVAL" in words:
+        edit_intervals(layout, edits)
     if rules.columns.tables:
         Comparisons(layout, edits, rules.dialect, rules.columns, rules.zone).edit()
-    edit_at_signs(layout, edits, rules.variable)
-    edit_calls(layout, edits)
-    edit_derived(layout, edits, rules.dialect)
+    if "@@" in layout.text:
+        edit_at_signs(layout, edits, rules.variable)
+    if not words.isdisjoint(EDITED_NAMES):
+        edit_calls(layout, edits)
+    if layout.words.count("SELECT") > 2:
+        edit_derived(layout, edits, rules.dialect)
     return edits.render() if edits else layout.text
 
 

@@ -72,13 +72,13 @@ class Comparisons:
     def edit(self) -> None:
         layout = self._layout
         for index, token in enumerate(layout.tokens):
-            if not layout.is_name(index) or layout.is_operator(index - 1, ".") or layout.is_operator(index + 1, "("):
+            if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or not layout.is_name(index):
+                continue
+            if layout.is_operator(index - 1, ".") or layout.is_operator(index + 1, "("):
                 continue
             end = layout.chain_end(index)
             kind = self._type_of(index, end)
             if kind is None or not (kind.is_timestamp or kind.kind is Kind.BOOLEAN):
-                continue
-            if layout.tokens[end].text == "" or token.kind == TokenKind.END:
                 continue
             self._edit_right(index, end, kind)
             self._edit_left(index, end, kind)

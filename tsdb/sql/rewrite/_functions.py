@@ -18,6 +18,9 @@ from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
 
 VariableLookup = Callable[[str], str | None]
+EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS))
+"""In upper case, the names of functions whose calls may be edited."""
+
 _SCOPES = frozenset({"SESSION", "GLOBAL", "LOCAL"})
 
 

@@ -44,7 +44,7 @@ class ColumnTypes:
 
 
 _CLAUSES = frozenset({
-    "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "WITH", "VALUES", "LIMIT", "USING", "IN", "ON",
+    "SELECT", "FROM", "WHERE", "GROUP", "ORDER", "BY", "HAVING", "WITH", "VALUES", "LIMIT",
     "WINDOW", "QUALIFY", "SET",
 })  # fmt: skip
 

@@ -1,0 +1,89 @@
+"""EXPLAIN: plans, what an analysed query counted, and the forms that do not exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.query.harness import World, cpu, world
+from tsdb.errors import Status, TsdbError
+from tsdb.query import Session, read_all
+from tsdb.sql import parse
+from tsdb.sql.statements import Dialect, Explain
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path) as opened:
+        table = cpu(opened)
+        opened.flush(table)
+        opened.put(table, [{"host": "c", "ts": 10_000, "usage": 1.0, "n": 9, "up": True}])
+        yield opened
+
+
+def explain(made: World, text: str) -> list[dict[str, Any]]:
+    (parsed,) = parse(text, Dialect.GENERIC)
+    assert isinstance(parsed.statement, Explain)
+    rows: list[dict[str, Any]] = read_all(made.queries.explain(parsed.statement, parsed.text, Session())).to_pylist()
+    return rows
+
+
+def test_a_plan_has_a_logical_and_a_physical_part(made: World) -> None:
+    rows = explain(made, "EXPLAIN SELECT host FROM cpu WHERE ts > 1000")
+    assert [row["plan_type"] for row in rows] == ["logical_plan", "physical_plan"]
+    assert "TableScan: cpu" in rows[0]["plan"]
+
+
+def test_an_analysed_query_tells_what_its_scans_did_and_how_many_rows_it_gave(made: World) -> None:
+    rows = explain(made, "EXPLAIN ANALYZE SELECT host, count(*) FROM cpu WHERE host = 'a' AND ts < 9000 GROUP BY host")
+    assert [(row["stage"], row["node"]) for row in rows] == [(0, 0), (1, 0), (None, None)]
+    assert "AggregateExec" in rows[0]["plan"]
+    scan = rows[1]["plan"]
+    assert scan.startswith("TableScan: tsdb.public.cpu, regions=1, ")
+    assert "1 by time" in scan
+    assert "series=1 of 2" in scan
+    assert scan.endswith("rows_read=3, rows_returned=3")
+    assert rows[2]["plan"] == "Total rows: 1"
+
+
+def test_an_analysed_join_has_a_row_for_each_table(made: World) -> None:
+    rows = explain(made, "EXPLAIN ANALYZE SELECT * FROM cpu, information_schema.engines")
+    assert [row["stage"] for row in rows] == [0, 1, None]
+
+
+def test_plans_come_as_json(made: World) -> None:
+    (row,) = explain(made, "EXPLAIN FORMAT JSON SELECT host FROM cpu")
+    assert json.loads(row["plan"])[0]["Plan"]
+    first, scan, last = explain(made, "EXPLAIN ANALYZE FORMAT JSON SELECT host FROM cpu")
+    assert json.loads(first["plan"])[0]["Plan"]
+    assert json.loads(scan["plan"])["rows_returned"] == 7
+    assert last["plan"] == "Total rows: 7"
+
+
+def test_verbose_tells_more(made: World) -> None:
+    assert len(explain(made, "EXPLAIN VERBOSE SELECT host FROM cpu")) > 2
+    assert "start_timestamp" in explain(made, "EXPLAIN ANALYZE VERBOSE SELECT max(n) FROM cpu")[0]["plan"]
+
+
+def test_range_queries_are_explained_by_what_they_aggregate(made: World) -> None:
+    rows = explain(made, "EXPLAIN ANALYZE SELECT ts, max(n) RANGE '1s' FROM cpu ALIGN '1s'")
+    assert "tsdb.public.cpu" in rows[1]["plan"]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("EXPLAIN VERBOSE FORMAT JSON SELECT 1", Status.PLAN_QUERY),
+        ("EXPLAIN ANALYZE FORMAT TREE SELECT 1", Status.UNSUPPORTED),
+        ("EXPLAIN SELECT * FROM nothing", Status.TABLE_NOT_FOUND),
+        ("EXPLAIN ANALYZE SELECT 'x'::INT", Status.ENGINE_EXECUTE_QUERY),
+    ],
+)
+def test_what_cannot_be_explained_says_why(made: World, text: str, status: Status) -> None:
+    with pytest.raises(TsdbError) as caught:
+        explain(made, text)
+    assert caught.value.status is status

@@ -1,0 +1,239 @@
+"""The edits that make a query ready for DataFusion, as a table of texts before and after."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsdb.errors import InvalidArguments, InvalidSyntax, TsdbError
+from tsdb.model import DataType, Kind
+from tsdb.sql.lexer import tokenize
+from tsdb.sql.rewrite import (
+    ColumnTypes,
+    Layout,
+    RewriteRules,
+    expand_interval,
+    find_tables,
+    header_of,
+    keeps_order,
+    redefined_names,
+    rewrite,
+)
+from tsdb.sql.statements import Dialect
+
+COLUMNS = {
+    "t": {
+        "ts": DataType(Kind.TIMESTAMP_MILLISECOND),
+        "up": DataType(Kind.BOOLEAN),
+        "v": DataType(Kind.INT64),
+        "host": DataType(Kind.STRING),
+    },
+    "u": {"at": DataType(Kind.TIMESTAMP_NANOSECOND), "v": DataType(Kind.FLOAT64)},
+}
+
+
+def edited(text: str, *, zone: str = "UTC", dialect: Dialect = Dialect.GENERIC) -> str:
+    layout = Layout(text, tokenize(text, dialect))
+    columns = ColumnTypes(COLUMNS, redefined_names(layout, dialect))
+    return rewrite(layout, RewriteRules(dialect, columns, zone, {"time_zone": "it's"}.get))
+
+
+def ms(ticks: int) -> str:
+    return f"arrow_cast({ticks},'Timestamp(ms) ')"
+
+
+CASTS = [
+    ("SELECT x::INT64", "SELECT arrow_cast(x,'Int64')"),
+    ("SELECT x :: UINT8 :: TIMESTAMP", "SELECT arrow_cast(arrow_cast(x ,'UInt8') ,'Timestamp(ms)')"),
+    ("SELECT CAST(a + b AS TIMESTAMP(6)) c", "SELECT arrow_cast(a + b,'Timestamp(µs)') c"),
+    ("SELECT cast(cast(1 AS int64) AS datetime)", "SELECT arrow_cast(arrow_cast(1,'Int64'),'Timestamp(µs)')"),
+    ("SELECT f(a, b)::TIMESTAMP_NS", "SELECT arrow_cast(f(a, b),'Timestamp(ns)')"),
+    ("SELECT -1::INT UNSIGNED", "SELECT -arrow_cast(1,'UInt32')"),
+    ("SELECT a.b.c::BOOL", "SELECT arrow_cast(a.b.c,'Boolean')"),
+    ("SELECT CASE WHEN a THEN 1 END::INT64", "SELECT arrow_cast(CASE WHEN a THEN 1 END,'Int64')"),
+    ("SELECT (a + b)::FLOAT64, a[1]::INT64", "SELECT arrow_cast((a + b),'Float64'), arrow_cast(a[1],'Int64')"),
+    ("SELECT x::TIMESTAMP WITH TIME ZONE", "SELECT arrow_cast(x,'Timestamp(ms)')"),
+    ("SELECT TRY_CAST(x AS TIMESTAMP)", "SELECT TRY_CAST(x AS TIMESTAMP(3))"),
+    ("SELECT ' 2020-01-01   10:00:00 '::TIMESTAMP", "SELECT arrow_cast('2020-01-01 10:00:00','Timestamp(ms)')"),
+    ("SELECT '1h5m'::INTERVAL", "SELECT '1 hours 5 minutes'::INTERVAL"),
+]
+UNCHANGED = [
+    "SELECT 1",
+    "SELECT x::INT, x::BIGINT, x::DOUBLE PRECISION, x::STRING, x::DATE, x::DECIMAL(10, 2), CAST(x AS VARCHAR)",
+    "SELECT 'x::INT64', \"y::INT64\" -- z::INT64",
+    "SELECT ts FROM t WHERE ts > '2020-01-01 00:00:00.123' AND ts < '2020-01-01T00:00:00Z'",
+    "SELECT ts FROM t WHERE ts + INTERVAL '1 day' > now() AND v > 1000 AND u.v > 1",
+    "SELECT ts FROM t WHERE ts > '2020-01-01'::DATE AND ts = other.ts AND ts > 'nonsense'",
+    "SELECT INTERVAL '1 year 2 months', INTERVAL '1' DAY",
+    "SELECT v AS ts FROM t WHERE ts > 1000",
+    "SELECT i FROM (SELECT i + 1 AS i FROM t)",
+    "SELECT (SELECT 1), x FROM (SELECT 1 AS x) AS d",
+]
+COMPARISONS = [
+    ("ts > 1000", f"ts > {ms(1000)}"),
+    ("ts>=-5", f"ts>={ms(-5)}"),
+    ("t.ts = 7", f"t.ts = {ms(7)}"),
+    ('"ts" <> 7', f'"ts" <> {ms(7)}'),
+    ("5 < ts", f"{ms(5)} < ts"),
+    ("-5 <= ts AND v = 1", f"{ms(-5)} <= ts AND v = 1"),
+    ("ts BETWEEN 1 AND 3", f"ts BETWEEN {ms(1)} AND {ms(3)}"),
+    ("ts NOT IN (1, -2)", f"ts NOT IN ({ms(1)}, {ms(-2)})"),
+    ("ts >= '1970-01-01 00:00:00.0000001'", f"ts >= {ms(1)}"),
+    ("ts > '1970-01-01 00:00:00.0000001'", f"ts > {ms(0)}"),
+    ("ts < '1970-01-01 00:00:00.0000001'", f"ts < {ms(1)}"),
+    ("ts <= '1970-01-01 00:00:00.0000001'", f"ts <= {ms(0)}"),
+    ("ts = '1970-01-01 00:00:00.0000001'", "(ts <> ts)"),
+    ("'1970-01-01 00:00:00.0000001' <> ts", "(ts = ts)"),
+    ("ts IN ('1970-01-01 00:00:00.0000001')", "(ts <> ts)"),
+    ("ts NOT IN ('1970-01-01 00:00:00.0000001')", "(ts = ts)"),
+    ("ts IN ('1970-01-01 00:00:00.0000001', 5)", f"ts IN ({ms(5)}, {ms(5)})"),
+    (
+        "ts BETWEEN '1970-01-01 00:00:00.0000001' AND '1970-01-01 00:00:00.0010001'",
+        f"ts BETWEEN {ms(1)} AND {ms(1)}",
+    ),
+    ("ts = '1970-1-1 0:0:1'", f"ts = {ms(1000)}"),
+    ("u.at > '1970-01-01 00:00:00.0000001'", "u.at > '1970-01-01 00:00:00.0000001'"),
+    ("up = 'true' AND up <> 'False'", "up = true AND up <> false"),
+    ("'t' = up", "true = up"),
+    ("up IN ('true', 'f')", "up IN (true, false)"),
+]
+FUNCTIONS = [
+    ("SELECT UCASE(a), lcase ( b )", "SELECT upper(a), lower ( b )"),
+    ("SELECT std(v), variance(v)", "SELECT stddev_pop(v), var_pop(v)"),
+    ("SELECT locate('a', b), locate('a', b, 2)", "SELECT locate('a', b), locate__3('a', b, 2)"),
+    ("SELECT count_hash(a) FROM t", "SELECT count(DISTINCT a) FROM t"),
+    ("SELECT mod(x::INT64, 2)", "SELECT coalesce(coalesce(arrow_cast(x,'Int64')) % coalesce(2))"),
+    ("SELECT a @@ 'x' AND NOT b.c @@ 'y'", "SELECT matches_term(a , 'x') AND NOT matches_term(b.c , 'y')"),
+    ("SELECT @@time_zone", "SELECT 'it''s' AS \"@@time_zone\""),
+    ("SELECT @@session.time_zone AS z", "SELECT 'it''s' AS z"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), [*CASTS, *FUNCTIONS])
+def test_texts_are_edited(before: str, after: str) -> None:
+    assert edited(before) == after
+
+
+@pytest.mark.parametrize("text", UNCHANGED)
+def test_a_text_that_needs_no_edit_stays_the_same_object(text: str) -> None:
+    assert edited(text) is text
+
+
+@pytest.mark.parametrize(("before", "after"), COMPARISONS)
+def test_literals_become_values_of_the_column_they_are_compared_with(before: str, after: str) -> None:
+    assert edited(f"SELECT * FROM t, u WHERE {before}") == f"SELECT * FROM t, u WHERE {after}"
+
+
+@pytest.mark.parametrize(
+    ("zone", "literal", "ticks"),
+    [
+        ("+08:00", "1970-01-01 08:00:00", 0),
+        ("Asia/Shanghai", "1970-01-01 08:00:01", 1000),
+        ("+08:00", "1970-01-01", -28_800_000),
+    ],
+)
+def test_text_without_a_zone_is_local_time_of_the_session(zone: str, literal: str, ticks: int) -> None:
+    assert edited(f"SELECT * FROM t WHERE ts = '{literal}'", zone=zone) == f"SELECT * FROM t WHERE ts = {ms(ticks)}"
+
+
+def test_text_with_a_zone_is_left_as_it_is() -> None:
+    text = "SELECT * FROM t WHERE ts = '1970-01-01 08:00:00+01:00'"
+    assert edited(text, zone="+08:00") is text
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("SELECT * FROM t WHERE up = 'perhaps'", TsdbError),
+        ("SELECT * FROM t WHERE ts > 99999999999999999999", TsdbError),
+        ("SELECT x::TIMESTAMP(4)", InvalidSyntax),
+        ("SELECT @@nothing", InvalidArguments),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text: str, error: type[TsdbError]) -> None:
+    with pytest.raises(error):
+        edited(text)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("3y2mon4h", "3 years 2 months 4 hours"),
+        ("-1h5m", "-1 hours 5 minutes"),
+        ("1w", "1 weeks"),
+        ("10ms", "10 milliseconds"),
+        ("5millis2us3ns", "5 milliseconds 2 microseconds 3 nanoseconds"),
+        ("P3Y3M700DT133H17M36.789S", "163343856789 milliseconds"),
+        ("-p1d", "-86400000 milliseconds"),
+        ("1 day", "1 day"),
+        ("P", "P"),
+        ("1h 5m", "1h 5m"),
+        ("5 months", "5 months"),
+        ("1x", "1x"),
+    ],
+)
+def test_intervals_are_spelled_out(before: str, after: str) -> None:
+    assert expand_interval(before) == after
+
+
+def test_stacked_derived_tables_that_share_a_column_get_names_and_lose_them_in_headers() -> None:
+    text = "SELECT sum(i) FROM (SELECT i + 1 AS i FROM (SELECT i + 1 AS i FROM t))"
+    after = edited(text)
+    assert after.count(" AS tsdb__derived_") == 2
+    assert header_of("sum(tsdb__derived_0.i)") == "sum(i)"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("SELECT * FROM a, b.c AS d JOIN e ON x = y, f", ["a", "b.c", "e", "f"]),
+        ("WITH a AS (SELECT * FROM b) SELECT * FROM a, c WHERE x IN (SELECT 1, y FROM d)", ["b", "c", "d"]),
+        ('SELECT a, b FROM (SELECT 1) q, "T" x WHERE y IN (1, 2)', ["T"]),
+        ("VALUES (1, 2), (3, 4)", []),
+        ("SELECT * FROM generate_series(1, 2), tsdb.public.t", ["tsdb.public.t"]),
+    ],
+)
+def test_the_tables_a_query_names_are_found(text: str, names: list[str]) -> None:
+    found = find_tables(Layout(text, tokenize(text)), Dialect.GENERIC)
+    assert [".".join(each.parts) for each in found] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT * FROM t WHERE v > 1 LIMIT 5", True),
+        ("SELECT sum_of, max FROM t", True),
+        ("SELECT max(v) FROM t", False),
+        ("SELECT v FROM t ORDER BY v", False),
+        ("SELECT * FROM a JOIN b ON x", False),
+        ("SELECT * FROM a UNION ALL SELECT * FROM b", False),
+    ],
+)
+def test_queries_that_keep_the_order_of_their_table_are_known(text: str, expected: bool) -> None:
+    layout = Layout(text, tokenize(text))
+    assert keeps_order(layout, {"max", "sum"}) is expected
+
+
+WORDS = st.sampled_from([
+    "SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "IN", "BETWEEN", "CAST", "TRY_CAST", "AS", "INTERVAL", "CASE",
+    "WHEN", "END", "ts", "up", "v", "t", "u", "x", "::", "@@", "(", ")", "[", "]", ",", ".", ";", "<", ">=", "=",
+    "<>", "-", "+", "1", "2.5", "'a'", "'1h5m'", "INT64", "TIMESTAMP", "UNSIGNED", "mod", "if", "locate", "ucase",
+    "JOIN", '"q"', "`r`", "time_zone", "session", "'1970-01-01 00:00:00.0000001'",
+])  # fmt: skip
+
+
+@given(st.lists(WORDS, max_size=30))
+def test_no_text_breaks_the_edits(words: list[str]) -> None:
+    text = " ".join(words)
+    with suppress(TsdbError):
+        edited(text)
+
+
+def test_long_lists_take_linear_time() -> None:
+    numbers = ", ".join(str(n) for n in range(20_000))
+    rows = ", ".join("(1, 2)" for _ in range(20_000))
+    assert edited(f"SELECT * FROM t WHERE ts IN ({numbers})").count("arrow_cast(") == 20_000
+    assert edited(f"VALUES {rows}").startswith("VALUES")

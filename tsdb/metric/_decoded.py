@@ -1,0 +1,69 @@
+"""Labels that were decoded before: what queries of the same tables share.
+
+Files keep their series for as long as they live, and the files and memtables of one table mostly have the same ones. So
+decoded columns are found by the hashes of their series, which are what identifies series everywhere.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.metric._labels import decode_labels
+from tsdb.telemetry import gauge
+from tsdb.units import Size
+
+Hashes = npt.NDArray[np.uint64]
+Key = tuple[bytes, bytes, tuple[str, ...]]
+
+DECODED_BYTES_MAX = Size.parse("64MiB")
+"""Room for about 250,000 series of ten labels."""
+
+_BYTES = gauge("tsdb_metric_decoded_labels_bytes", "Memory that decoded labels of metric tables take.")
+
+
+class DecodedLabels:
+    """A bounded cache of columns of labels; the ones used longest ago go first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._found: OrderedDict[Key, tuple[dict[str, pa.Array], int]] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
+
+    def columns(self, tsid: Hashes, check: Hashes, texts: pa.Array, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return the columns of labels for series with these hashes and texts."""
+        key = (tsid.tobytes(), check.tobytes(), tuple(names))
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+                return self._found[key][0]
+        columns = dict(zip(names, decode_labels(texts, names), strict=True))
+        self._keep(key, columns)
+        return columns
+
+    def _keep(self, key: Key, columns: dict[str, pa.Array]) -> None:
+        size = len(key[0]) + len(key[1]) + sum(column.nbytes for column in columns.values())
+        if size > self._bytes_max:
+            return
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = (columns, size)
+                self._bytes += size
+            while self._bytes > self._bytes_max:
+                _, (_, gone) = self._found.popitem(last=False)
+                self._bytes -= gone
+            _BYTES.set(self._bytes)
+
+
+DECODED = DecodedLabels(DECODED_BYTES_MAX)
+"""Of this process."""

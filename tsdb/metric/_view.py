@@ -1,0 +1,144 @@
+"""Reading the region of a physical table as if it were the region of a logical one.
+
+A view is a snapshot whose sources show, for the same rows, other series: those of one table, with a tag for each label.
+Scans decide everything about tags on series, so filters on labels cost what they cost in any table, and no row is
+touched that they leave out.
+
+- Series of one table are neighbours in every source, because `__table_id` is the first tag. A view takes that stretch.
+- Sources are in the order of `__labels`, so that stays the first tag of a view, and labels follow it. Rows are merged in
+  this order; nothing is sorted again.
+- The hashes of series are those of the physical region. They identify what `__labels` does, so nothing is hashed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb.engine.scan import RegionDataset, Snapshot
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import Source, SourceFacts
+from tsdb.metric._decoded import DECODED
+from tsdb.model import (
+    METRIC_LABELS,
+    METRIC_TABLE_ID,
+    METRIC_TSID,
+    Column,
+    ColumnId,
+    RegionSchema,
+    Semantic,
+    SeriesTable,
+    TableInfo,
+    make_tags,
+)
+
+_OWN = frozenset({METRIC_TABLE_ID, METRIC_LABELS, METRIC_TSID})
+
+
+def open_table(dataset: RegionDataset, table: TableInfo, logical_ids: Collection[int] = ()) -> RegionDataset:
+    """Return the rows of a logical table, or of all of a physical one, from what its region holds.
+
+    Of a physical table, rows of the tables `logical_ids` are visible: others were dropped and left theirs behind.
+    """
+    visible = None if table.is_logical else pc.field(METRIC_TABLE_ID).isin(pa.array(sorted(logical_ids), pa.uint32()))
+    return _ViewDataset(dataset, view_snapshot(dataset.snapshot, table), visible)
+
+
+def view_snapshot(snapshot: Snapshot, table: TableInfo) -> Snapshot:
+    """Return what a physical region holds of a logical table, or all of it with a tag for each label.
+
+    The tags of its series are `__labels`, the labels by their names and, of a physical table, `__table_id` and
+    `__tsid`. It releases the snapshot it is made from.
+    """
+    schema = _view_schema(snapshot.schema, table)
+    table_id = table.id if table.is_logical else None
+    labels = [tag.name for tag in table.tags if tag.name not in _OWN]
+    sources = tuple(ViewSource(source, schema, table_id, labels) for source in snapshot.sources)
+    return replace(snapshot, schema=schema, sources=sources, on_release=snapshot.release)
+
+
+def _view_schema(physical: RegionSchema, table: TableInfo) -> RegionSchema:
+    own = [METRIC_LABELS] if table.is_logical else [METRIC_TABLE_ID, METRIC_LABELS]
+    columns = [physical.by_name[name] for name in own]
+    first = physical.next_column_id
+    for position, tag in enumerate(tag for tag in table.tags if tag.name not in own):
+        columns.append(Column(ColumnId(first + position), tag.name, tag.type.arrow, Semantic.TAG))
+    return RegionSchema((*columns, physical.time, *physical.fields), physical.version, first + len(table.tags))
+
+
+class _ViewDataset(RegionDataset):
+    """A view for a query."""
+
+    def __init__(self, physical: RegionDataset, snapshot: Snapshot, visible: pc.Expression | None) -> None:
+        super().__init__(snapshot, parallelism=physical.parallelism, statistics=physical.statistics)
+        self._visible = visible
+
+    def narrow(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if self._visible is None:
+            return filter
+        return self._visible if filter is None else filter & self._visible
+
+
+class ViewSource:
+    """A source of a physical region as a view shows it."""
+
+    def __init__(self, source: Source, schema: RegionSchema, table_id: int | None, labels: Sequence[str]) -> None:
+        self._source = source
+        self._table_id = table_id
+        self._labels = labels
+        self.schema = schema
+
+    @property
+    def facts(self) -> SourceFacts:
+        """Those of the whole source, which may have more rows and a longer span than the view."""
+        return self._source.facts
+
+    @cached_property
+    def block(self) -> SeriesBlock:
+        """Made when it is first asked for: a source that a filter on time leaves out costs nothing."""
+        whole = self._source.block
+        low, high = self._find(whole)
+        table = whole.table
+        tsid, check = table.tsid[low:high], table.check[low:high]
+        tags = self._show_tags(tsid, check, table.tags.slice(low, high - low))
+        return SeriesBlock(
+            SeriesTable(tsid, check, tags),
+            whole.offsets[low : high + 1],
+            whole.time_min[low:high],
+            whole.time_max[low:high],
+        )
+
+    def _find(self, whole: SeriesBlock) -> tuple[int, int]:
+        if self._table_id is None:
+            return 0, len(whole)
+        ids = whole.table.tags.column(METRIC_TABLE_ID).to_numpy(zero_copy_only=False)
+        low, high = np.searchsorted(ids, [self._table_id, self._table_id + 1])
+        return int(low), int(high)
+
+    def _show_tags(
+        self, tsid: npt.NDArray[np.uint64], check: npt.NDArray[np.uint64], tags: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        texts = tags.column(METRIC_LABELS)
+        shown = {METRIC_TABLE_ID: tags.column(METRIC_TABLE_ID), METRIC_LABELS: texts, METRIC_TSID: pa.array(tsid)}
+        shown |= DECODED.columns(tsid, check, texts, self._labels)
+        names = [tag.name for tag in self.schema.tags]
+        return make_tags([shown[name] for name in names], names, len(tsid))
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]:
+        return self._source.times(rows)
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
+        return self._source.sequences(rows)
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        return self._source.ops(rows)
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        return self._source.field(column, rows)

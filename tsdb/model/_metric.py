@@ -1,0 +1,58 @@
+"""What a physical table of the metric engine shows of the logical tables on it.
+
+The description of a physical table grows with the labels of its logical tables, so that everybody who asks for its
+columns sees them. Its region does not know of them: there, all labels of a row are one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tsdb.model._schema import ColumnId, Semantic
+from tsdb.model._table import METRIC_TABLE_ID, ColumnIndex, ColumnInfo, TableInfo
+from tsdb.model._types import DataType, Kind
+
+METRIC_TSID = "__tsid"
+"""The column of a physical table that shows the number of a row's series."""
+
+_GRANULARITY = "10240"
+_FALSE_POSITIVE_RATE = "0.01"
+
+
+def add_labels(physical: TableInfo, labels: Iterable[str]) -> TableInfo:
+    """Return a physical table that shows labels too; the same one if it shows them already."""
+    indexes = _label_indexes(physical)
+    wanted = [
+        (METRIC_TABLE_ID, DataType(Kind.UINT32), False, indexes),
+        (METRIC_TSID, DataType(Kind.UINT64), False, ()),
+        *((label, DataType(Kind.STRING), True, indexes) for label in labels),
+    ]
+    added = [
+        ColumnInfo(ColumnId(0), name, kind, Semantic.TAG, nullable=nullable, indexes=indexed)
+        for name, kind, nullable, indexed in wanted
+        if name not in physical.by_name
+    ]
+    if not added:
+        return physical
+    first = physical.next_column_id
+    numbered = tuple(replace(column, id=ColumnId(first + at)) for at, column in enumerate(added))
+    return replace(
+        physical,
+        columns=(*physical.columns, *numbered),
+        primary_key=(*physical.primary_key, *(column.name for column in numbered)),
+        next_column_id=first + len(numbered),
+    )
+
+
+def _label_indexes(physical: TableInfo) -> tuple[ColumnIndex, ...]:
+    """The index that a physical table's options declare for its labels."""
+    options = physical.options
+    if options.get("index.type") != "skipping":
+        return ()
+    said = (
+        ("granularity", options.get("index.granularity", _GRANULARITY)),
+        ("false_positive_rate", options.get("index.false_positive_rate", _FALSE_POSITIVE_RATE)),
+        ("type", "BLOOM"),
+    )
+    return (ColumnIndex("skipping", said),)
