@@ -7,7 +7,7 @@
 //! | binary | an array of its bytes |
 //! | timestamp, time, duration | an integer in the column's own unit; a timestamp in another one when asked to |
 //! | date | days since the epoch |
-//! | interval | its bits as one integer: months, or days and milliseconds, or months, days and nanoseconds |
+//! | interval | text: `14 mons 3 days 4 hours 5 mins 6.000100000 secs`, parts that are zero left out |
 //! | decimal | a string with all digits of its scale |
 //! | lists, struct, map | array, object, object |
 //! | dictionary | as the value it stands for, each of which is turned into text once |
@@ -31,6 +31,7 @@ use crate::values::Text;
 /// Says of a field that its strings are JSON.
 const TYPE_KEY: &str = "tsdb:type";
 const MS_PER_DAY: i64 = 86_400_000;
+const NS_PER_MS: i64 = 1_000_000;
 
 /// How the cells of a column are to look.
 #[derive(Clone, Copy)]
@@ -122,7 +123,7 @@ fn open_plain(data: &ArrayData, form: Form) -> Result<Box<dyn Cells>, String> {
         T::Boolean => Box::new(Booleans(make_array(data.clone()).as_boolean().values().clone())),
         T::Int8 => integers::<i8>(data),
         T::Int16 => integers::<i16>(data),
-        T::Int32 | T::Date32 | T::Time32(_) | T::Interval(IntervalUnit::YearMonth) => integers::<i32>(data),
+        T::Int32 | T::Date32 | T::Time32(_) => integers::<i32>(data),
         T::Int64 | T::Time64(_) | T::Duration(_) => integers::<i64>(data),
         T::UInt8 => integers::<u8>(data),
         T::UInt16 => integers::<u16>(data),
@@ -137,16 +138,27 @@ fn open_plain(data: &ArrayData, form: Form) -> Result<Box<dyn Cells>, String> {
             scalars::<Int64Type>(data, |value, out| text::integer(value.div_euclid(MS_PER_DAY), out))
         }
         T::Timestamp(unit, _) => timestamps(data, *unit, form.epoch),
-        T::Interval(IntervalUnit::DayTime) => scalars::<IntervalDayTimeType>(data, |value, out| {
-            let bits = (value.days as u32 as u64) << 32 | value.milliseconds as u32 as u64;
-            text::integer(bits as i64, out);
-        }),
-        T::Interval(IntervalUnit::MonthDayNano) => scalars::<IntervalMonthDayNanoType>(data, |value, out| {
-            let bits = (value.months as u32 as u128) << 96 | (value.days as u32 as u128) << 64;
-            text::wide_integer((bits | value.nanoseconds as u64 as u128) as i128, out);
-        }),
+        T::Interval(_) => open_interval(data, form),
         _ => return open_decimal(data, form),
     })
+}
+
+/// Intervals are text: as numbers they would be wider than what readers of JSON keep exactly.
+fn open_interval(data: &ArrayData, form: Form) -> Box<dyn Cells> {
+    let quote: &'static [u8] = if form.is_csv { b"" } else { b"\"" };
+    match data.data_type() {
+        DataType::Interval(IntervalUnit::YearMonth) => natives::<i32>(data, move |months, out| {
+            text::interval(months, 0, 0, quote, out);
+        }),
+        DataType::Interval(IntervalUnit::DayTime) => {
+            scalars::<IntervalDayTimeType>(data, move |value, out| {
+                text::interval(0, value.days, i64::from(value.milliseconds) * NS_PER_MS, quote, out);
+            })
+        }
+        _ => scalars::<IntervalMonthDayNanoType>(data, move |value, out| {
+            text::interval(value.months, value.days, value.nanoseconds, quote, out);
+        }),
+    }
 }
 
 fn open_decimal(data: &ArrayData, form: Form) -> Result<Box<dyn Cells>, String> {

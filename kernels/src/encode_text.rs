@@ -91,6 +91,38 @@ pub fn wide_integer(value: i128, out: &mut Vec<u8>) {
     }
 }
 
+/// An interval in words, those parts that are not zero: `14 mons 3 days 4 hours 5 mins 6.000100000 secs`.
+pub fn interval(months: i32, days: i32, nanoseconds: i64, quote: &[u8], out: &mut Vec<u8>) {
+    let (seconds, fraction) = (nanoseconds / 1_000_000_000, (nanoseconds % 1_000_000_000).unsigned_abs());
+    let parts = [
+        (i64::from(months), "mons"),
+        (i64::from(days), "days"),
+        (seconds / 3_600, "hours"),
+        (seconds / 60 % 60, "mins"),
+    ];
+    out.extend_from_slice(quote);
+    let start = out.len();
+    for (count, unit) in parts.iter().filter(|(count, _)| *count != 0) {
+        write_part(format_args!("{count} {unit}"), start, out);
+    }
+    if seconds % 60 != 0 || fraction != 0 {
+        let sign = if nanoseconds < 0 { "-" } else { "" };
+        let whole = (seconds % 60).unsigned_abs();
+        write_part(format_args!("{sign}{whole}.{fraction:09} secs"), start, out);
+    }
+    if out.len() == start {
+        out.extend_from_slice(b"0 secs");
+    }
+    out.extend_from_slice(quote);
+}
+
+fn write_part(part: std::fmt::Arguments<'_>, start: usize, out: &mut Vec<u8>) {
+    if out.len() > start {
+        out.push(b' ');
+    }
+    out.extend_from_slice(part.to_string().as_bytes());
+}
+
 /// A float, or `other` in the place of those that JSON cannot say.
 pub fn float(value: f64, other: &[u8], out: &mut Vec<u8>) {
     if !value.is_finite() {

@@ -6,10 +6,13 @@ rows with a plain model after every step.
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +77,8 @@ class Model:
     """Each field with its type of now."""
     rows: dict[Key, list[dict[str, Cell]]] = field(default_factory=dict)
     """All visible rows by key: one, or several in append mode."""
+    flushed: dict[Key, list[dict[str, Cell]]] = field(default_factory=dict)
+    """The same at the last flush."""
 
     def key(self, row: Row) -> Key:
         return (*(row.get(tag) for tag in self.tags), row["ts"])
@@ -90,6 +95,16 @@ class Model:
 
     def delete(self, row: Row) -> None:
         self.rows.pop(self.key(row), None)
+
+    def flush(self) -> None:
+        self.flushed = copy.deepcopy(self.rows)
+
+    def discard_unflushed(self) -> None:
+        self.rows = copy.deepcopy(self.flushed)
+
+    def everything(self) -> Iterator[dict[str, Cell]]:
+        """All rows, of now and of the last flush: for changes of columns."""
+        return itertools.chain.from_iterable([*self.rows.values(), *self.flushed.values()])
 
     def visible(self) -> list[Row]:
         return [
@@ -185,6 +200,12 @@ class RegionModel(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.engine.flush(REGION).result(timeout=30)
+        self.model.flush()
+
+    @rule()
+    def discard_unflushed(self) -> None:
+        self.engine.discard_unflushed(REGION).result(timeout=30)
+        self.model.discard_unflushed()
 
     @rule()
     def sort(self) -> None:
@@ -193,6 +214,8 @@ class RegionModel(RuleBasedStateMachine):
     @rule(flush=st.booleans())
     def restart(self, flush: bool) -> None:
         self.engine.close(flush=flush)
+        if flush:
+            self.model.flush()
         self.engine = open_engine(self.root)
         assert not self.engine.quarantined
 
@@ -200,6 +223,7 @@ class RegionModel(RuleBasedStateMachine):
     def truncate(self) -> None:
         self.engine.truncate(REGION).result(timeout=30)
         self.model.rows.clear()
+        self.model.flushed.clear()
 
     @rule(default=st.sampled_from([None, 7]))
     def add_column(self, default: int | None) -> None:
@@ -207,9 +231,8 @@ class RegionModel(RuleBasedStateMachine):
         self.added += 1
         self.engine.alter(REGION, [AddColumn(name, pa.int32(), default=default)]).result(timeout=30)
         self.model.kinds[name] = pa.int32()
-        for rows in self.model.rows.values():
-            for row in rows:
-                row[name] = pa.int32(), default
+        for row in self.model.everything():
+            row[name] = pa.int32(), default
 
     @precondition(lambda self: len(self.model.tags) < 3)
     @rule(default=st.sampled_from([None, "new"]))
@@ -217,7 +240,9 @@ class RegionModel(RuleBasedStateMachine):
         name = f"t{self.added}"
         self.added += 1
         self.engine.alter(REGION, [AddColumn(name, pa.string(), Semantic.TAG, default=default)]).result(timeout=30)
-        self.model.rows = {(*key[:-1], default, key[-1]): rows for key, rows in self.model.rows.items()}
+        model = self.model
+        model.rows = {(*key[:-1], default, key[-1]): rows for key, rows in model.rows.items()}
+        model.flushed = {(*key[:-1], default, key[-1]): rows for key, rows in model.flushed.items()}
         self.model.tags.append(name)
 
     @precondition(lambda self: len(self.model.kinds) > 1)
@@ -226,9 +251,8 @@ class RegionModel(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.model.kinds)))
         self.engine.alter(REGION, [DropColumn(name)]).result(timeout=30)
         del self.model.kinds[name]
-        for rows in self.model.rows.values():
-            for row in rows:
-                del row[name]
+        for row in self.model.everything():
+            del row[name]
 
     @rule(data=st.data())
     def rename_column(self, data: st.DataObject) -> None:
@@ -240,9 +264,8 @@ class RegionModel(RuleBasedStateMachine):
             self.model.tags[self.model.tags.index(name)] = new
             return
         self.model.kinds = {new if each == name else each: kind for each, kind in self.model.kinds.items()}
-        for rows in self.model.rows.values():
-            for row in rows:
-                row[new] = row.pop(name)
+        for row in self.model.everything():
+            row[new] = row.pop(name)
 
     @rule(data=st.data(), kind=st.sampled_from([pa.int64(), pa.float64(), pa.string()]))
     def widen_column(self, data: st.DataObject, kind: pa.DataType) -> None:

@@ -187,9 +187,21 @@ def test_an_epoch_changes_the_unit_of_timestamps_and_rounds_down(value: int, uni
     assert json.loads(text) == [value * ticks[epoch] // ticks[unit], value]
 
 
-def test_intervals_are_their_bits() -> None:
-    column = pa.array([pa.MonthDayNano([1, 2, 3]), pa.MonthDayNano([-1, 0, 0]), None])
-    assert json_cells(column) == f"[{(1 << 96) + (2 << 64) + 3}],[{-(1 << 96)}],[null]"
+@pytest.mark.parametrize(
+    ("months", "days", "nanoseconds", "text"),
+    [
+        (14, 3, 14_706_000_100_000, "14 mons 3 days 4 hours 5 mins 6.000100000 secs"),
+        (-2, 0, 0, "-2 mons"),
+        (0, 0, -3_900_000_000_000, "-1 hours -5 mins"),
+        (0, 0, -500_000_000, "-0.500000000 secs"),
+        (0, 0, 0, "0 secs"),
+        (1, -2, 3, "1 mons -2 days 0.000000003 secs"),
+    ],
+)
+def test_intervals_are_words(months: int, days: int, nanoseconds: int, text: str) -> None:
+    column = pa.array([pa.MonthDayNano([months, days, nanoseconds]), None])
+    assert json_cells(column) == f'["{text}"],[null]'
+    assert csv_text(column) == f'{text}\r\n""\r\n'
 
 
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))

@@ -76,6 +76,8 @@ def test_headers_are_those_of_the_users_text(made: World, text: str, headers: li
         ("SELECT sum(host) FROM cpu", Status.PLAN_QUERY),
         ("SELECT * FROM cpu WHERE up = 'perhaps'", Status.PLAN_QUERY),
         ("SELECT 1 +", Status.INVALID_SYNTAX),
+        ("SELECT 1 LIMIT 1 WHERE 1", Status.UNSUPPORTED),
+        ("SELECT 1 LIMIT (SELECT 1)", Status.UNSUPPORTED),
         ("SELECT " + "(" * 60 + "1" + ")" * 60, Status.INVALID_SYNTAX),
         ("SELECT 1/0", Status.ENGINE_EXECUTE_QUERY),
         ("SELECT 'x'::INT", Status.ENGINE_EXECUTE_QUERY),
@@ -214,6 +216,48 @@ def test_constant_expressions_are_evaluated(made: World) -> None:
 def test_the_schema_of_a_query_is_known_without_running_it(made: World) -> None:
     schema = made.queries.schema_of("SELECT host, 1/0 AS x FROM cpu", Session())
     assert (schema.names, schema.types) == (["host", "x"], [pa.string(), pa.int64()])
+
+
+def test_types_are_those_that_both_sides_are_brought_to(made: World) -> None:
+    assert made.rows("SELECT 1 UNION ALL SELECT 'a' ORDER BY 1") == [("1",), ("a",)]
+    assert made.table("SELECT 1 AS x UNION ALL SELECT 2.5").schema.types == [pa.float64()]
+    assert made.rows("SELECT CASE WHEN n = 0 THEN 1 ELSE 0.5 END FROM cpu WHERE host = 'a' AND n < 2") == [
+        (1.0,),
+        (0.5,),
+    ]
+    assert made.queries.schema_of("SELECT 1 AS x UNION ALL SELECT 2.5", Session()).types == [pa.float64()]
+
+
+def test_columns_of_views_compare_as_those_of_tables(made: World) -> None:
+    views = made.catalog.views_by_name
+    views[("public", "late")] = ViewInfo(1, "public", "late", "", "SELECT ts, n FROM public.cpu WHERE ts > 0")
+    views[("public", "later")] = ViewInfo(
+        2, "public", "later", "", "SELECT * FROM public.late WHERE ts > 1000", ("at", "n")
+    )
+    assert made.rows("SELECT count(*) FROM late WHERE ts > 1000") == [(2,)]
+    assert made.rows("SELECT count(*) FROM later WHERE at < 1500") == [(0,)]
+    assert made.rows("SELECT count(*) FROM late AS l (x) WHERE x = 2000") == [(2,)]
+
+
+def test_views_that_read_each_other_are_refused(made: World) -> None:
+    views = made.catalog.views_by_name
+    views[("public", "left")] = ViewInfo(1, "public", "left", "", 'SELECT * FROM public."right" WHERE ts > 0')
+    views[("public", "right")] = ViewInfo(2, "public", "right", "", 'SELECT * FROM public."left" WHERE ts > 0')
+    assert status_of(made, 'SELECT * FROM "left" WHERE ts > 0') is Status.INVALID_ARGUMENTS
+
+
+def test_medians_of_integers_are_integers(made: World) -> None:
+    found = made.table("SELECT median(n), approx_median(n), median(usage) FROM cpu WHERE n < 2")
+    assert found.schema.names == ["median(cpu.n)", "approx_median(cpu.n)", "median(cpu.usage)"]
+    assert found.schema.types == [pa.int64(), pa.int64(), pa.float64()]
+    assert found.column(0).to_pylist() == [0]
+
+
+def test_first_and_last_values_follow_the_order_of_the_table(made: World) -> None:
+    assert made.rows("SELECT host, last_value(n), first_value(n) FROM cpu GROUP BY host ORDER BY host") == [
+        ("a", 2, 0),
+        ("b", 2, 0),
+    ]
 
 
 def test_range_queries_are_evaluated(made: World) -> None:

@@ -153,15 +153,17 @@ def test_plain_rows_take_the_fast_reader() -> None:
 
 
 _strings = st.text(st.sampled_from("ab'\"\\(),;[]{}:-/*#` \n\x00é1NULl"), max_size=8)
+_CELLS = """
+NULL null TRUE false DEFAULT now() -1 1+1 X'ff' 0x1 "q" E'x' 1.5e3 -0 1e999 1e-999 .5 5. 007 [1] {} 1:2 1.2.3 /*c*/1
+18446744073709551616 -9223372036854775809 0.1000000000000000055511151231257827
+"""
 _cells = st.one_of(
     _strings.map(lambda value: "'" + value.replace("'", "''") + "'"),
     _strings.map(lambda value: f"'{value}'"),
     st.integers().map(str),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
     st.decimals(allow_nan=False, allow_infinity=False, places=12).map(str),
-    st.sampled_from(
-        "NULL null TRUE false DEFAULT now() -1 1+1 X'ff' 0x1 \"q\" E'x' 1.5e3 1e999 .5 5. 007 [1] {} 1:2 -0 1.2.3 /*c*/1".split()
-    ),
+    st.sampled_from(_CELLS.split()),
 )
 _rows = st.lists(st.lists(_cells, min_size=1, max_size=4).map(lambda cells: "(" + ", ".join(cells) + ")"), max_size=4)
 

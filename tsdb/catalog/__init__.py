@@ -12,6 +12,7 @@ from tsdb.catalog._errors import (
     CatalogOutdated,
     DatabaseExists,
     DatabaseNotFound,
+    PhysicalTableInUse,
     TableAlreadyExists,
     TableNotFound,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "CatalogOutdated",
     "DatabaseExists",
     "DatabaseNotFound",
+    "PhysicalTableInUse",
     "TableAlreadyExists",
     "TableNotFound",
     "copied_options",

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 
 from tsdb.catalog import _options
@@ -25,6 +25,7 @@ from tsdb.catalog._errors import (
     CatalogOutdated,
     DatabaseExists,
     DatabaseNotFound,
+    PhysicalTableInUse,
     TableAlreadyExists,
     TableNotFound,
 )
@@ -54,6 +55,7 @@ from tsdb.model import (
     SchemaChange,
     TableInfo,
     ViewInfo,
+    add_labels,
 )
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
@@ -126,6 +128,11 @@ class Catalog:
 
     def table_by_id(self, table_id: int) -> TableInfo | None:
         return self._snapshot.tables_by_id.get(table_id)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        """The tables of the metric engine that are on a physical one, by id."""
+        found = [each for each in self._snapshot.tables_by_id.values() if each.physical_table_id == physical.id]
+        return sorted(found, key=lambda table: table.id)
 
     def views(self, database: str) -> list[ViewInfo]:
         """All views of a database, by name."""
@@ -209,8 +216,11 @@ class Catalog:
             number, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN)
             table = plan_table(draft, number, created_ms=draft.created_ms or self._now_ms())
             published = [sequence, Absent(name_key(table.database, table.name)), self._database_there(table.database)]
+            shown: list[TableInfo] = []
             if not table.region_numbers:
-                self._transact(published, [step, *put_table(table)], what=table.full_name)
+                compares, shown = self._show_labels(table)
+                puts = [put for each in (table, *shown) for put in put_table(each)]
+                self._transact([*published, *compares], [step, *puts], what=table.full_name)
             else:
                 intent = CreateIntent(table)
                 self._transact([sequence], [step, intent.put], what=table.full_name)
@@ -219,8 +229,20 @@ class Catalog:
                 crash_point("catalog.create.after_regions")
                 self._transact(published[1:], [*put_table(table), intent.delete], what=table.full_name)
             crash_point("catalog.create.after_publish")
-            self._snapshot = self._snapshot.with_relation(table)
+            for each in (table, *shown):
+                self._snapshot = self._snapshot.with_relation(each)
             return table
+
+    def _show_labels(self, logical: TableInfo) -> tuple[list[Compare], list[TableInfo]]:
+        """Return the physical table that shows the labels of a logical one, unless it does already."""
+        if logical.physical_table_id is None:
+            return [], []
+        physical = self._snapshot.tables_by_id.get(logical.physical_table_id)
+        if physical is None:
+            raise TableNotFound(logical.database, logical.options.get("on_physical_table", ""))
+        compare = self._unchanged(table_key(physical.id), physical)
+        shown = add_labels(physical, logical.primary_key)
+        return [compare], [] if shown is physical else [plan_change(physical, shown, False)]
 
     def _create_regions(self, intent: CreateIntent, options: RegionOptions) -> None:
         try:
@@ -243,6 +265,7 @@ class Catalog:
                 raise CatalogOutdated(old.full_name)
             if new.name != old.name:
                 self._check_name_free(old.database, new.name, is_rename=True)
+                self._check_unused(old)
             new = plan_change(old, new, bool(changes))
             intent = AlterIntent(old, new, tuple(changes))
             options = self.region_options(new)
@@ -286,14 +309,18 @@ class Catalog:
             if self.region_options(new) != self.region_options(old):
                 set_region_options(self._regions, new, self.region_options(new))
         crash_point("catalog.alter.after_regions")
-        compares: list[Compare] = [self._unchanged(table_key(old.id), old)]
-        operations: list[Operation] = [*put_table(new), intent.delete]
+        compares, shown = self._show_labels(new)
+        compares.append(self._unchanged(table_key(old.id), old))
+        puts = [put for each in (new, *shown) for put in put_table(each)]
+        operations: list[Operation] = [*puts, intent.delete]
         if new.name != old.name:
             compares.append(Absent(name_key(new.database, new.name)))
             operations.append(Delete(name_key(old.database, old.name)))
         self._transact(compares, operations, what=old.full_name)
         crash_point("catalog.alter.after_publish")
-        self._snapshot = self._snapshot.without_relations([old]).with_relation(new)
+        self._snapshot = self._snapshot.without_relations([old])
+        for each in (new, *shown):
+            self._snapshot = self._snapshot.with_relation(each)
         return new
 
     def drop_tables(self, tables: Sequence[TableInfo]) -> None:
@@ -305,11 +332,20 @@ class Catalog:
                 if current is None:
                     raise TableNotFound(table.database, table.name)
                 found[current.id] = current
+            for table in found.values():
+                self._check_unused(table, without=found)
             for group, operations in plan_moves(list(found.values())):
                 self._transact([], operations, what="a table")
                 self._snapshot = self._snapshot.without_relations(group)
                 crash_point("catalog.drop.after_move")
             self._finish_drop(list(found.values()))
+
+    def _check_unused(self, table: TableInfo, *, without: Container[int] = ()) -> None:
+        """Refuse to take a physical table away from under its logical ones, unless they go too."""
+        if table.is_physical:
+            using = [each for each in self.logical_tables(table) if each.id not in without]
+            if using:
+                raise PhysicalTableInUse(table, using[0], count=len(using))
 
     # Views
 

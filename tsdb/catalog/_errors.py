@@ -4,6 +4,7 @@ DatabaseNotFound          there is no such database
 DatabaseExists            the name is taken by another database
 TableNotFound             there is no such table, or view
 TableAlreadyExists        the name is taken by another table, or by a view
+PhysicalTableInUse        logical tables are on a physical one
 CatalogOutdated           the description was changed meanwhile: read it again and try again
 CatalogCorrupted          a key holds what cannot be understood: restore the metadata
 """
@@ -11,7 +12,7 @@ CatalogCorrupted          a key holds what cannot be understood: restore the met
 from __future__ import annotations
 
 from tsdb.errors import InvalidArguments, Status, TsdbError
-from tsdb.model import CATALOG
+from tsdb.model import CATALOG, TableInfo
 
 
 class DatabaseNotFound(InvalidArguments):
@@ -47,6 +48,16 @@ class TableAlreadyExists(InvalidArguments):
     def __init__(self, database: str, name: str, *, is_rename: bool = False) -> None:
         full = f"{CATALOG}.{database}.{name}"
         super().__init__(f"Table already exists, table: {full}" if is_rename else f"Table already exists: `{full}`")
+
+
+class PhysicalTableInUse(InvalidArguments):
+    """A physical table of the metric engine stays while logical tables are on it."""
+
+    def __init__(self, table: TableInfo, logical: TableInfo, *, count: int) -> None:
+        super().__init__(
+            f"Physical table {table.name} is busy: {count} logical tables are on it, {logical.name} is one",
+            hint="drop them first",
+        )
 
 
 class CatalogOutdated(TsdbError):

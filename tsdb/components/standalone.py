@@ -18,7 +18,7 @@ from tsdb.database import Database, DatabaseOptions, Output, Session
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, Status, TsdbError
 from tsdb.query import QueryOptions
-from tsdb.servers.http import HttpApp, sql_routes
+from tsdb.servers.http import HttpApp, SqlRoutes, sql_routes
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.standalone")
@@ -36,10 +36,11 @@ class Standalone:
     def __init__(self, config: StandaloneConfig) -> None:
         self._config = config
         self._open: LocalDatabase | None = None
+        self._routes: SqlRoutes | None = None
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
-        sql_routes(app, _Door(self))
+        self._routes = sql_routes(app, _Door(self))
 
     def open(self) -> None:
         """Open the data directory and replay its log."""
@@ -58,6 +59,8 @@ class Standalone:
         )
 
     def close(self) -> None:
+        if self._routes is not None:
+            self._routes.close()
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()

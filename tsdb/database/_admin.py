@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.database._names import resolve
+from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.model import RegionId, TableInfo, table_id_of
@@ -66,7 +67,7 @@ def _region(argument: Any, services: Services) -> RegionId:
 
 def _flush_table(arguments: Arguments, services: Services, session: Session) -> int:
     _expect(arguments, least=1, most=1)
-    table = _table(arguments[0], services, session)
+    table = stored_in(services, _table(arguments[0], services, session))
     for done in [services.regions.flush(region) for region in table.region_ids]:
         done.result()
     return 0

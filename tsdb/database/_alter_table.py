@@ -19,6 +19,7 @@ from tsdb.database._names import check_new_name, check_writable, resolve
 from tsdb.database._options import ALTERABLE, check_altered_options, check_modes
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.metric import plan_label
 from tsdb.model import (
     AddColumn,
     ColumnExists,
@@ -69,6 +70,7 @@ def alter_table(statement: sql.AlterTable, services: Services, session: Session)
     table = services.catalog.table(database, name)
     change = _Change(table, services, session)
     for operation in statement.operations:
+        _check_metric(operation, change)
         _OPERATIONS[type(operation)](operation, change)
     if change.table == table and not change.regions:
         return Affected(0)
@@ -77,6 +79,23 @@ def alter_table(statement: sql.AlterTable, services: Services, session: Session)
         new = replace(new, schema_version=table.schema_version + 1)
     services.catalog.alter_table(table, new, change.regions)
     return Affected(0)
+
+
+_PHYSICAL_OPERATIONS = (sql.SetOptionsOp, sql.UnsetOptionsOp, sql.RenameTableOp)
+
+
+def _check_metric(operation: Any, change: _Change) -> None:
+    """Refuse what tables of the metric engine cannot do: their columns are those of all tables on one region."""
+    if change.table.is_physical and not isinstance(operation, _PHYSICAL_OPERATIONS):
+        raise Unsupported(f"the columns of the physical table {change.table.name} are those of its logical tables")
+    if not change.table.is_logical:
+        return
+    if not isinstance(operation, sql.AddColumnOp):
+        raise change.invalid("a logical table can only get more labels")
+    if operation.position is not None:
+        raise change.invalid("columns of a logical table are in the order of their names")
+    if operation.column.default is not None or operation.column.is_nullable is False:
+        raise change.invalid(f"label {operation.column.name} must be nullable and without a default")
 
 
 def _add_column(operation: sql.AddColumnOp, change: _Change) -> None:
@@ -91,6 +110,9 @@ def _add_column(operation: sql.AddColumnOp, change: _Change) -> None:
     column = make_column(said, ColumnId(table.next_column_id), keys, None, change.session.time_zone)
     if not column.nullable and column.default is None:
         raise change.invalid(f"no default value for column {said.name}, which is not null")
+    if table.is_logical:
+        change.table = plan_label(table, column)
+        return
     now_ns = change.services.clock.now_ns()
     scalar = default_scalar(column, now_ns=now_ns)
     change.regions.append(

@@ -169,4 +169,4 @@ class _Job:
         assert self.statement.database is not None
         name = resolve_database(self.statement.database)
         self.services.catalog.database(name)
-        return [table for table in self.services.catalog.tables(name) if table.engine == "mito"]
+        return [table for table in self.services.catalog.tables(name) if table.engine == "mito" or table.is_logical]

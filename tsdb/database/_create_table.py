@@ -10,14 +10,15 @@ from tsdb.database._names import check_table_name, check_writable, resolve
 from tsdb.database._options import INHERITED_AT_CREATION, check_modes, check_table_options
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
-from tsdb.model import ColumnId, ColumnInfo, PartitionRule, Semantic, TableInfo
+from tsdb.metric import ON_PHYSICAL, plan_metric_table
+from tsdb.model import METRIC_ENGINE, ColumnId, ColumnInfo, PartitionRule, Semantic, TableInfo
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import ColumnDef, CreateTable, CreateTableLike
 
 COLUMNS_MAX = 10_000
 """A table with more columns is refused: every write would carry them all."""
 
-ENGINES = frozenset({"mito", "file"})
+ENGINES = frozenset({"mito", "metric", "file"})
 
 
 def create_table(statement: CreateTable, services: Services, session: Session) -> Affected:
@@ -70,7 +71,7 @@ def plan_table(statement: CreateTable, services: Services, session: Session, *, 
     keys = _key_columns(statement)
     columns = _columns(statement, keys, session)
     rules = _partition_rules(statement, columns)
-    return TableInfo(
+    draft = TableInfo(
         id=0,
         database=database,
         name=name,
@@ -85,6 +86,14 @@ def plan_table(statement: CreateTable, services: Services, session: Session, *, 
         created_ms=_now_ms(services),
         next_column_id=len(columns),
     )
+    return _metric_table(draft, statement, services) if statement.engine == METRIC_ENGINE else draft
+
+
+def _metric_table(draft: TableInfo, statement: CreateTable, services: Services) -> TableInfo:
+    said = {key for key, _ in statement.options} - {"comment"}
+    name = draft.options.get(ON_PHYSICAL)
+    physical = None if name is None else services.catalog.table(draft.database, name)
+    return plan_metric_table(draft, physical, said)
 
 
 def _columns(statement: CreateTable, keys: tuple[str, ...], session: Session) -> tuple[ColumnInfo, ...]:

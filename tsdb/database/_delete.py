@@ -6,9 +6,8 @@ import pyarrow as pa
 
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
-from tsdb.database._rows import delete_keys
+from tsdb.database._rows import check_deletable, delete_keys
 from tsdb.database._services import Services
-from tsdb.errors import InvalidArguments
 from tsdb.model import TableInfo
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import Delete
@@ -19,9 +18,22 @@ def delete(statement: Delete, services: Services, session: Session, process: Pro
     database, name = resolve(statement.table, session)
     check_writable(database)
     table = services.catalog.table(database, name)
-    if table.is_append:
-        raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
-    records = services.queries.query(_key_query(table, statement, session), session)
+    where = "" if statement.where is None else statement.where.text
+    return Affected(delete_where(table, services, session, process, alias=statement.alias, where=where))
+
+
+def delete_where(
+    table: TableInfo,
+    services: Services,
+    session: Session,
+    process: Process,
+    *,
+    alias: str | None = None,
+    where: str = "",
+) -> int:
+    """Delete the rows of a table for which a condition holds, all of them if there is none; the number of rows."""
+    check_deletable(services, table)
+    records = services.queries.query(_key_query(table, session, alias=alias, where=where), session)
     process.on_cancel(records.close)
     deleted = 0
     try:
@@ -31,14 +43,14 @@ def delete(statement: Delete, services: Services, session: Session, process: Pro
             deleted += delete_keys(services, table, pa.Table.from_batches([batch]))
     finally:
         records.close()
-    return Affected(deleted)
+    return deleted
 
 
-def _key_query(table: TableInfo, statement: Delete, session: Session) -> str:
+def _key_query(table: TableInfo, session: Session, *, alias: str | None, where: str) -> str:
     def quote(name: str) -> str:
         return quoted(name, session.dialect)
 
     keys = ", ".join(quote(column.name) for column in (*table.tags, table.time_index))
-    alias = f" AS {quote(statement.alias)}" if statement.alias else ""
-    where = f" WHERE {statement.where.text}" if statement.where is not None else ""
-    return f"SELECT {keys} FROM {quote(table.database)}.{quote(table.name)}{alias}{where}"
+    named = f" AS {quote(alias)}" if alias else ""
+    chosen = f" WHERE {where}" if where else ""
+    return f"SELECT {keys} FROM {quote(table.database)}.{quote(table.name)}{named}{chosen}"

@@ -16,6 +16,7 @@ from tsdb.database._processes import Process
 from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Status
+from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Channel, Records, Session
 from tsdb.sql.statements import Expression, Insert, Special, Values
@@ -53,7 +54,9 @@ def target_table(statement: Insert, services: Services, session: Session) -> Tab
     check_writable(database)
     if services.catalog.find_view(database, name) is not None:
         raise NotATable(f"{name} is a view: rows go into tables")
-    return services.catalog.table(database, name)
+    table = services.catalog.table(database, name)
+    check_metric_writable(table)
+    return table
 
 
 def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsdb.catalog import TableAlreadyExists, TableNotFound
+from tsdb.database._delete import delete_where
 from tsdb.database._names import (
     READ_ONLY_DATABASES,
     check_database_name,
@@ -15,8 +16,10 @@ from tsdb.database._names import (
     resolve_database,
 )
 from tsdb.database._options import check_database_options
+from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnNotFound, DatabaseInfo, ViewInfo
 from tsdb.query import Affected, Session
 from tsdb.sql import Dialect, format_statement, statements
@@ -89,13 +92,19 @@ def drop_table(statement: statements.DropTable, services: Services, session: Ses
     return Affected(0)
 
 
-def truncate_table(statement: statements.TruncateTable, services: Services, session: Session) -> Affected:
+def truncate_table(
+    statement: statements.TruncateTable, services: Services, session: Session, process: Process
+) -> Affected:
     """Remove all rows."""
     database, name = resolve(statement.name, session)
     check_writable(database)
     table = services.catalog.table(database, name)
     if statement.ranges:
         raise Unsupported("TRUNCATE … FILE RANGE: files are not removed by their times", hint="use DELETE")
+    check_metric_writable(table)
+    if table.is_logical:
+        # Its rows share files and memtables with those of other tables, so there is nothing to drop as a whole.
+        delete_where(table, services, session, process)
     for done in [services.regions.truncate(region) for region in table.region_ids]:
         done.result()
     return Affected(0)

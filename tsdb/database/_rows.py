@@ -11,9 +11,11 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
+from tsdb.catalog import TableNotFound
 from tsdb.database._defaults import default_array
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.metric import ON_PHYSICAL, check_writable, write_batch
 from tsdb.model import Batch, OpType, PartitionRule, RegionId, TableInfo, region_id
 
 ROWS_PER_BATCH = 65_536
@@ -47,12 +49,32 @@ def put_rows(services: Services, table: TableInfo, rows: pa.Table) -> int:
 
 def delete_keys(services: Services, table: TableInfo, keys: pa.Table) -> int:
     """Delete rows by tags and time."""
-    if table.is_append:
-        raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
+    check_deletable(services, table)
     return _write(services, table, keys, OpType.DELETE)
 
 
+def check_deletable(services: Services, table: TableInfo) -> None:
+    """Refuse to delete from a table that keeps every row."""
+    if table.is_append or stored_in(services, table).is_append:
+        raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
+
+
+def stored_in(services: Services, table: TableInfo) -> TableInfo:
+    """The table whose regions hold the rows of a table: itself, unless it is a logical one of the metric engine."""
+    if table.physical_table_id is None:
+        return table
+    physical = services.catalog.table_by_id(table.physical_table_id)
+    if physical is None:
+        raise TableNotFound(table.database, table.options.get(ON_PHYSICAL, ""))
+    return physical
+
+
 def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
+    if not rows.num_rows:
+        return 0
+    check_writable(table)
+    if table.is_logical:
+        return _write_logical(services, table, rows, op)
     if not table.region_ids:
         raise Unsupported(f"table {table.name} is read-only: it shows a file")
     futures: list[Future[int]] = []
@@ -64,6 +86,16 @@ def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> 
                     region, Batch.from_arrow(schema, batch, op), timeout=services.options.write_timeout
                 )
             )
+    return sum(future.result() for future in futures)
+
+
+def _write_logical(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
+    region = stored_in(services, table).region_ids[0]
+    schema = services.regions.schema(region)
+    futures = [
+        services.regions.write(region, write_batch(schema, table, batch, op), timeout=services.options.write_timeout)
+        for batch in rows.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
+    ]
     return sum(future.result() for future in futures)
 
 

@@ -111,6 +111,8 @@ class Database:
             return insert(statement, services, session, process, tables)
         if isinstance(statement, statements.Delete):
             return delete(statement, services, session, process)
+        if isinstance(statement, statements.TruncateTable):
+            return _objects.truncate_table(statement, services, session, process)
         if isinstance(statement, statements.Copy):
             return copy(statement, services, session, process)
         run = _SIMPLE.get(type(statement))
@@ -172,7 +174,6 @@ _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.CreateTableLike: create_table_like,
     statements.AlterTable: alter_table,
     statements.DropTable: _objects.drop_table,
-    statements.TruncateTable: _objects.truncate_table,
     statements.Comment: _objects.comment,
     statements.CreateView: _objects.create_view,
     statements.DropView: _objects.drop_view,

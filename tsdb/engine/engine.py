@@ -68,6 +68,7 @@ class Engine:
             Worker(f"tsdb-region-{number}", buffer=context.buffer, clock=context.clock, commit=self._commit)
             for number in range(context.options.num_workers)
         ]
+        self._scan_parallelism = context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)
@@ -222,8 +223,7 @@ class Engine:
 
     def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> RegionDataset:
         """Take what the region holds now as a table for DataFusion, in as many fragments as `scan_parallelism` says."""
-        parallelism = self._context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
-        return RegionDataset(self.snapshot(region_id, timeout=timeout), parallelism=parallelism)
+        return RegionDataset(self.snapshot(region_id, timeout=timeout), parallelism=self._scan_parallelism)
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
         region = self._region(region_id)

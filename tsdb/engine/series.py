@@ -94,7 +94,7 @@ def sort_order(tags: pa.RecordBatch) -> Positions:
 
 def conform_series(table: SeriesTable, written: RegionSchema, current: RegionSchema) -> SeriesTable:
     """Show series written under an older schema as the current one has them: renamed, widened, with new tags."""
-    if written.tags == current.tags:
+    if written.tags_key == current.tags_key:
         return table
     columns = []
     for tag in current.tags:

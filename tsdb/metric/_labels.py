@@ -1,9 +1,9 @@
 r"""The labels of a series as one text, and back. `docs/format/labels.md` describes the form.
 
-    host="a", job="b", zone absent   ─▶   host \x01 a \x00 job \x01 b
+    host="a", job="b", zone absent   ─▶   host \x01 a \x00 job \x01 b \x00
 
 - Names ascend, labels without a value are left out: equal sets of labels have equal texts, and only they have.
-- Texts are in the order of their lists of (name, value): of series with the same names, that is the order of the values.
+- Texts are in the order of their lists of (name, value); of series with the same names, in that of the values.
 - `\x00` to `\x02` inside a name or value are `\x02\x03` to `\x02\x05`, which keeps both properties.
 
 Everything works on whole columns; there is no Python per series.
@@ -28,23 +28,22 @@ _ESCAPES = ((_ESCAPE, "\x02\x05"), (_PAIR_END, "\x02\x03"), (_NAME_END, "\x02\x0
 
 def encode_labels(columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
     """Return the labels of each row as text; a null is a label that the row does not have."""
+    if not columns:
+        return pa.repeat(pa.scalar("", pa.string()), rows)
     pairs = [
-        pc.binary_join_element_wise(_escape_name(name), _escape(columns[name]), _NAME_END)
+        pc.binary_join_element_wise(_escape_name(name) + _NAME_END, _escape(columns[name]), _PAIR_END, "")
         for name in sorted(columns, key=str.encode)
     ]
-    if not pairs:
-        return pa.repeat(pa.scalar("", pa.string()), rows)
-    return pc.binary_join_element_wise(*pairs, _PAIR_END, null_handling="skip")
+    return pc.binary_join_element_wise(*pairs, "", null_handling="replace", null_replacement="")
 
 
 def decode_labels(texts: pa.Array, names: Sequence[str]) -> list[pa.Array]:
     """Return the columns of some labels; null where a text does not have the label."""
     listed = pc.split_pattern(texts, _PAIR_END)
     rows, pairs = pc.list_parent_indices(listed), listed.flatten()
-    # A text without labels is split into one empty pair, and no other pair is empty.
-    if len(pairs) and pc.min(pc.binary_length(pairs)).as_py() == 0:
-        filled = pc.not_equal(pairs, "")
-        rows, pairs = rows.filter(filled), pairs.filter(filled)
+    # Behind the end of the last pair is an empty one, and no other is empty.
+    filled = pc.not_equal(pairs, "")
+    rows, pairs = rows.filter(filled), pairs.filter(filled)
     halves = pc.split_pattern(pairs, _NAME_END, max_splits=1).flatten()
     places = np.arange(0, len(halves), 2)
     found = halves.take(pa.array(places)).dictionary_encode()

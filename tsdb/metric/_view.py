@@ -5,13 +5,14 @@ Scans decide everything about tags on series, so filters on labels cost what the
 touched that they leave out.
 
 - Series of one table are neighbours in every source, because `__table_id` is the first tag. A view takes that stretch.
-- Sources are in the order of `__labels`, so that stays the first tag of a view, and labels follow it. Rows are merged in
-  this order; nothing is sorted again.
+- Sources are in the order of `__labels`, so that stays the first tag of a view, and labels follow it. Rows are merged
+  in this order; nothing is sorted again.
 - The hashes of series are those of the physical region. They identify what `__labels` does, so nothing is hashed again.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine.scan import RegionDataset, Snapshot
+from tsdb.engine.scan import RegionDataset, Share, Snapshot
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source, SourceFacts
+from tsdb.engine.source import Counters, Source, SourceFacts
 from tsdb.metric._decoded import DECODED
 from tsdb.model import (
     METRIC_LABELS,
@@ -80,10 +81,10 @@ class _ViewDataset(RegionDataset):
         super().__init__(snapshot, parallelism=physical.parallelism, statistics=physical.statistics)
         self._visible = visible
 
-    def narrow(self, filter: pc.Expression | None) -> pc.Expression | None:
+    def share(self, filter: pc.Expression | None) -> list[Share]:
         if self._visible is None:
-            return filter
-        return self._visible if filter is None else filter & self._visible
+            return super().share(filter)
+        return super().share(self._visible if filter is None else filter & self._visible)
 
 
 class ViewSource:
@@ -94,6 +95,11 @@ class ViewSource:
         self._table_id = table_id
         self._labels = labels
         self.schema = schema
+
+    def observed(self, counters: Counters) -> ViewSource:
+        view = copy.copy(self)
+        view._source = self._source.observed(counters)
+        return view
 
     @property
     def facts(self) -> SourceFacts:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from datafusion import DataFrame
+from datafusion import DataFrame, SessionContext
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import TsdbError
-from tsdb.model import CATALOG, DataType, TableInfo, ViewInfo
+from tsdb.model import CATALOG, DataType, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
@@ -41,6 +41,7 @@ from tsdb.sql.rewrite import (
     header_of,
     keeps_order,
     limit_of,
+    reads_in_order,
     redefined_names,
     rewrite,
 )
@@ -65,6 +66,7 @@ _WORD = re.compile(r"[a-z_]\w*")
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
+_COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 InformationSource = Callable[[Session], InformationContext]
@@ -80,6 +82,9 @@ class Job:
     is_ordered: bool
     is_single: bool
     """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
+    is_explained: bool
+    views: tuple[ViewInfo, ...]
+    """The views whose own text this is, one in the other."""
     limit: int | None
     """The largest LIMIT in it, if it may concern `numbers`."""
 
@@ -120,8 +125,12 @@ class Planner:
         tables: Mapping[str, pa.Table],
         *,
         prefix: str = "",
+        views: tuple[ViewInfo, ...] = (),
     ) -> Job:
-        """Look at the text of a query and edit it; `prefix` goes before the edited text."""
+        """Look at the text of a query and edit it; `prefix` goes before the edited text.
+
+        `views` are those whose own text this is, one in the other.
+        """
         check_query_limits(text, tokens)
         if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
             text, tokens = edited, tokenize(edited, session.dialect)
@@ -129,7 +138,7 @@ class Planner:
         named = find_tables(layout, session.dialect)
         rules = RewriteRules(
             dialect=session.dialect,
-            columns=self._columns(layout, named, session, tables),
+            columns=self._columns(layout, named, session, tables, views),
             zone=session.time_zone,
             variable=lambda name: session_variable(session, name),
         )
@@ -138,8 +147,10 @@ class Planner:
             text=prefix + rewrite(layout, rules),
             session=session,
             tables=tables,
-            is_ordered=keeps_order(layout, _AGGREGATES),
+            is_ordered=keeps_order(layout, _AGGREGATES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
+            is_explained=bool(prefix),
+            views=views,
             limit=limit_of(layout) if names_numbers else None,
         )
 
@@ -153,7 +164,12 @@ class Planner:
         return layout.words.count("FROM") == 1
 
     def _columns(
-        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+        self,
+        layout: Layout,
+        named: Sequence[TableRef],
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        views: tuple[ViewInfo, ...],
     ) -> ColumnTypes:
         """Return the types of the columns whose comparisons may need an edit."""
         known: dict[str, dict[str, DataType]] = {}
@@ -162,8 +178,37 @@ class Planner:
                 continue
             table = self.find_table(reference.parts, session)
             if table is not None:
-                known[reference.alias or reference.name] = {column.name: column.type for column in table.columns}
+                kinds = {column.name: column.type for column in table.columns}
+            elif "WHERE" in layout.words and (view := self._find_view(reference, session)) is not None:
+                kinds = self._view_columns(view, session, views)
+            else:
+                continue
+            known[reference.alias or reference.name] = reference.renamed(kinds)
         return ColumnTypes(known, redefined_names(layout, session.dialect) if known else frozenset())
+
+    def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
+        database = session.database if len(reference.parts) == 1 else reference.parts[-2]
+        return self._catalog.find_view(database, reference.name)
+
+    def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
+        """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
+        if view in views:
+            return {}
+        try:
+            planned = self.plan(self._prepare_view(view, session, views))
+        except TsdbError:
+            return {}
+        planned.life.end()
+        return {field.name: kind for field in planned.schema if (kind := type_of_field(field)) is not None}
+
+    def _prepare_view(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> Job:
+        """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
+        own = replace(session, database=view.database, channel=Channel.HTTP)
+        text = view.query
+        if view.columns:
+            names = ", ".join(_quoted(name) for name in view.columns)
+            text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
+        return self.prepare(text, tokenize(text, own.dialect), own, {}, views=(*views, view))
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
@@ -203,20 +248,24 @@ class Planner:
         )
         source.plan_view = lambda view: self._plan_view(view, job, source)
         try:
-            frame = self._frame(job, source, has_filters=has_filters)
+            context = self._context(job, source, has_filters=has_filters)
+            frame = context.sql_with_options(job.text, READ_ONLY)
             schema = frame.schema()
+            if _COERCED.search(job.text) is not None and not job.is_explained:
+                # Only the optimiser brings both sides of a UNION, or the branches of a CASE, to one type.
+                schema = context.create_dataframe_from_logical_plan(frame.optimized_logical_plan()).schema()
         except BaseException as error:
             life.end()
             raise _translated(error, life, planning_error) from error
         return Planned(frame, life, _with_headers(result_schema(schema)))
 
-    def _frame(self, job: Job, source: TableSource, *, has_filters: bool = True) -> DataFrame:
+    def _context(self, job: Job, source: TableSource, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
         available = functions_for(job.session)
         if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
             available += pg_functions(self._information(job.session) if self._information is not None else None)
         functions = [each for each in available if each.name in words]
-        context = self._contexts.make(
+        return self._contexts.make(
             job.session,
             source,
             functions,
@@ -224,7 +273,6 @@ class Planner:
             is_single=job.is_single,
             has_filters=has_filters,
         )
-        return context.sql_with_options(job.text, READ_ONLY)
 
     def _plan_numbers(self, job: Job) -> Planned:
         """Plan a query; one that takes more of `numbers` than there usually are gets them."""
@@ -242,15 +290,11 @@ class Planner:
         return self.plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
 
     def _plan_view(self, view: ViewInfo, job: Job, source: TableSource) -> DataFrame:
-        """Plan the query of a view. Its text is of the generic dialect, whoever asks."""
-        session = replace(job.session, database=view.database, channel=Channel.HTTP)
-        text = view.query
-        if view.columns:
-            names = ", ".join(_quoted(name) for name in view.columns)
-            text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
-        prepared = self.prepare(text, tokenize(text, session.dialect), session, {})
+        """Plan the query of a view over the tables of the query that names it."""
+        prepared = self._prepare_view(view, job.session, job.views)
+        prepared = replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
         try:
-            return self._frame(replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single), source)
+            return self._context(prepared, source).sql_with_options(prepared.text, READ_ONLY)
         except BaseException as error:
             raise _translated(error, None, planning_error) from error
 

@@ -19,7 +19,8 @@ from datafusion.catalog import CatalogProvider, SchemaProvider, Table
 
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, TableInfo, ViewInfo
+from tsdb.metric import open_table
+from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NumbersDataset
 from tsdb.query._table_dataset import TableDataset
@@ -36,6 +37,10 @@ class TableCatalog(Protocol):
     def find_database(self, name: str) -> DatabaseInfo | None: ...
 
     def find_table(self, database: str, name: str) -> TableInfo | None: ...
+
+    def table_by_id(self, table_id: int) -> TableInfo | None: ...
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]: ...
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
 
@@ -102,8 +107,19 @@ class TableSource:
     def _dataset(self, table: TableInfo) -> ds.Dataset:
         if table.engine == "file":
             return external_dataset(table)
-        regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
+        if table.engine == METRIC_ENGINE:
+            regions = [self._metric_dataset(table)]
+        else:
+            regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
         return TableDataset(table, regions, self._life, is_ordered=self._is_ordered, is_single=self._is_single)
+
+    def _metric_dataset(self, table: TableInfo) -> ds.Dataset:
+        """Return the rows of a logical table, or of all that are on a physical one."""
+        physical = table if table.physical_table_id is None else self._catalog.table_by_id(table.physical_table_id)
+        if physical is None:
+            raise InvalidArguments("the physical table is gone", table=table.full_name)
+        ids = [each.id for each in self._catalog.logical_tables(table)] if table.is_physical else []
+        return open_table(self._regions.dataset(physical.region_ids[0], timeout=self._life.timeout), table, ids)
 
     def _open_view(self, view: ViewInfo) -> Table:
         name = f"{view.database}.{view.name}"

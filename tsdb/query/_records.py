@@ -87,10 +87,16 @@ class QueryRecords:
                 self._ask()
                 found = batch.to_pyarrow()
                 if found.num_rows:
-                    yield convert_batch(found, self._schema)
+                    yield self._convert(found)
             self._is_read_to_end = True
         finally:
             self.close()
+
+    def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return convert_batch(batch, self._schema)
+        except pa.ArrowException as error:
+            raise execution_error(error) from error
 
     def close(self) -> None:
         """Stop the work and let go of snapshots; from any thread, any number of times."""

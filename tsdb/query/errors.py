@@ -48,6 +48,7 @@ PLAN_PREFIX = "Failed to plan SQL: "
 
 _MISSING_TABLE = re.compile(r"table '([^']+)' not found")
 _PARSER_ERROR = re.compile(r'SQL error: (?:ParserError|TokenizerError)\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)
+_JUNK = re.compile(r"Expected: end of statement, found: (\w+) at Line")
 _PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '[^']*'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
 _WRAPPERS = re.compile(
     r"^(?:DataFusion error: |External error: |Execution error: |Error during planning: |Schema error: "
@@ -76,7 +77,10 @@ def planning_error(error: BaseException) -> TsdbError:
     if is_panic(error):
         return QueryPanic(f"the query could not be planned: {_first_line(text)}")
     if match := _PARSER_ERROR.match(text):
-        return InvalidSyntax(f"Invalid SQL syntax: {match[1].replace(chr(92) + chr(34), chr(34))}")
+        message = match[1].replace('\\"', '"')
+        if junk := _JUNK.match(message):
+            return Unsupported(f"SQL statement is not supported, keyword: {junk[1]}")
+        return InvalidSyntax(f"Invalid SQL syntax: {message}")
     if match := _MISSING_TABLE.search(text):
         return TableMissing(f"{PLAN_PREFIX}Table not found: {match[1]}")
     if _NOT_IMPLEMENTED in text:
@@ -97,7 +101,10 @@ def execution_error(error: BaseException) -> TsdbError:
         return QueryPanic(f"the query failed: {_first_line(text)}")
     if "Resources exhausted" in text:
         return _out_of_memory(text)
-    return ExecuteQuery(_clean(text))
+    message = _clean(text)
+    if message.startswith(_NOT_IMPLEMENTED):
+        return Unsupported(message)
+    return ExecuteQuery(message)
 
 
 def _out_of_memory(text: str) -> OutOfMemory:

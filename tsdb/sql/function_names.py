@@ -1,4 +1,4 @@
-"""Names of functions: how a call in the user's text becomes a call the query engine can plan, and back in headers.
+"""Names of functions: how a call in the user's text becomes a call the query engine can plan.
 
 The query engine knows a function of ours under one name with one list of types. What users write is freer, so three
 tables tell how a call is rewritten, by its name and its argument texts:
@@ -9,13 +9,13 @@ tables tell how a call is rewritten, by its name and its argument texts:
                  depends on the arguments
 
 Every rewritten call leaves a mark that users do not write themselves: an inner name with `__`, a CASE that asks such a
-function first, or `coalesce` of a single argument. `visible_header` finds the marks in the name the query engine gives
-a result column and puts back what the user wrote.
+function first, or `coalesce` of a single argument. `tsdb.sql.function_headers` finds the marks in the name the query
+engine gives a result column and puts back what the user wrote. Aggregates have a table of their own, in
+`tsdb.sql.aggregate_calls`.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable
 
@@ -201,134 +201,9 @@ EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
     "json_object": _json_object,
 }
 
-_INNER_NAMES = frozenset(inner for by_count in OVERLOADS.values() for inner in by_count.values()) | {
+INNER_NAMES = frozenset(inner for by_count in OVERLOADS.values() for inner in by_count.values()) | {
     "to_unixtime__text",
     "to_unixtime__any",
     *(f"json_object__{count}" for count in range(0, ARGUMENTS_MAX, 2)),
 }
-_MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
-_OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
-_WORD = re.compile(r"\b(CASE|WHEN|THEN|ELSE|END)\b")
-
-
-def visible_header(header: str) -> str:
-    """Return the name of a result column with every rewritten call as the user wrote it."""
-    if "__" not in header and "coalesce(" not in header:
-        return header
-    # From the right: what stands inside a call begins behind it and is put back first.
-    for match in reversed(list(_MARK.finditer(header))):
-        header = header[: match.start()] + _restore(header[match.start() :], match)
-    return header
-
-
-def _restore(text: str, match: re.Match[str]) -> str:
-    """Put back the call whose mark begins the text."""
-    opening = match.end() - match.start() - 1
-    closing = _closing(text, opening)
-    if closing is None:
-        return text
-    arguments, rest = _split(text[opening + 1 : closing]), text[closing + 1 :]
-    if match[1]:
-        return _restore_case(match[1], arguments, rest) or text
-    if match[2]:
-        name = f"{match[2]}__{match[3]}"
-        return f"{match[2]}({','.join(_written(name, arguments))}){rest}" if name in _INNER_NAMES else text
-    if rest.startswith(" IS NULL") and len(arguments) == 1:
-        return f"isnull({arguments[0]}){rest.removeprefix(' IS NULL')}"
-    operation = _operation(arguments[0]) if len(arguments) == 1 else None
-    return operation + rest if operation else text
-
-
-def _written(name: str, arguments: list[str]) -> list[str]:
-    """The arguments without the names of types that were added."""
-    if name == "to_unixtime__any":
-        return arguments[1:]
-    if name.startswith("json_object__"):
-        return [each for position, each in enumerate(arguments) if position % 3 != 1]
-    return arguments
-
-
-def _operation(text: str) -> str | None:
-    """`coalesce(a) % coalesce(b)` as `mod(a,b)`."""
-    opening = len("coalesce")
-    if not text.startswith("coalesce("):
-        return None
-    closing = _closing(text, opening)
-    if closing is None:
-        return None
-    name = _OPERATOR_NAMES.get(text[closing + 2 : closing + 3])
-    right = text[closing + 4 :]
-    if name is None or not right.startswith("coalesce(") or _closing(right, opening) != len(right) - 1:
-        return None
-    return f"{name}({text[opening + 1 : closing]},{right[opening + 1 : -1]})"
-
-
-def _restore_case(name: str, test: list[str], rest: str) -> str | None:
-    """Put back a call that became a CASE; `rest` begins behind its first condition."""
-    depth, marks = 1, []
-    for match in _WORD.finditer(_masked(rest)):
-        if match[1] == "CASE":
-            depth += 1
-        elif depth == 1:
-            marks.append(match)
-        if match[1] == "END":
-            depth -= 1
-        if depth == 0:
-            break
-    if depth or len(marks) < 3:
-        return None
-    then, otherwise, end = marks[0], marks[-2], marks[-1]
-    last = rest[otherwise.end() + 1 : end.start() - 1]
-    if name == "if":
-        arguments = [*test, rest[then.end() + 1 : otherwise.start() - 1], last]
-    else:
-        arguments = [last, *test[:-1]]
-    return f"{name}({','.join(arguments)}){rest[end.end() :]}"
-
-
-def _masked(text: str) -> str:
-    """The text with the contents of calls and strings blanked, so that words in them do not count."""
-    pieces, position = [], 0
-    while (opening := text.find("(", position)) >= 0:
-        closing = _closing(text, opening)
-        if closing is None:
-            break
-        pieces.append(text[position : opening + 1] + "." * (closing - opening - 1))
-        position = closing
-    return "".join(pieces) + text[position:]
-
-
-def _closing(text: str, opening: int) -> int | None:
-    """Where the bracket that opens at `opening` closes; strings are printed as `Utf8("…")`, without escapes."""
-    depth, position = 0, opening
-    while position < len(text):
-        character = text[position]
-        if character == '"' and text[position - 1] == "(":
-            position = _string_end(text, position)
-            continue
-        if character == "(":
-            depth += 1
-        elif character == ")":
-            depth -= 1
-            if depth == 0:
-                return position
-        position += 1
-    return None
-
-
-def _string_end(text: str, quote: int) -> int:
-    """Behind the quote that ends the string: the first one before a bracket that something plausible follows."""
-    position = quote
-    while (position := text.find('")', position + 1)) >= 0:
-        if position + 2 == len(text) or text[position + 2] in ",) ":
-            return position + 1
-    return len(text)
-
-
-def _split(text: str) -> list[str]:
-    """The arguments between the commas that stand outside of brackets and strings."""
-    if not text:
-        return []
-    masked = _masked(text)
-    cuts = [-1, *(position for position, character in enumerate(masked) if character == ","), len(text)]
-    return [text[begin + 1 : end] for begin, end in itertools.pairwise(cuts)]
+"""Names of functions that stand for another one with the same arguments, or some added."""

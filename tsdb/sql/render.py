@@ -41,31 +41,46 @@ def _tql_tail(tql: Tql) -> str:
     return f" {tql.promql.text} AS " + (tql.alias if is_plain else '"' + tql.alias.replace('"', '""') + '"')
 
 
-_TIGHT_BEFORE = frozenset({",", ")", ".", ";", "::", "]", "["})
-_TIGHT_AFTER = frozenset({"(", ".", "::", "[", "@", "@@", "$"})
+_CLOSING = frozenset({",", ")", "]", ";"})
+_OPENING = frozenset({"(", "["})
+_MARKS = frozenset({"@", "@@", "$"})
+_NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 
 
 def _join(tokens: list[Token]) -> str:
     pieces: list[str] = []
     before: Token | None = None
-    is_after_sign = False
+    is_behind_sign = False
     for token in tokens[:-1]:
-        if before is not None and not is_after_sign and _needs_blank(before, token):
-            pieces.append(" ")
+        is_tight = before is None or _is_tight(before, token) or (is_behind_sign and token.kind == TokenKind.NUMBER)
+        pieces.append("" if is_tight else " ")
         pieces.append(token.text.upper() if token.word in KEYWORDS else token.text)
-        is_after_sign = _is_sign(before, token)
+        is_behind_sign = _is_sign(before, token)
         before = token
     return "".join(pieces)
 
 
-def _needs_blank(before: Token, token: Token) -> bool:
-    if token.kind == TokenKind.OPERATOR and token.text in _TIGHT_BEFORE:
+def _is_tight(before: Token, token: Token) -> bool:
+    """Whether no blank stands between two tokens; never where they would become one."""
+    if token.kind == TokenKind.OPERATOR:
+        if token.text in _CLOSING:
+            return True
+        if token.text in (".", "::", "["):
+            return before.kind in _NAMES or before.text in (")", "]") or _is_cast_literal(before, token)
+        if token.text == "(":
+            # A call keeps its parenthesis where the user put it: `count(x)`, but `IN (1, 2)`.
+            return (before.kind in _NAMES and before.end == token.start) or before.text in _OPENING
+    if before.kind != TokenKind.OPERATOR:
         return False
-    if before.kind == TokenKind.OPERATOR and before.text in _TIGHT_AFTER:
-        return False
-    # A call keeps its parenthesis where the user put it: `count(x)`, but `IN (1, 2)`.
-    is_call = token.text == "(" and before.kind in (TokenKind.WORD, TokenKind.QUOTED) and before.end == token.start
-    return not is_call
+    if before.text in _OPENING:
+        return True
+    if before.text in (".", "::"):
+        return token.kind in _NAMES or (before.text == "." and token.text == "*")
+    return before.text in _MARKS and (token.kind == TokenKind.WORD or before.text == "$")
+
+
+def _is_cast_literal(before: Token, token: Token) -> bool:
+    return token.text == "::" and before.kind != TokenKind.OPERATOR
 
 
 def _is_sign(before: Token | None, token: Token) -> bool:
@@ -74,7 +89,7 @@ def _is_sign(before: Token | None, token: Token) -> bool:
         return False
     if before is None or before.word in KEYWORDS:
         return True
-    return before.kind == TokenKind.OPERATOR and before.text not in (")", "]", "-", "+")
+    return before.kind == TokenKind.OPERATOR and before.text not in (")", "]")
 
 
 def to_json(statement: object) -> object:

@@ -179,6 +179,36 @@ def test_intervals_are_spelled_out(before: str, after: str) -> None:
     assert expand_interval(before) == after
 
 
+MEDIANS = [
+    ("SELECT median(v) FROM t", "SELECT median(v) FROM t"),
+    ("SELECT median(t.v), max(t.v)", "SELECT arrow_cast(median(t.v),'Int64 '), max(t.v)"),
+    ("SELECT median(x::SMALLINT) + 1", "SELECT arrow_cast(median(x::SMALLINT),'Int16 ') + 1"),
+    (
+        "SELECT approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY t.v) FILTER (WHERE up) OVER w",
+        "SELECT arrow_cast(approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY t.v) FILTER (WHERE up) OVER w,'Int64 ')",
+    ),
+    ("SELECT median(u.v), median(t.v + 1), median(*)", "SELECT median(u.v), median(t.v + 1), median(*)"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), MEDIANS)
+def test_medians_of_integers_are_integers_where_the_column_is_known(before: str, after: str) -> None:
+    assert edited(before) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ('arrow_cast(median(t.v),Utf8("Int64 "))', "median(t.v)"),
+        ('abs(arrow_cast(median(f(t.v)),Utf8("Int8 "))) + Int64(1)', "abs(median(f(t.v))) + Int64(1)"),
+        ('t.ts > arrow_cast(Int64(-5),Utf8("Timestamp(ms) "))', "t.ts > Int64(-5)"),
+        ('arrow_cast(t.v,Utf8("Int64"))', 'arrow_cast(t.v,Utf8("Int64"))'),
+    ],
+)
+def test_headers_lose_the_marks_of_edits(name: str, header: str) -> None:
+    assert header_of(name) == header
+
+
 def test_stacked_derived_tables_that_share_a_column_get_names_and_lose_them_in_headers() -> None:
     text = "SELECT sum(i) FROM (SELECT i + 1 AS i FROM (SELECT i + 1 AS i FROM t))"
     after = edited(text)

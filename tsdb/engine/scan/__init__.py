@@ -9,7 +9,7 @@ from __future__ import annotations
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._last_rows import last_rows
-from tsdb.engine.scan._plan import scan_batches
+from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
@@ -19,6 +19,7 @@ __all__ = [
     "RegionDataset",
     "ScanStatistics",
     "SeriesScan",
+    "Share",
     "Snapshot",
     "count_rows",
     "last_rows",

@@ -50,6 +50,11 @@ class RegionDataset(ds.Dataset):  # type: ignore[misc]
     def schema(self) -> pa.Schema:
         return self._schema
 
+    @property
+    def parallelism(self) -> int:
+        """How many fragments there are at most."""
+        return self._fragment_count
+
     def project(self, columns: Sequence[str] | None) -> Projection:
         names = self._schema.names if columns is None else columns
         return Projection(self.snapshot.schema, names, self._tag_type)

@@ -106,7 +106,13 @@ class Part:
             starts[at] = find_time(self.source, first, int(starts[at]), int(stops[at]))
             stops[at] = find_time(self.source, last + 1, int(starts[at]), int(stops[at]))
         where = np.flatnonzero(astride & ~is_long)
-        if len(where):
+        if len(where) == 1:
+            # A query of one series, which should not wait for machinery.
+            (at,) = where
+            times = self.source.times(Slices.one(int(starts[at]), int(stops[at])))
+            low, high = np.searchsorted(times, first), np.searchsorted(times, last, side="right")
+            starts[at], stops[at] = starts[at] + low, starts[at] + high
+        elif len(where):
             rows = Slices(starts[where], stops[where])
             offsets = np.append(0, np.cumsum(rows.lengths))
             slices = _kernels.time_slices(pa.array(offsets), pa.array(self.source.times(rows)), first, last)
@@ -195,9 +201,15 @@ def _make_part(
         starts, stops, time_min, time_max = offsets[:-1], offsets[1:], block.time_min, block.time_max
     else:
         where = np.flatnonzero(kept)
-        series = series.take(where)
-        starts, stops = offsets[where], offsets[where + 1]
-        time_min, time_max = block.time_min[where], block.time_max[where]
+        low, high = (int(where[0]), int(where[-1]) + 1) if len(where) else (0, 0)
+        if high - low == len(where):
+            series = slice_series(series, low, high)
+            starts, stops = offsets[low:high], offsets[low + 1 : high + 1]
+            time_min, time_max = block.time_min[low:high], block.time_max[low:high]
+        else:
+            series = series.take(where)
+            starts, stops = offsets[where], offsets[where + 1]
+            time_min, time_max = block.time_min[where], block.time_max[where]
     span = TimeRange(int(time_min.min()), int(time_max.max()) + 1) if len(starts) else time_range
     return Part(
         source=source,

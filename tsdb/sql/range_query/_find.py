@@ -80,6 +80,10 @@ def find_range(text: str, tokens: list[Token]) -> RangeQuery | None:
 
     InvalidSyntax for RANGE without ALIGN, and for range queries that break the rules.
     """
+    # Every query passes here, and nearly none says either word: the text tells in a microsecond.
+    lowered = text.lower()
+    if "align" not in lowered and "range" not in lowered:
+        return None
     if not any(token.word in ("ALIGN", "RANGE") for token in tokens):
         return None
     partners = match_parentheses(text, tokens)

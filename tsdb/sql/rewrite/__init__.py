@@ -7,10 +7,11 @@ end. A query without such things is handed on as the very same text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tsdb.sql.function_names import visible_header
+from tsdb.sql.function_headers import visible_header
 from tsdb.sql.rewrite._casts import edit_casts
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
@@ -18,7 +19,16 @@ from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import Layout
-from tsdb.sql.rewrite._tables import ColumnTypes, TableRef, find_tables, keeps_order, limit_of, redefined_names
+from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
+from tsdb.sql.rewrite._tables import (
+    ColumnTypes,
+    TableRef,
+    find_tables,
+    keeps_order,
+    limit_of,
+    reads_in_order,
+    redefined_names,
+)
 from tsdb.sql.statements import Dialect
 
 __all__ = [
@@ -33,9 +43,14 @@ __all__ = [
     "header_of",
     "keeps_order",
     "limit_of",
+    "reads_in_order",
     "redefined_names",
     "rewrite",
 ]
+
+
+# What any of the marks that edits leave in the names of result columns has.
+_MARKED = re.compile(r"__|coalesce\(|arrow_cast\(")
 
 
 def _no_variable(name: str) -> str | None:
@@ -63,10 +78,12 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_intervals(layout, edits)
     if rules.columns.tables:
         Comparisons(layout, edits, rules.dialect, rules.columns, rules.zone).edit()
+    if not words.isdisjoint(MEDIANS):
+        edit_medians(layout, edits, rules.dialect, rules.columns)
     if "@@" in layout.text:
         edit_at_signs(layout, edits, rules.variable)
     if not words.isdisjoint(EDITED_NAMES):
-        edit_calls(layout, edits)
+        edit_calls(layout, edits, rules.columns, rules.dialect)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
     return edits.render() if edits else layout.text
@@ -74,4 +91,6 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
 
 def header_of(name: str) -> str:
     """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
-    return strip_literals(strip_derived(visible_header(name)))
+    if not _MARKED.search(name):
+        return name
+    return strip_literals(strip_medians(strip_derived(visible_header(name))))

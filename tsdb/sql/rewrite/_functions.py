@@ -3,6 +3,7 @@
 ucase(x)            upper(x)                      RENAMES
 locate(a, b, 2)     locate__3(a, b, 2)            OVERLOADS
 mod(a, b)           …                             EXPANSIONS
+hll(x)              …                             AGGREGATES
 text @@ 'term'      matches_term(text,'term')
 @@time_zone         'UTC'
 """
@@ -12,10 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsdb.errors import InvalidArguments
+from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 from tsdb.sql.lexer import TokenKind
+from tsdb.sql.rewrite._aggregates import edit_aggregate
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._tables import ColumnTypes
+from tsdb.sql.statements import Dialect
 
 VariableLookup = Callable[[str], str | None]
 EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS))
@@ -24,7 +29,7 @@ EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANS
 _SCOPES = frozenset({"SESSION", "GLOBAL", "LOCAL"})
 
 
-def edit_calls(layout: Layout, edits: Edits) -> None:
+def edit_calls(layout: Layout, edits: Edits, columns: ColumnTypes, dialect: Dialect) -> None:
     """Edit every call, inner ones before outer ones."""
     for index in layout.calls():
         name = layout.tokens[index].text.lower()
@@ -35,6 +40,8 @@ def edit_calls(layout: Layout, edits: Edits) -> None:
             _overload(layout, edits, index, name)
         elif name in EXPANSIONS:
             _expand(layout, edits, index, name)
+        elif name in AGGREGATES or name in WINDOWS:
+            edit_aggregate(layout, edits, index, columns, dialect)
 
 
 def _overload(layout: Layout, edits: Edits, index: int, name: str) -> None:

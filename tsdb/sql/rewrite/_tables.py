@@ -18,10 +18,19 @@ class TableRef:
     parts: tuple[str, ...]
     """Its name with the names of database and catalog, as far as they are given."""
     alias: str | None = None
+    columns: tuple[str, ...] = ()
+    """The names its first columns are given: `t AS x (a, b)`."""
 
     @property
     def name(self) -> str:
         return self.parts[-1]
+
+    def renamed(self, kinds: dict[str, DataType]) -> dict[str, DataType]:
+        """Return the types of columns by the names the query knows them by."""
+        if not self.columns:
+            return kinds
+        names = [*self.columns, *list(kinds)[len(self.columns) :]]
+        return dict(zip(names, kinds.values(), strict=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,12 @@ def _read_table(layout: Layout, index: int, dialect: Dialect) -> TableRef | None
     parts = tuple(unquote(layout.tokens[each], dialect) for each in range(index, end + 1, 2))
     behind = end + 2 if layout.words[end + 1] == "AS" else end + 1
     alias = unquote(layout.tokens[behind], dialect) if layout.is_name(behind) else None
-    return TableRef(parts, alias)
+    if alias is None or not layout.is_operator(behind + 1, "(") or behind + 1 not in layout.partner:
+        return TableRef(parts, alias)
+    inside = range(behind + 2, layout.partner[behind + 1])
+    return TableRef(
+        parts, alias, tuple(unquote(layout.tokens[each], dialect) for each in inside if layout.is_name(each))
+    )
 
 
 def _own_names(layout: Layout, dialect: Dialect) -> set[str]:
@@ -121,6 +135,19 @@ def keeps_order(layout: Layout, aggregates: Iterable[str]) -> bool:
     return not any(
         token.kind == TokenKind.WORD and token.text.lower() in names and layout.is_operator(index + 1, "(")
         for index, token in enumerate(layout.tokens)
+    )
+
+
+_ORDER_SENSITIVE = frozenset({"FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "ARRAY_AGG", "STRING_AGG"})
+
+
+def reads_in_order(layout: Layout) -> bool:
+    """Tell whether an aggregate depends on the order of rows and does not say which: that of the table is meant."""
+    return any(
+        word in _ORDER_SENSITIVE
+        and layout.is_call(index)
+        and "ORDER" not in layout.words[index : layout.partner[index + 1]]
+        for index, word in enumerate(layout.words)
     )
 
 
