@@ -236,7 +236,7 @@ def test_columns_of_views_compare_as_those_of_tables(made: World) -> None:
     )
     assert made.rows("SELECT count(*) FROM late WHERE ts > 1000") == [(2,)]
     assert made.rows("SELECT count(*) FROM later WHERE at < 1500") == [(0,)]
-    assert made.rows("SELECT count(*) FROM late AS l (x) WHERE x = 2000") == [(2,)]
+    assert made.rows("SELECT count(*) FROM late AS l (x, y) WHERE x = 2000") == [(2,)]
 
 
 def test_views_that_read_each_other_are_refused(made: World) -> None:

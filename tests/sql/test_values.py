@@ -143,6 +143,19 @@ def test_several_inserts_in_one_text_are_cut_at_the_right_place() -> None:
     assert [parsed.statement.values.columns for parsed in found] == [([1], [";"]), (["x;';y"],)]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("('a; -- ')", ["a; -- "]),
+        ("('a'), ('b'); -- c", ["a", "b"]),
+        ("('a;'), ('b') /* ; */ ;", ["a;", "b"]),
+        ("('it''s; '';') ; ", ["it's; ';"]),
+    ],
+)
+def test_a_semicolon_ends_the_rows_only_outside_of_strings_and_comments(text: str, columns: list[str]) -> None:
+    assert _values(text).columns == (columns,)
+
+
 def test_plain_rows_take_the_fast_reader() -> None:
     text = "('h', 1700000000000000000, 0.1, -2, null, TRUE, '', '(),\"\\'), ('i',2,3.25,1e-05,NULL,false,'x','y')"
     values = read_plain_values(text)

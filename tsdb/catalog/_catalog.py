@@ -49,6 +49,7 @@ from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.kv import Absent, Compare, Delete, Equals, KvStore, Operation, Put, plan_sequence
 from tsdb.model import (
     DEFAULT_DATABASE,
+    METRIC_ENGINE,
     USER_TABLE_ID_MIN,
     DatabaseInfo,
     RegionOptions,
@@ -64,6 +65,9 @@ _log = get_logger("tsdb.catalog")
 
 BUILT_IN_DATABASES = (DEFAULT_DATABASE, "tsdb_private")
 """They are always there."""
+
+_LOGICAL_TABLES_MAX = 32
+"""How many logical tables are created with one transaction: each takes three operations."""
 
 CRASH_POINTS = (
     "catalog.create.after_intent",
@@ -211,38 +215,70 @@ class Catalog:
     def create_table(self, draft: TableInfo) -> TableInfo:
         """Create a table and its regions; the draft's id and versions are replaced."""
         with self._changing():
+            if not draft.region_numbers:
+                return self._create_without_regions([draft])[0]
             self._check_name_free(draft.database, draft.name)
             options = self.region_options(draft)
             number, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN)
             table = plan_table(draft, number, created_ms=draft.created_ms or self._now_ms())
-            published = [sequence, Absent(name_key(table.database, table.name)), self._database_there(table.database)]
-            shown: list[TableInfo] = []
-            if not table.region_numbers:
-                compares, shown = self._show_labels(table)
-                puts = [put for each in (table, *shown) for put in put_table(each)]
-                self._transact([*published, *compares], [step, *puts], what=table.full_name)
-            else:
-                intent = CreateIntent(table)
-                self._transact([sequence], [step, intent.put], what=table.full_name)
-                crash_point("catalog.create.after_intent")
-                self._create_regions(intent, options)
-                crash_point("catalog.create.after_regions")
-                self._transact(published[1:], [*put_table(table), intent.delete], what=table.full_name)
+            published = [Absent(name_key(table.database, table.name)), self._database_there(table.database)]
+            intent = CreateIntent(table)
+            self._transact([sequence], [step, intent.put], what=table.full_name)
+            crash_point("catalog.create.after_intent")
+            self._create_regions(intent, options)
+            crash_point("catalog.create.after_regions")
+            self._transact(published, [*put_table(table), intent.delete], what=table.full_name)
             crash_point("catalog.create.after_publish")
-            for each in (table, *shown):
-                self._snapshot = self._snapshot.with_relation(each)
+            self._snapshot = self._snapshot.with_relations([table])
             return table
 
-    def _show_labels(self, logical: TableInfo) -> tuple[list[Compare], list[TableInfo]]:
-        """Return the physical table that shows the labels of a logical one, unless it does already."""
-        if logical.physical_table_id is None:
-            return [], []
-        physical = self._snapshot.tables_by_id.get(logical.physical_table_id)
-        if physical is None:
-            raise TableNotFound(logical.database, logical.options.get("on_physical_table", ""))
-        compare = self._unchanged(table_key(physical.id), physical)
-        shown = add_labels(physical, logical.primary_key)
-        return [compare], [] if shown is physical else [plan_change(physical, shown, False)]
+    def create_logical_tables(self, drafts: Sequence[TableInfo]) -> list[TableInfo]:
+        """Create logical tables, many in one transaction; if one is refused, those before it may be there."""
+        created: list[TableInfo] = []
+        for start in range(0, len(drafts), _LOGICAL_TABLES_MAX):
+            with self._changing():
+                created += self._create_without_regions(drafts[start : start + _LOGICAL_TABLES_MAX])
+        return created
+
+    def _create_without_regions(self, drafts: Sequence[TableInfo]) -> list[TableInfo]:
+        """Create tables whose rows are elsewhere, with what they add to the physical tables that they are on."""
+        names = [(draft.database, draft.name) for draft in drafts]
+        for at, (database, name) in enumerate(names):
+            self._check_name_free(database, name)
+            if (database, name) in names[:at]:
+                raise TableAlreadyExists(database, name)
+        first, sequence, step = plan_sequence(self._kv, TABLE_SEQUENCE, start=USER_TABLE_ID_MIN, count=len(drafts))
+        tables = [
+            plan_table(draft, first + at, created_ms=draft.created_ms or self._now_ms())
+            for at, draft in enumerate(drafts)
+        ]
+        free = [Absent(name_key(database, name)) for database, name in names]
+        there = [self._database_there(name) for name in sorted({database for database, _ in names})]
+        compares, shown = self._show_labels(tables)
+        puts = [put for each in (*tables, *shown) for put in put_table(each)]
+        self._transact([sequence, *free, *there, *compares], [step, *puts], what=tables[0].full_name)
+        crash_point("catalog.create.after_publish")
+        self._snapshot = self._snapshot.with_relations([*tables, *shown])
+        return tables
+
+    def _show_labels(self, tables: Sequence[TableInfo]) -> tuple[list[Compare], list[TableInfo]]:
+        """Return the physical tables that show the labels of logical ones, as far as they do not yet.
+
+        The comparisons make sure that the physical tables are there and as memory shows them.
+        """
+        compares: list[Compare] = []
+        changed: list[TableInfo] = []
+        for physical_id in sorted({each.physical_table_id for each in tables if each.physical_table_id is not None}):
+            users = [each for each in tables if each.physical_table_id == physical_id]
+            physical = self._snapshot.tables_by_id.get(physical_id)
+            if physical is None:
+                raise TableNotFound(users[0].database, users[0].options.get("on_physical_table", ""))
+            compares.append(self._unchanged(table_key(physical_id), physical))
+            labels = dict.fromkeys(label for each in users for label in each.primary_key)
+            shown = add_labels(physical, labels)
+            if shown is not physical:
+                changed.append(plan_change(physical, shown, False))
+        return compares, changed
 
     def _create_regions(self, intent: CreateIntent, options: RegionOptions) -> None:
         try:
@@ -266,6 +302,8 @@ class Catalog:
             if new.name != old.name:
                 self._check_name_free(old.database, new.name, is_rename=True)
                 self._check_unused(old)
+            if changes and old.engine == METRIC_ENGINE:
+                raise Unsupported("the columns of a metric table's region do not change", table=old.full_name)
             new = plan_change(old, new, bool(changes))
             intent = AlterIntent(old, new, tuple(changes))
             options = self.region_options(new)
@@ -309,7 +347,7 @@ class Catalog:
             if self.region_options(new) != self.region_options(old):
                 set_region_options(self._regions, new, self.region_options(new))
         crash_point("catalog.alter.after_regions")
-        compares, shown = self._show_labels(new)
+        compares, shown = self._show_labels([new])
         compares.append(self._unchanged(table_key(old.id), old))
         puts = [put for each in (new, *shown) for put in put_table(each)]
         operations: list[Operation] = [*puts, intent.delete]
@@ -318,9 +356,7 @@ class Catalog:
             operations.append(Delete(name_key(old.database, old.name)))
         self._transact(compares, operations, what=old.full_name)
         crash_point("catalog.alter.after_publish")
-        self._snapshot = self._snapshot.without_relations([old])
-        for each in (new, *shown):
-            self._snapshot = self._snapshot.with_relation(each)
+        self._snapshot = self._snapshot.without_relations([old]).with_relations([new, *shown])
         return new
 
     def drop_tables(self, tables: Sequence[TableInfo]) -> None:
@@ -363,7 +399,7 @@ class Catalog:
             gone = [] if old is None else [Delete(view_key(old.id))]
             compares = [sequence, named, self._database_there(view.database)]
             self._transact(compares, [*operations, *gone], what=view.name)
-            self._snapshot = self._snapshot.with_relation(view)
+            self._snapshot = self._snapshot.with_relations([view])
             return view
 
     def drop_view(self, database: str, name: str) -> None:

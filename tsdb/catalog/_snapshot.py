@@ -46,10 +46,17 @@ class Snapshot:
             {key: table for key, table in self.tables_by_id.items() if table.database != name},
         )
 
-    def with_relation(self, new: Relation) -> Snapshot:
-        inside = {**self.of_database(new.database), new.name: new}
-        tables = {**self.tables_by_id, new.id: new} if isinstance(new, TableInfo) else self.tables_by_id
-        return replace(self, relations={**self.relations, new.database: inside}, tables_by_id=tables)
+    def with_relations(self, new: Iterable[Relation]) -> Snapshot:
+        """With relations, each in the place of the one that has its name or id."""
+        copied: dict[str, dict[str, Relation]] = {}
+        tables = dict(self.tables_by_id)
+        for relation in new:
+            if relation.database not in copied:
+                copied[relation.database] = dict(self.of_database(relation.database))
+            copied[relation.database][relation.name] = relation
+            if isinstance(relation, TableInfo):
+                tables[relation.id] = relation
+        return replace(self, relations={**self.relations, **copied}, tables_by_id=tables)
 
     def without_relations(self, gone: Iterable[Relation]) -> Snapshot:
         relations = {database: dict(inside) for database, inside in self.relations.items()}

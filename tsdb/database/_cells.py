@@ -148,7 +148,7 @@ def _timestamps(cells: Sequence[Any], kinds: set[type], column: ColumnInfo, zone
             check_range(value, unit)
         return counts.cast(kind)
     texts = [str(cell) if isinstance(cell, int) else cell for cell in cells]
-    return parse_timestamps(pa.array(texts, pa.string()), unit, zone)
+    return parse_timestamps(pa.array(texts, pa.string()), unit, zone, allow_date=False)
 
 
 # Below, no unit is out of the calendar.
@@ -222,7 +222,7 @@ def vector_bytes(cell: str | bytes, dimension: int) -> bytes:
             values = np.asarray(json.loads(cell), "<f4")
         except (ValueError, TypeError) as error:
             raise CellMismatch(f"{cell!r} is not a vector", hint="write it like '[1.0, 2.0]'") from error
-    if len(values) != dimension or np.ndim(values) != 1:
+    if np.ndim(values) != 1 or len(values) != dimension:
         raise CellMismatch(f"the vector {cell!r} does not have {dimension} elements")
     return bytes(np.asarray(values, "<f4").tobytes())
 

@@ -117,6 +117,9 @@ def table_options(statement: CreateTable, services: Services, database: str) -> 
         options.pop("merge_mode", None)
     options.update(own)
     check_modes(options)
+    storage = options.get("storage")
+    if storage is not None and storage.lower() not in services.options.storages:
+        raise InvalidArguments(f"Object store not found: {storage}", hint="name one of storage.providers")
     return options
 
 

@@ -46,7 +46,7 @@ def plan_external_table(
         columns=numbered,
         primary_key=tuple(column.name for column in numbered if column.semantic is Semantic.TAG),
         engine="file",
-        options={**options, "format": files.format},
+        options={**options, "location": str(path), "format": files.format},
         region_numbers=(),
         created_ms=services.clock.now_ns() // 1_000_000,
         next_column_id=len(numbered),

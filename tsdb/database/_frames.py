@@ -19,6 +19,8 @@ from tsdb.database._names import check_table_name, check_writable
 from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments
+from tsdb.metric import check_writable as check_metric_writable
+from tsdb.metric import plan_label
 from tsdb.model import (
     AddColumn,
     ColumnId,
@@ -87,6 +89,7 @@ def _fitting_table(
     if table is None:
         check_table_name(name)
         return services.catalog.create_table(_new_table(services, database, name, frame, tags, time))
+    check_metric_writable(table)
     if table.time_index.name != time:
         raise InvalidArguments(f"the time index of table {name} is {table.time_index.name!r}, not {time!r}")
     return _widened(services, table, frame, tags)
@@ -138,6 +141,9 @@ def _widened(services: Services, table: TableInfo, frame: pa.Table, tags: Sequen
             is_tag = field.name in tags
             semantic = Semantic.TAG if is_tag else Semantic.FIELD
             column = ColumnInfo(ColumnId(new.next_column_id), field.name, kind, semantic)
+            if table.is_logical:
+                new = plan_label(new, column)
+                continue
             changes.append(AddColumn(field.name, kind.arrow, semantic))
             new = replace(
                 new,
@@ -147,7 +153,7 @@ def _widened(services: Services, table: TableInfo, frame: pa.Table, tags: Sequen
             )
         else:
             _check_holds(table, known, kind, field)
-    if not changes:
+    if new is table:
         return table
     return services.catalog.alter_table(table, new.changed(), changes)
 

@@ -102,6 +102,8 @@ def truncate_table(
     if statement.ranges:
         raise Unsupported("TRUNCATE … FILE RANGE: files are not removed by their times", hint="use DELETE")
     check_metric_writable(table)
+    if table.engine == "file":
+        raise Unsupported(f"table {table.name} is read-only: it shows a file")
     if table.is_logical:
         # Its rows share files and memtables with those of other tables, so there is nothing to drop as a whole.
         delete_where(table, services, session, process)
@@ -170,7 +172,7 @@ def _fixed_query(statement: statements.CreateView, services: Services, session: 
         else f"{quoted(name, Dialect.GENERIC)} AS {quoted(shown, Dialect.GENERIC)}"
         for name, shown in zip(names, wanted, strict=True)
     )
-    return f"SELECT {items} FROM ({query}) AS {quoted(statement.name.last, Dialect.GENERIC)}"
+    return f"SELECT {items} FROM ({query}\n) AS {quoted(statement.name.last, Dialect.GENERIC)}"
 
 
 def drop_view(statement: statements.DropView, services: Services, session: Session) -> Affected:

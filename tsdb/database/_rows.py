@@ -54,7 +54,9 @@ def delete_keys(services: Services, table: TableInfo, keys: pa.Table) -> int:
 
 
 def check_deletable(services: Services, table: TableInfo) -> None:
-    """Refuse to delete from a table that keeps every row."""
+    """Refuse to delete from a table that keeps every row or shows a file."""
+    if table.engine == "file":
+        raise Unsupported(f"table {table.name} is read-only: it shows a file")
     if table.is_append or stored_in(services, table).is_append:
         raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
 

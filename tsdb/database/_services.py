@@ -21,6 +21,8 @@ class DatabaseOptions:
 
     copy_root: Path | None = None
     """The only directory COPY and external tables may read and write; None forbids both."""
+    storages: frozenset[str] = frozenset()
+    """The storages a table may choose beside the default one, in lower case."""
     write_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for room in the write buffer."""
 

@@ -8,12 +8,12 @@ from tsdb.kv._protocol import Absent, Compare, Equals, KvStore, Put
 _ATTEMPTS_MAX = 100
 
 
-def plan_sequence(kv: KvStore, key: str, *, start: int) -> tuple[int, Compare, Put]:
-    """Return the next number, and what a transaction must compare and put so that nobody else gets it."""
+def plan_sequence(kv: KvStore, key: str, *, start: int, count: int = 1) -> tuple[int, Compare, Put]:
+    """Return the first of the next numbers, and what a transaction must compare and put so that nobody else gets them."""
     found = kv.get(key)
     number = start if found is None else max(start, int(found))
     compare: Compare = Absent(key) if found is None else Equals(key, found)
-    return number, compare, Put(key, str(number + 1).encode())
+    return number, compare, Put(key, str(number + count).encode())
 
 
 def next_of_sequence(kv: KvStore, key: str, *, start: int) -> int:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from tsdb import _kernels
 from tsdb.model._schema import RegionSchema
@@ -24,9 +26,26 @@ _CHECK_SEED = 0x9E3779B97F4A7C15
 
 def hash_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> tuple[Hashes, Hashes]:
     """Return both hashes of every row of tag columns."""
+    columns = [_hashable(column) for column in columns]
     tsid = pa.array(_kernels.row_hash(columns, names, seed=_TSID_SEED, rows=rows)).to_numpy()
     check = pa.array(_kernels.row_hash(columns, names, seed=_CHECK_SEED, rows=rows)).to_numpy()
     return tsid, check
+
+
+def _hashable(column: pa.Array) -> pa.Array:
+    """Return a column the kernel can hash, in which equal values are equal bits."""
+    kind = column.type
+    if pt.is_floating(kind):
+        # One zero and one NaN; beyond that, floats are equal when their bits are.
+        one_zero = pc.add(column, pa.scalar(0.0, kind))
+        one_nan = pc.if_else(pc.is_nan(one_zero), pa.scalar(float("nan"), kind), one_zero)
+        return one_nan.cast(pa.float64()).view(pa.int64())
+    if pt.is_decimal(kind):
+        return column.cast(pa.string())
+    if pt.is_binary(kind):
+        # The kernel compares bytes and never reads them as text.
+        return pa.Array.from_buffers(pa.string(), len(column), column.buffers(), offset=column.offset)
+    return column
 
 
 def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:

@@ -32,27 +32,32 @@ class Waiter:
 
     def submit(self, stream: Any) -> concurrent.futures.Future[Any]:
         """Ask a stream for its next batch; the future gives None at its end."""
-        return asyncio.run_coroutine_threadsafe(_next_batch(stream), self._running_loop())
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            with self._lock:
-                if self._loop is None:
-                    loop = asyncio.new_event_loop()
-                    self._thread = threading.Thread(target=loop.run_forever, name="query-waiter", daemon=True)
-                    self._thread.start()
-                    self._loop = loop
-        return self._loop
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="query-waiter", daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(_next_batch(stream), self._loop)
 
     def close(self) -> None:
-        """Stop the thread; queries that still wait are over."""
+        """Give up every wait and stop the thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _cancel_others() -> None:
+    """End every other task of the loop; what was submitted before has become a task by now."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _next_batch(stream: Any) -> Any:

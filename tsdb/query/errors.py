@@ -55,6 +55,7 @@ _WRAPPERS = re.compile(
     r"|Arrow error: |Optimizer rule '\w+' failed\s+caused by\s+|type_coercion\s+caused by\s+|External: )+"
 )
 _NOT_IMPLEMENTED = "This feature is not implemented: "
+_UNSUPPORTED_LIMIT = f"{_NOT_IMPLEMENTED}Unsupported LIMIT"  # known from the text alone, told late
 _FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
 _BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scalar|Expression)")
 
@@ -102,7 +103,7 @@ def execution_error(error: BaseException) -> TsdbError:
     if "Resources exhausted" in text:
         return _out_of_memory(text)
     message = _clean(text)
-    if message.startswith(_NOT_IMPLEMENTED):
+    if message.startswith(_UNSUPPORTED_LIMIT):
         return Unsupported(message)
     return ExecuteQuery(message)
 

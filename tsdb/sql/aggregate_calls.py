@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-
 Form = Callable[[list[str], str], str | None]
 """From the arguments of a call, and what stands behind its brackets, to its new text; None leaves it alone."""
 

@@ -49,9 +49,11 @@ def _restore(text: str, match: re.Match[str]) -> str:
 
 
 def _written(name: str, arguments: list[str]) -> list[str]:
-    """The arguments without the names of types that were added."""
+    """The arguments without the names of types and frames that were added."""
     if name == "to_unixtime__any":
         return arguments[1:]
+    if name.endswith("__frame"):
+        return arguments[:-2]
     if name.startswith("json_object__"):
         return [each for position, each in enumerate(arguments) if position % 3 != 1]
     return arguments

@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tsdb.sql.aggregate_calls import WINDOWS
+
 ARGUMENTS_MAX = 33
 """Most arguments of a function that takes any number of them."""
 
@@ -186,6 +188,36 @@ def _json_object(arguments: list[str]) -> str | None:
     return f"json_object__{len(arguments)}({', '.join(parts)})"
 
 
+_NUMBER_LITERAL = re.compile(r"\s*[+-]?[\d.][\d.eE+-]*\s*")
+
+# Which arguments of a function are vectors (v); numbers (n) stay as they are.
+_VECTOR_CALLS = {
+    **dict.fromkeys(("vec_to_string", "vec_dim", "vec_norm", "vec_elem_sum", "vec_elem_avg", "vec_elem_product"), "v"),
+    **dict.fromkeys(("vec_add", "vec_sub", "vec_mul", "vec_div"), "vv"),
+    **dict.fromkeys(("vec_cos_distance", "vec_l2sq_distance", "vec_dot_product"), "vv"),
+    **dict.fromkeys(("vec_scalar_add", "vec_scalar_mul"), "nv"),
+    "vec_kth_elem": "vn",
+    "vec_subvector": "vnn",
+}
+
+
+def _with_vectors(name: str, kinds: str) -> Callable[[list[str]], str | None]:
+    """A vector may be text as well: both are cast to bytes, which does not show in headers."""
+
+    def expand(arguments: list[str]) -> str | None:
+        if len(arguments) != len(kinds):
+            return None
+        parts = [_bytes_of(each) if kind == "v" else each for each, kind in zip(arguments, kinds, strict=True)]
+        return f"{name}({', '.join(parts)})"
+
+    return expand
+
+
+def _bytes_of(text: str) -> str:
+    """A number is no vector; taken as text, the function says so."""
+    return f"CAST('{text}' AS BYTEA)" if _NUMBER_LITERAL.fullmatch(text) else f"CAST({text} AS BYTEA)"
+
+
 EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
     "if": _if,
     "mod": _between("%"),
@@ -199,11 +231,13 @@ EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
     "count_hash": _count_hash,
     "json_get": _json_get,
     "json_object": _json_object,
+    **{name: _with_vectors(name, kinds) for name, kinds in _VECTOR_CALLS.items()},
 }
 
 INNER_NAMES = frozenset(inner for by_count in OVERLOADS.values() for inner in by_count.values()) | {
     "to_unixtime__text",
     "to_unixtime__any",
     *(f"json_object__{count}" for count in range(0, ARGUMENTS_MAX, 2)),
+    *(f"{name}__frame" for name in WINDOWS),
 }
 """Names of functions that stand for another one with the same arguments, or some added."""

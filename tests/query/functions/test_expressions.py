@@ -9,7 +9,7 @@ from tests.query.functions.asking import ask, check, column, error, value
 from tsdb import __version__
 from tsdb.query.functions import FUNCTION_NAMES, functions_for
 from tsdb.query.session import Channel, Session
-from tsdb.sql.function_names import visible_header
+from tsdb.sql.function_headers import visible_header
 
 CASES = [
     ("if(true, 1, 2)", 1),

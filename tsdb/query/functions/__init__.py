@@ -8,29 +8,44 @@ from __future__ import annotations
 
 from typing import Any
 
-from tsdb.query.functions import _conditions, _ip, _json, _match_query, _term, _text
+from tsdb.query.functions import (
+    _anomaly,
+    _conditions,
+    _hyperloglog,
+    _ip,
+    _json,
+    _match_query,
+    _term,
+    _text,
+    _uddsketch,
+    _vector,
+)
 from tsdb.query.functions._define import FunctionError, function_error_text
 from tsdb.query.functions._session import session_functions
 from tsdb.query.functions._time import time_functions
 from tsdb.query.session import Session
+from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 
 __all__ = ["FUNCTION_NAMES", "FunctionError", "function_error_text", "functions_for"]
 
 _DECLARED = [
     *_conditions.FUNCTIONS,
+    *_hyperloglog.FUNCTIONS,
     *_ip.FUNCTIONS,
     *_json.FUNCTIONS,
     *_match_query.FUNCTIONS,
     *_term.FUNCTIONS,
     *_text.FUNCTIONS,
+    *_uddsketch.FUNCTIONS,
+    *_vector.FUNCTIONS,
 ]
 _MADE = [each.make() for each in _DECLARED]
 
 
 def functions_for(session: Session) -> list[Any]:
     """Return every function a query of this session may call, as objects to register with the query engine."""
-    return [*_MADE, *time_functions(session.time_zone), *session_functions(session)]
+    return [*_MADE, *_anomaly.WINDOW_FUNCTIONS, *time_functions(session.time_zone), *session_functions(session)]
 
 
 FUNCTION_NAMES = frozenset(
@@ -41,6 +56,8 @@ FUNCTION_NAMES = frozenset(
         *RENAMES,
         *OVERLOADS,
         *EXPANSIONS,
+        *AGGREGATES,
+        *WINDOWS,
     )
     if "__" not in name
 )

@@ -1,4 +1,4 @@
-"""Functions of vectors. Elements are 32-bit floats; sums over them are taken in double precision."""
+"""Functions of vectors. They calculate with 32-bit floats, as the elements are; angles and aggregates with doubles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.query.functions._define import NUMBER, STRING, Function, FunctionError, function
-from tsdb.query.functions._vectors import Floats, Vectors, floats, parse_vectors, read_vectors, write_vectors
+from tsdb.query.functions._vectors import Floats, Integers, Vectors, floats, parse_vectors, read_vectors, write_vectors
 
 VECTOR = pa.binary()
 FLOAT = pa.float32()
@@ -55,13 +55,13 @@ def _element_wise(name: str, apply: Callable[[Floats, Floats], Floats]) -> Funct
     return Function(name, (VECTOR, VECTOR), VECTOR, body)
 
 
-def _distance(name: str, fold: Callable[[Doubles, Doubles], Any]) -> Function:
+def _distance(name: str, fold: Callable[[Floats, Floats], Any]) -> Function:
     def body(left: pa.Array, right: pa.Array) -> pa.Array:
         first, second = _pairs(name, left, right)
         both = Vectors(np.arange(len(first.elements)), first.offsets, first.is_valid)  # type: ignore[arg-type]
 
         def fold_rows(places: Any) -> Any:
-            return fold(first.elements[places].astype(np.float64), second.elements[places].astype(np.float64))
+            return fold(first.elements[places], second.elements[places])
 
         with np.errstate(all="ignore"):
             return floats(both.reduce(fold_rows), first.is_valid)
@@ -69,22 +69,23 @@ def _distance(name: str, fold: Callable[[Doubles, Doubles], Any]) -> Function:
     return Function(name, (VECTOR, VECTOR), FLOAT, body)
 
 
-def _cos_distance(left: Doubles, right: Doubles) -> Doubles:
+def _cos_distance(first: Floats, second: Floats) -> Doubles:
     """1 minus the cosine of the angle; a vector of zeros has no direction and is at distance 1 from all."""
+    left, right = first.astype(np.float64), second.astype(np.float64)
     norms = np.sqrt((left**2).sum(1) * (right**2).sum(1))
     return np.where(norms == 0, 1.0, 1.0 - (left * right).sum(1) / norms)
 
 
-def _fold(name: str, fold: Callable[[Doubles], Any]) -> Function:
+def _fold(name: str, fold: Callable[[Floats], Any]) -> Function:
     def body(values: pa.Array) -> pa.Array:
         vectors = read_vectors(values, call=name)
         with np.errstate(all="ignore"):
-            return floats(vectors.reduce(lambda matrix: fold(matrix.astype(np.float64))), vectors.is_valid)
+            return floats(vectors.reduce(fold), vectors.is_valid)
 
     return Function(name, (VECTOR,), FLOAT, body)
 
 
-def _average(matrix: Doubles) -> Any:
+def _average(matrix: Floats) -> Any:
     """The mean of no elements is 0, as their sum is."""
     return matrix.sum(1) / max(matrix.shape[1], 1)
 
@@ -92,10 +93,10 @@ def _average(matrix: Doubles) -> Any:
 @function("vec_norm", [VECTOR], VECTOR)
 def vec_norm(values: pa.Array) -> pa.Array:
     vectors = read_vectors(values, call="vec_norm")
-    lengths = vectors.reduce(lambda matrix: np.sqrt((matrix.astype(np.float64) ** 2).sum(1)))
+    lengths: Floats = vectors.reduce(lambda matrix: np.sqrt((matrix**2).sum(1))).astype(np.float32)
     with np.errstate(all="ignore"):
-        divided = vectors.elements / np.repeat(lengths, vectors.dimensions)
-    return vectors.with_elements(divided.astype(np.float32)).to_array()
+        divided: Floats = vectors.elements / np.repeat(lengths, vectors.dimensions)
+    return vectors.with_elements(divided).to_array()
 
 
 def _by_scalar(name: str, apply: Callable[[Floats, Floats], Floats]) -> Function:
@@ -109,10 +110,11 @@ def _by_scalar(name: str, apply: Callable[[Floats, Floats], Floats]) -> Function
     return Function(name, (NUMBER, VECTOR), VECTOR, body)
 
 
-def _positions(numbers: pa.Array) -> npt.NDArray[np.int64]:
+def _positions(numbers: pa.Array) -> Integers:
     """Whole numbers; anything beyond what a vector can have becomes a position no vector has."""
     doubles = numbers.fill_null(0.0).to_numpy(zero_copy_only=False)
-    return np.clip(np.nan_to_num(np.trunc(doubles), nan=-1.0), -1, 2**31).astype(np.int64)
+    positions: Integers = np.clip(np.nan_to_num(np.trunc(doubles), nan=-1.0), -1, 2**31).astype(np.int64)
+    return positions
 
 
 @function("vec_kth_elem", [VECTOR, NUMBER], FLOAT)

@@ -38,7 +38,6 @@ from tsdb.servers.http._formats_text import (
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
 from tsdb.servers.http._sql_work import Work
 from tsdb.sql import Dialect, format_statement, parse, to_json
-from tsdb.sql.lexer import split_statements, tokenize
 
 THREADS_MAX = 32
 """How many requests execute or encode at the same time; further ones wait."""
@@ -257,7 +256,7 @@ def _read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
 
 def _refuse_many(text: str, format_name: str) -> None:
     """Refuse several statements before any of them has run."""
-    if len(split_statements(text, tokenize(text, Dialect.GENERIC))) > 1:
+    if len(parse(text, Dialect.GENERIC)) > 1:
         raise InvalidArguments(f"cannot output multi-statements result in {format_name} format")
 
 

@@ -68,7 +68,7 @@ def _choice(*values: str) -> Callable[[str], str | None]:
 
 
 def _positive(text: str) -> str | None:
-    return str(int(text)) if text.isascii() and text.isdigit() and 0 < int(text[:12]) < 2**32 else None
+    return str(int(text)) if text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) < 2**32 else None
 
 
 def _rate(text: str) -> str | None:

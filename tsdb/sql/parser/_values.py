@@ -14,7 +14,7 @@ from decimal import Decimal
 import orjson
 
 from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
-from tsdb.sql.lexer import Token, TokenKind, locate, scan, unquote
+from tsdb.sql.lexer import Token, TokenKind, locate, scan, skip_blanks, statement_end, unquote
 from tsdb.sql.parser._columns import hex_digits
 from tsdb.sql.parser._cursor import NESTING_MAX
 from tsdb.sql.statements import Cell, Dialect, Expression, Literal, Slice, Special, Values
@@ -28,12 +28,9 @@ _EXACT_DIGITS = 15
 
 def read_values(text: str, start: int, dialect: Dialect) -> tuple[Values, int]:
     """Read the rows that begin at `start`, behind VALUES; return them and where the statement ends."""
-    end = _plain_end(text, start)
-    if end is not None:
-        values = read_plain_values(text[start:end], dialect)
-        if values is not None:
-            return values, end
-    return read_any_values(text, start, dialect)
+    end = _end(text, start, dialect)
+    values = read_plain_values(text[start:end], dialect)
+    return (values, end) if values is not None else read_any_values(text, start, dialect)
 
 
 # The fast reader -----------------------------------------------------------------------------------------------------
@@ -45,12 +42,14 @@ _LONG = "0" * (_EXACT_DIGITS + 2)
 _INT64_MAX = 2**63 - 1
 
 
-def _plain_end(text: str, start: int) -> int | None:
-    """Where the rows end if no `;` stands before the last character, None if only a real reader can tell."""
+def _end(text: str, start: int, dialect: Dialect) -> int:
+    """Where the statement ends; in most texts the first `;` is the last character and nothing must be looked at."""
     semicolon = text.find(";", start)
     if semicolon < 0:
         return len(text)
-    return semicolon if not text[semicolon + 1 :].strip() else None
+    if skip_blanks(text, semicolon + 1, dialect) == len(text):
+        return semicolon
+    return statement_end(text, start, dialect)
 
 
 def read_plain_values(text: str, dialect: Dialect = Dialect.GENERIC) -> Values | None:

@@ -83,7 +83,7 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
     if "@@" in layout.text:
         edit_at_signs(layout, edits, rules.variable)
     if not words.isdisjoint(EDITED_NAMES):
-        edit_calls(layout, edits, rules.columns, rules.dialect)
+        edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
     return edits.render() if edits else layout.text

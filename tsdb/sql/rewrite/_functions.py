@@ -16,20 +16,18 @@ from tsdb.errors import InvalidArguments
 from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.rewrite._aggregates import edit_aggregate
+from tsdb.sql.rewrite._aggregates import edit_aggregate, edit_window
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
-from tsdb.sql.rewrite._tables import ColumnTypes
-from tsdb.sql.statements import Dialect
 
 VariableLookup = Callable[[str], str | None]
-EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS))
+EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS, *AGGREGATES, *WINDOWS))
 """In upper case, the names of functions whose calls may be edited."""
 
 _SCOPES = frozenset({"SESSION", "GLOBAL", "LOCAL"})
 
 
-def edit_calls(layout: Layout, edits: Edits, columns: ColumnTypes, dialect: Dialect) -> None:
+def edit_calls(layout: Layout, edits: Edits) -> None:
     """Edit every call, inner ones before outer ones."""
     for index in layout.calls():
         name = layout.tokens[index].text.lower()
@@ -40,8 +38,10 @@ def edit_calls(layout: Layout, edits: Edits, columns: ColumnTypes, dialect: Dial
             _overload(layout, edits, index, name)
         elif name in EXPANSIONS:
             _expand(layout, edits, index, name)
-        elif name in AGGREGATES or name in WINDOWS:
-            edit_aggregate(layout, edits, index, columns, dialect)
+        elif name in AGGREGATES:
+            edit_aggregate(layout, edits, index)
+        elif name in WINDOWS:
+            edit_window(layout, edits, index)
 
 
 def _overload(layout: Layout, edits: Edits, index: int, name: str) -> None:
