@@ -17,8 +17,8 @@
     none                              no rows, whatever the columns
 
 A line that begins with `!` tells the runner something: `!restart` closes the database and opens it again, `!flush t`
-flushes a table, `!zone +08:00`, `!database d` and `!channel mysql` change the session, `!unordered` lets the rows of
-the next statement come in any order. Each file starts with an empty database.
+flushes a table, `!remove f` removes a file of COPY, `!zone +08:00`, `!database d` and `!channel mysql` change the
+session, `!unordered` lets the rows of the next statement come in any order. Each file starts with an empty database.
 """
 
 from __future__ import annotations
@@ -76,6 +76,20 @@ def read_cases(path: Path) -> Iterator[Case]:
         yield current
 
 
+def open_case_database(directory: Path) -> LocalDatabase:
+    """Open the database of a directory as one thread needs it."""
+    return open_directory(
+        directory,
+        options=LocalOptions(
+            engine=EngineOptions(num_workers=1, max_background_jobs=1),
+            wal=WalOptions(ballast_bytes=Size(0)),
+            query=QueryOptions(spill_dir=directory / "spill"),
+            database=DatabaseOptions(copy_root=directory / "copy"),
+            has_housekeeping=False,
+        ),
+    )
+
+
 class CaseRunner:
     """A database in a directory, and the session the cases speak in."""
 
@@ -85,16 +99,7 @@ class CaseRunner:
         self._session = Session(channel=Channel.HTTP)
 
     def _open_database(self) -> LocalDatabase:
-        return open_directory(
-            self._directory,
-            options=LocalOptions(
-                engine=EngineOptions(num_workers=1, max_background_jobs=1),
-                wal=WalOptions(ballast_bytes=Size(0)),
-                query=QueryOptions(spill_dir=self._directory / "spill"),
-                database=DatabaseOptions(copy_root=self._directory / "copy"),
-                has_housekeeping=False,
-            ),
-        )
+        return open_case_database(self._directory)
 
     def close(self) -> None:
         self._open.close()
@@ -107,6 +112,8 @@ class CaseRunner:
             self._open = self._open_database()
         elif verb == "flush":
             self.answer(f"ADMIN flush_table('{argument}')")
+        elif verb == "remove":
+            (self._directory / "copy" / argument).unlink()
         elif verb == "zone":
             self._session.time_zone = argument
         elif verb == "database":

@@ -22,3 +22,18 @@ def test_a_case_file_is_answered_as_it_says(path: Path, tmp_path: Path) -> None:
     finally:
         runner.close()
     assert not misses, "\n\n".join(misses)
+
+
+REACHABLE = (1001, 1002, 1004, 1008, 2000, 3000, 3001, 4000, 4001, 4002, 4003, 4004, 5000, 8001)
+"""The codes a single session can be answered with; a cancelled statement (1005) takes two."""
+
+
+@pytest.mark.parametrize("code", REACHABLE)
+def test_a_code_that_sql_can_reach_has_its_place_among_the_errors(code: int) -> None:
+    codes = {
+        line.split()[1]
+        for case in read_cases(CASES[0].with_name("errors.case"))
+        for line in case.expected
+        if line.startswith("error ")
+    }
+    assert str(code) in codes

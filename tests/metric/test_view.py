@@ -93,7 +93,7 @@ def read(dataset: RegionDataset, table: TableInfo, filter: pc.Expression | None 
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(WRITES, st.sampled_from(["a", "b", ""]), st.integers(0, 5))
 def test_every_table_reads_what_was_written_to_it(writes: list[Write], host: str, since: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -9,7 +9,7 @@ _ATTEMPTS_MAX = 100
 
 
 def plan_sequence(kv: KvStore, key: str, *, start: int, count: int = 1) -> tuple[int, Compare, Put]:
-    """Return the first of the next numbers, and what a transaction must compare and put so that nobody else gets them."""
+    """Return the first of the next numbers, and what a transaction compares and puts so that nobody else gets them."""
     found = kv.get(key)
     number = start if found is None else max(start, int(found))
     compare: Compare = Absent(key) if found is None else Equals(key, found)

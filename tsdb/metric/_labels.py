@@ -83,11 +83,21 @@ def _escape_name(name: str) -> str:
 
 
 def _escape(values: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(values, r"[\x00-\x02]")).as_py():
+    if not _has_special(values):
         return values
     for plain, escaped in _ESCAPES:
         values = pc.replace_substring(values, plain, escaped)
     return values
+
+
+def _has_special(values: pa.Array) -> bool:
+    """Whether a character must be escaped; in UTF-8 these are bytes that nothing else has."""
+    _, offsets, content = values.buffers()
+    if content is None or not len(values):
+        return False
+    bounds = np.frombuffer(offsets, dtype=np.int32)[[values.offset, values.offset + len(values)]]
+    used = np.frombuffer(content, dtype=np.uint8)[bounds[0] : bounds[1]]
+    return bool(len(used)) and bool(used.min() <= ord(_ESCAPE))
 
 
 def _unescape(values: pa.Array) -> pa.Array:

@@ -4,8 +4,8 @@ Each has two forms. `…__frame` gets the frame as text and a whole partition at
 the text of a query says what the frame is (`tsdb.sql.aggregate_calls`). Any other frame, one of time distances or one
 with a name, is handed over row by row by the query engine, which is about a hundred times slower.
 
-A frame is `rows FIRST LAST` or `range FIRST LAST`: distances from the current row, or `unbounded`. The bound 0 of a range
-is the first or last row with the same order key.
+A frame is `rows FIRST LAST` or `range FIRST LAST`: distances from the current row, or `unbounded`. The bound 0 of a
+range is the first or last row with the same order key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _peers(keys: pa.Array, rows: int) -> tuple[Integers, Integers]:
 
 
 def _partition_evaluator(make: Maker) -> type[WindowEvaluator]:
-    class PartitionEvaluator(WindowEvaluator):  # type: ignore[misc]
+    class PartitionEvaluator(WindowEvaluator):
         """Gets value, further arguments, frame and key of all rows of a partition."""
 
         def evaluate_all(self, values: list[pa.Array], num_rows: int) -> pa.Array:
@@ -67,7 +67,7 @@ def _partition_evaluator(make: Maker) -> type[WindowEvaluator]:
 
 
 def _row_evaluator(make: Maker, count: int) -> type[WindowEvaluator]:
-    class RowEvaluator(WindowEvaluator):  # type: ignore[misc]
+    class RowEvaluator(WindowEvaluator):
         """Gets the frames of a partition's rows, one row after the other."""
 
         def __init__(self) -> None:

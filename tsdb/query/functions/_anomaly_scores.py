@@ -131,8 +131,8 @@ def score_frames(score: Score, values: Doubles, begins: Integers, ends: Integers
 
 
 def _statistics(score: Score, x: Doubles, first: Integers, last: Integers) -> Doubles:
-    frames, inverse = np.unique(np.stack([first, last], axis=1), axis=0, return_inverse=True)
-    begins, ends = frames[:, 0], frames[:, 1]
+    frames, inverse = np.unique(first * (len(x) + 1) + last, return_inverse=True)
+    begins, ends = frames // (len(x) + 1), frames % (len(x) + 1)
     if not len(frames):
         return np.empty((0, 2))
     if len(frames) > 1 and (begins == begins[0]).all():
@@ -141,7 +141,7 @@ def _statistics(score: Score, x: Doubles, first: Integers, last: Integers) -> Do
         found = score.of_growing(x[begins[0] : ends[0]][::-1], (ends - begins)[::-1])[::-1]
     else:
         found = _by_width(score, x, begins, ends)
-    return found[inverse.reshape(-1)]
+    return found[inverse]
 
 
 def _by_width(score: Score, x: Doubles, begins: Integers, ends: Integers) -> Doubles:

@@ -95,7 +95,7 @@ def vec_norm(values: pa.Array) -> pa.Array:
     vectors = read_vectors(values, call="vec_norm")
     lengths: Floats = vectors.reduce(lambda matrix: np.sqrt((matrix**2).sum(1))).astype(np.float32)
     with np.errstate(all="ignore"):
-        divided: Floats = vectors.elements / np.repeat(lengths, vectors.dimensions)
+        divided: Floats = np.divide(vectors.elements, np.repeat(lengths, vectors.dimensions))
     return vectors.with_elements(divided).to_array()
 
 
