@@ -4,6 +4,7 @@
 
 - A value is stored in the type it was written in, whatever type its column has by now. So memtables whose columns had
   other types do not share a file; those that follow each other and agree do.
+- Rows that are merged and rows that append mode keeps do not share a file, so that the latter are read without a merge.
 - A file spans a window of time, so that late rows stay out of the files of today. Rows of thousands of windows would be
   as many files, each with a price of its own: then neighbouring windows share one, those with the fewest rows first.
 """
@@ -36,7 +37,11 @@ class PlannedFile:
 def plan_files(version: Version, memtables: Sequence[Memtable], *, files_max: int = FILES_MAX) -> Iterator[PlannedFile]:
     """Choose the files for memtables of a version, oldest first."""
     older = [handle.meta.time_range for handle in version.files]
-    for schema, group in itertools.groupby(memtables, lambda each: stored_schema(version.schema, each.schema)):
+
+    def kind(memtable: Memtable) -> tuple[RegionSchema, bool]:
+        return stored_schema(version.schema, memtable.schema), memtable.options.append_mode
+
+    for (schema, _), group in itertools.groupby(memtables, kind):
         spans = []
         for runs in join_windows(_windows(list(group)), files_max):
             span = _span(runs)

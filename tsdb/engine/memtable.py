@@ -47,7 +47,7 @@ _EMPTY = Window()
 
 
 class Memtable:
-    """Rows of one region under one schema."""
+    """Rows of one region under one schema, all written before the region came into append mode or all after it."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Memtable:
         on_bytes: Callable[[int], None] = lambda delta: None,
     ) -> None:
         self.schema = schema
-        self._options = options
+        self.options = options
         self._window_ticks = window_ticks
         self._on_bytes = on_bytes
         self._lock = threading.Lock()
@@ -174,11 +174,11 @@ class Memtable:
 
     @property
     def _drops_overwritten(self) -> bool:
-        return not self._options.append_mode and self._options.merge_mode is MergeMode.LAST_ROW
+        return not self.options.append_mode and self.options.merge_mode is MergeMode.LAST_ROW
 
     def _merge(self, runs: tuple[Run, ...]) -> Run:
         """Merge runs that follow each other into one; only what a later row replaced as a whole is left out."""
-        options = self._options if self._drops_overwritten else replace(self._options, append_mode=True)
+        options = self.options if self._drops_overwritten else replace(self.options, append_mode=True, append_from=0)
         rows = sum(run.facts.rows for run in runs)
         merge = Merge(
             self.schema,

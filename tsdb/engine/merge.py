@@ -3,6 +3,9 @@
     series blocks ─▶ union (one order for all) ─▶ stripes of series
     stripe ─▶ sort by (series, time, sequence) ─▶ winners by merge mode ─▶ gather the columns asked for
 
+Rows that append mode keeps (`RegionOptions.append_from`) take no part in the choice of winners: they neither hide an
+older row nor are hidden, and go back to their places in the order behind it.
+
 A stripe holds all selected rows of some consecutive series, about `STRIPE_ROWS` of them, so that memory is bounded by
 the stripe and not by the sources. Predicates on fields belong after the merge: before it, a filtered row would
 uncover an older version of itself.
@@ -93,8 +96,13 @@ class Merge:
     @property
     def may_have_tombstones(self) -> bool:
         """Whether a merged row can be a tombstone, as far as is known without reading rows."""
-        keeps = self._keep_tombstones or self._options.append_mode
+        keeps = self._keep_tombstones or self._keeps_all
         return keeps and any(selection.source.facts.has_tombstones for selection in self._selections)
+
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether no row hides another."""
+        return self._options.append_mode and self._options.keeps_all(self.sequence_range[0])
 
     @property
     def sequence_range(self) -> tuple[int, int]:
@@ -133,20 +141,21 @@ class Merge:
         ops = _ops(pieces)
         order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
         fields = _FieldReader(pieces, len(ranks))
-        if self._options.append_mode:
+        if self._keeps_all:
             return _stripe(ranks, times, sequences, ops, order, fields.gather(order))
+        split = _Split.of(order, sequences, self._options)
         if self._options.merge_mode is MergeMode.LAST_NON_NULL:
-            return self._last_non_null(ranks, times, sequences, ops, order, fields)
+            return self._last_non_null(ranks, times, sequences, ops, split, fields)
         winners, _ = _kernels.merge_dedup(
             pa.array(ranks),
             pa.array(times),
             None if ops is None else pa.array(ops),
-            pa.array(order),
+            pa.array(split.merged),
             mode="last_row",
             keep_tombstones=self._keep_tombstones,
             valid=[],
         )
-        chosen = as_numpy(winners)
+        chosen = split.with_kept(as_numpy(winners))
         return _stripe(ranks, times, sequences, ops, chosen, fields.gather(chosen))
 
     def _last_non_null(
@@ -155,7 +164,7 @@ class Merge:
         times: npt.NDArray[np.int64],
         sequences: npt.NDArray[np.uint64],
         ops: npt.NDArray[np.uint8] | None,
-        order: npt.NDArray[np.uint32],
+        split: _Split,
         fields: _FieldReader,
     ) -> Stripe:
         """Each field takes its newest value that is not null, no further back than the last delete of its key."""
@@ -165,7 +174,7 @@ class Merge:
                 pa.array(ranks),
                 pa.array(times),
                 None if ops is None else pa.array(ops),
-                pa.array(order),
+                pa.array(split.merged),
                 mode="last_non_null",
                 keep_tombstones=self._keep_tombstones,
                 valid=valid,
@@ -175,11 +184,43 @@ class Merge:
         def read(column: Column) -> pa.Array:
             # What counts is whether there was a value, not whether it can be cast to the type of today: the choice must
             # not depend on whether it was made by a flush before the type changed or by a read after it.
-            _, sources = merge([fields.validity(column)])
-            return fields.whole(column).take(sources[0])
+            winners, sources = merge([fields.validity(column)])
+            return fields.whole(column).take(split.with_kept_sources(winners, sources[0]))
 
         winners, _ = merge([])
-        return _stripe(ranks, times, sequences, ops, winners, read)
+        return _stripe(ranks, times, sequences, ops, split.with_kept(winners), read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Split:
+    """The rows of a stripe in their order: those among which winners are chosen, and those that are kept anyway."""
+
+    order: npt.NDArray[np.uint32]
+    merged: npt.NDArray[np.uint32]
+    kept: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, order: npt.NDArray[np.uint32], sequences: npt.NDArray[np.uint64], options: RegionOptions) -> _Split:
+        if not options.append_mode:
+            return cls(order, order, order[:0])
+        is_kept = sequences[order] >= np.uint64(options.append_from)
+        return cls(order, order[~is_kept], order[is_kept])
+
+    def with_kept(self, winners: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return the winners and the rows that are kept, in order."""
+        return np.concatenate([winners, self.kept])[self._places(winners)] if len(self.kept) else winners
+
+    def with_kept_sources(self, winners: npt.NDArray[np.uint32], sources: pa.Array) -> pa.Array:
+        """Return from which row each of them takes a field: a row that is kept from itself."""
+        if not len(self.kept):
+            return sources
+        own = pa.array(self.kept.astype(np.int32))
+        return pa.concat_arrays([sources, own]).take(pa.array(self._places(winners)))
+
+    def _places(self, winners: npt.NDArray[np.uint32]) -> Positions:
+        rank = np.empty(len(self.order), dtype=np.int64)
+        rank[self.order] = np.arange(len(self.order))
+        return np.argsort(np.concatenate([rank[winners], rank[self.kept]]), kind="stable")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

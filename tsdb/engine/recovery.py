@@ -25,7 +25,7 @@ from tsdb.engine.region_flush import start_flush
 from tsdb.engine.wal import ReplayedFrame
 from tsdb.engine.worker import Worker
 from tsdb.errors import TsdbError
-from tsdb.model import RegionId
+from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import ObjectMeta, StoreError
 from tsdb.telemetry import get_logger
 
@@ -152,12 +152,10 @@ def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[
 
 
 def _apply(context: EngineContext, region: Region, frame: ReplayedFrame) -> None:
-    """Put the rows of an entry into a memtable of the schema they were written under."""
+    """Put the rows of an entry into a memtable of the schema they were written under, and of their kind of options."""
     schema = region.version.schema.as_of(frame.schema_version)
-    mutable = region.version.mutable
-    if mutable.schema is not schema and mutable.schema != schema:
-        region.freeze(context)
-        region.version = replace(region.version, mutable=context.new_memtable(schema, region.version.options))
+    options = region.version.options.at(frame.base_seq)
+    _use_memtable(context, region, schema, options)
     batch = decode_batch(schema, frame.payload, frame.kind, version=frame.schema_version)
     region.version.mutable.append(batch, frame.base_seq, nbytes=frame.payload.size)
     region.last_entry_id = frame.entry_id
@@ -166,11 +164,15 @@ def _apply(context: EngineContext, region: Region, frame: ReplayedFrame) -> None
 
 def _settle(context: EngineContext, region: Region) -> None:
     """End the replay of a region with a memtable of the current schema."""
-    version = region.version
-    if version.mutable.schema != version.schema:
+    _use_memtable(context, region, region.version.schema, region.version.options)
+
+
+def _use_memtable(context: EngineContext, region: Region, schema: RegionSchema, options: RegionOptions) -> None:
+    """Let the next rows come into a memtable of a schema and options."""
+    mutable = region.version.mutable
+    if (mutable.schema is not schema and mutable.schema != schema) or mutable.options != options:
         region.freeze(context)
-        empty = context.new_memtable(version.schema, version.options)
-        region.version = replace(region.version, mutable=empty)
+        region.version = replace(region.version, mutable=context.new_memtable(schema, options))
 
 
 def _relieve(context: EngineContext, found: Recovered) -> None:

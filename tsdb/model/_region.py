@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -45,6 +45,19 @@ class RegionOptions:
     """Do not log writes: what is not flushed is lost in a crash."""
     write_buffer_size: Size | None = None
     """Flush this region when its memtables are larger; None leaves that to the global buffer."""
+    append_from: int = 0
+    """In append mode, the sequence from which on every row is kept. Older ones were written before the region came into
+    append mode: among themselves they stay merged by `merge_mode`."""
+
+    def keeps_all(self, sequence_min: int) -> bool:
+        """Whether rows of this sequence and later ones are kept as they are, duplicates included."""
+        return self.append_mode and sequence_min >= self.append_from
+
+    def at(self, sequence: int) -> RegionOptions:
+        """Return the options as rows of a sequence know them: those from before append mode are merged."""
+        if not self.append_mode or self.keeps_all(sequence):
+            return self
+        return replace(self, append_mode=False, append_from=0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""

@@ -218,6 +218,11 @@ def _bytes_of(text: str) -> str:
     return f"CAST('{text}' AS BYTEA)" if _NUMBER_LITERAL.fullmatch(text) else f"CAST({text} AS BYTEA)"
 
 
+def _cells_contains(arguments: list[str]) -> str | None:
+    """Cells may be a list or a text."""
+    return f"h3_cells_contains(CAST({arguments[0]} AS STRING), {arguments[1]})" if len(arguments) == 2 else None
+
+
 EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
     "if": _if,
     "mod": _between("%"),
@@ -231,6 +236,7 @@ EXPANSIONS: dict[str, Callable[[list[str]], str | None]] = {
     "count_hash": _count_hash,
     "json_get": _json_get,
     "json_object": _json_object,
+    "h3_cells_contains": _cells_contains,
     **{name: _with_vectors(name, kinds) for name, kinds in _VECTOR_CALLS.items()},
 }
 

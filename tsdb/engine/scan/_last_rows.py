@@ -91,7 +91,7 @@ def _find_answers(snapshot: Snapshot, part: Part, chosen: Positions) -> Mask:
     if part.source.facts.has_tombstones:
         ops = part.source.ops(Slices(last, last + 1))
         is_answer &= True if ops is None else ops == OpType.PUT
-    if _joins_rows(snapshot) and not part.source.facts.is_unique:
+    if _joins_rows(snapshot, part) and not part.source.facts.is_unique:
         # The row before may have the same time; without one the last row is compared with itself.
         several = part.starts[chosen] < last
         before = np.where(several, last - 1, last)
@@ -100,9 +100,10 @@ def _find_answers(snapshot: Snapshot, part: Part, chosen: Positions) -> Mask:
     return is_answer
 
 
-def _joins_rows(snapshot: Snapshot) -> bool:
+def _joins_rows(snapshot: Snapshot, part: Part) -> bool:
     """Tell whether the values of a row can come from several rows of the same key."""
-    return not snapshot.options.append_mode and snapshot.options.merge_mode is MergeMode.LAST_NON_NULL
+    options = snapshot.options
+    return options.merge_mode is MergeMode.LAST_NON_NULL and not options.keeps_all(part.source.facts.sequence_min)
 
 
 def _join(projection: Projection, found: list[tuple[Positions, Block]]) -> pa.RecordBatch:

@@ -47,12 +47,15 @@ class Segment:
 
 def make_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts in segments, in the order of time."""
-    if options.append_mode:
-        return [Segment((part,), True) for part in sorted(parts, key=_start)]
-    return cluster_segments(parts, keeps_duplicates=False)
+    kept = [part for part in parts if _is_kept(options, part)]
+    if not kept:
+        return cluster_segments(options, parts)
+    # What append mode keeps hides nothing and is not hidden: only what was written before it is to be merged.
+    merged = cluster_segments(options, [part for part in parts if not _is_kept(options, part)])
+    return sorted([*merged, *(Segment((part,), True) for part in kept)], key=lambda segment: segment.start)
 
 
-def cluster_segments(parts: Sequence[Part], *, keeps_duplicates: bool) -> list[Segment]:
+def cluster_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts so that rows of one series that overlap in time are in one segment."""
     groups = [
         group
@@ -61,10 +64,14 @@ def cluster_segments(parts: Sequence[Part], *, keeps_duplicates: bool) -> list[S
         for group in _cut_alone(component)
     ]
     segments = [
-        Segment(tuple(group), len(group) == 1 and (keeps_duplicates or group[0].source.facts.is_unique))
+        Segment(tuple(group), len(group) == 1 and (group[0].source.facts.is_unique or _is_kept(options, group[0])))
         for group in groups
     ]
     return sorted(segments, key=lambda segment: segment.start)
+
+
+def _is_kept(options: RegionOptions, part: Part) -> bool:
+    return options.keeps_all(part.source.facts.sequence_min)
 
 
 def _start(part: Part) -> int:

@@ -63,7 +63,7 @@ def scan_series(
     wanted = make_filter(snapshot.schema, series_filter, within=time_range)
     columns = Projection(snapshot.schema, fields, pa.string()).columns
     # Rows of one series must come in the order of time, with append mode too: so clusters there as well.
-    segments = cluster_segments(make_parts(snapshot, wanted, counters), keeps_duplicates=snapshot.options.append_mode)
+    segments = cluster_segments(snapshot.options, make_parts(snapshot, wanted, counters))
     plan = ScanPlan(snapshot, wanted, segments, counters)
     snapshot.check()
     pieces = list(_read_all(plan.blocks(columns), columns, bytes_max=snapshot.memory_bytes_max))

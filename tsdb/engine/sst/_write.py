@@ -224,7 +224,7 @@ def _verify(store: ObjectStore, path: str, size_bytes: int, tally: Tally) -> Foo
 
 def _check_keys(tally: Tally, options: RegionOptions, path: str) -> None:
     """A merge that keeps the last row of each key has one row per key; anything else is a bug to stop here."""
-    may_repeat = options.append_mode or options.merge_mode is MergeMode.LAST_NON_NULL
+    may_repeat = options.keeps_all(tally.sequence_max) or options.merge_mode is MergeMode.LAST_NON_NULL
     if not (tally.is_unique or may_repeat):
         raise TsdbError("a key has several rows after the merge", file=path, hint="this is a bug, please report it")
 
