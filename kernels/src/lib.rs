@@ -10,8 +10,12 @@ mod encode_json;
 mod encode_rows;
 mod encode_text;
 mod group_series;
+mod interner;
 mod keys;
 mod merge_dedup;
+mod protobuf;
+mod remote_read;
+mod remote_write;
 mod repeat_strings;
 mod row_hash;
 mod run_boundaries;
@@ -42,6 +46,12 @@ mod _kernels {
     use crate::group_series::group_series;
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::remote_read::encode_read_result;
+    #[pymodule_export]
+    use crate::remote_write::RemoteWriteBatch;
+    #[pymodule_export]
+    use crate::remote_write::RemoteWriteParser;
     #[pymodule_export]
     use crate::repeat_strings::repeat_strings;
     #[pymodule_export]

@@ -21,13 +21,25 @@ from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.manifest import data_path, index_path
 from tsdb.engine.wal import WalOptions
 from tsdb.errors import TsdbError
-from tsdb.model import AddColumn, OpType, RegionId, RegionOptions, RenameColumn, SchemaChange, WidenColumn, region_id
+from tsdb.model import (
+    AddColumn,
+    OpType,
+    RegionId,
+    RegionOptions,
+    RenameColumn,
+    SchemaChange,
+    TimeRange,
+    WidenColumn,
+    region_id,
+)
 from tsdb.store import Files, LocalStore, ObjectData, StoreError
 from tsdb.units import Duration, Size
 
 PLAIN = region_id(1, 0)
 APPEND = region_id(2, 0)
 DROPPED = region_id(3, 0)
+CHANGED = region_id(4, 0)
+"""A region that comes into append mode."""
 DAY_MS = 86_400_000
 
 OPTIONS = EngineOptions(num_workers=1, max_background_jobs=2, manifest_checkpoint_distance=2)
@@ -139,14 +151,20 @@ class Step:
 
 def see(engine: Engine) -> Sight:
     """Look at everything an engine shows."""
-    return {
-        region: (sorted(column.name for column in engine.schema(region).fields), _comparable(read(engine, region)))
-        for region in engine.regions
-    }
+    found = {}
+    for region in engine.regions:
+        version = engine._region(region).version
+        shown = Shown([column.name for column in version.schema.fields], version.options.append_mode)
+        shown.rows = read(engine, region)
+        found[region] = shown
+    return see_model(found)
 
 
 def see_model(model: Model) -> Sight:
-    return {region: (sorted(shown.fields), _comparable(shown.rows)) for region, shown in model.items()}
+    return {
+        region: ([*sorted(shown.fields), *(["append mode"] if shown.is_append else [])], _comparable(shown.rows))
+        for region, shown in model.items()
+    }
 
 
 def _comparable(rows: list[Row]) -> list[tuple[tuple[str, object], ...]]:
@@ -268,7 +286,10 @@ def _alter(region: RegionId, change: SchemaChange, apply: Callable[[Model], None
 
 
 def set_options(region: RegionId, options: RegionOptions) -> Step:
-    return Step(f"set options {region >> 32}", lambda engine: engine.set_options(region, options).result(30))
+    def apply(model: Model) -> None:
+        model[region].is_append |= options.append_mode
+
+    return Step(f"set options {region >> 32}", lambda engine: engine.set_options(region, options).result(30), apply)
 
 
 def truncate(region: RegionId) -> Step:
@@ -277,6 +298,20 @@ def truncate(region: RegionId) -> Step:
         lambda engine: engine.truncate(region).result(30),
         lambda model: model[region].rows.clear(),
     )
+
+
+def truncate_files(region: RegionId, span: TimeRange) -> Step:
+    """Remove the files of a range of time, where all rows are flushed and no file reaches out of it."""
+
+    def apply(model: Model) -> None:
+        shown = model[region]
+        shown.rows = [row for row in shown.rows if not span.start <= row["ts"] < span.end]
+
+    return Step(f"truncate files {region >> 32}", lambda engine: engine.truncate(region, [span]).result(30), apply)
+
+
+def compact(region: RegionId) -> Step:
+    return Step(f"compact {region >> 32}", lambda engine: engine.compact(region).result(30))
 
 
 def discard(region: RegionId) -> Step:
@@ -381,8 +416,27 @@ def scripted() -> list[Step]:
         flush(PLAIN),
         purge(),
         put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("z", 1), ("y", 1))]),
+        *_into_append_mode(rows),
         close(),
     ]
+
+
+def _into_append_mode(rows: Rows) -> Iterator[Step]:
+    """A region with overwritten and deleted rows, in files and in memory, of which from now on every row is kept."""
+    yield create(CHANGED)
+    yield put(CHANGED, rows.make(("a", 0), ("a", 1), ("b", 0), ("far", 9 * DAY_MS)))
+    yield put(CHANGED, rows.make(("a", 0)))
+    yield flush(CHANGED)
+    yield delete(CHANGED, rows.make(("a", 1)))
+    yield put(CHANGED, rows.make(("b", 0)))
+    yield set_options(CHANGED, RegionOptions(append_mode=True))
+    yield put(CHANGED, rows.make(("a", 0), ("a", 1), ("b", 0)))
+    yield put(CHANGED, rows.make(("a", 0)))
+    yield compact(CHANGED)
+    yield put(CHANGED, rows.make(("a", 0), ("far", 9 * DAY_MS)))
+    yield flush(CHANGED)
+    yield truncate_files(CHANGED, TimeRange(8 * DAY_MS, 10 * DAY_MS))
+    yield put(CHANGED, rows.make(("a", 1)))
 
 
 def torn_segment(root: Path) -> None:

@@ -339,27 +339,6 @@ def test_rows_of_a_table_in_append_mode_cannot_be_deleted_by_key(tmp_path: Path,
     engine.close()
 
 
-def test_append_mode_is_for_regions_that_are_empty_and_for_good(tmp_path: Path, rows: Rows) -> None:
-    """Only merging hides deleted and overwritten rows: without it they would come back."""
-    append = RegionOptions(append_mode=True)
-    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0), ("b", 0))), lives.put(PLAIN, rows.make(("a", 0)))]
-    steps += [lives.delete(PLAIN, rows.make(("b", 0)))]
-    engine = lives.begin(tmp_path, *steps)
-    for _ in range(2):
-        with pytest.raises(Unsupported, match="append mode"):
-            engine.set_options(PLAIN, append).result(10)
-        assert lives.see(engine) == lives.expected(*steps)
-        lives.flush(PLAIN).run(engine)
-    lives.truncate(PLAIN).run(engine)
-    engine.set_options(PLAIN, append).result(10)
-    lives.live(engine, lives.put(PLAIN, rows.make(("a", 0))), lives.put(PLAIN, rows.make(("a", 0))))
-    assert len(read(engine, PLAIN)) == 2
-    for region in (PLAIN, APPEND):
-        with pytest.raises(Unsupported, match="append mode"):
-            engine.set_options(region, RegionOptions()).result(10)
-    engine.close()
-
-
 def test_options_are_in_effect_at_once_and_after_a_restart(tmp_path: Path, rows: Rows) -> None:
     options = RegionOptions(
         merge_mode=MergeMode.LAST_NON_NULL, ttl=Duration.of_seconds(7200), write_buffer_size=Size(1 << 30)

@@ -19,7 +19,7 @@ import pytest
 from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
-from tsdb.engine import manifest, region_change, region_flush, sst, wal
+from tsdb.engine import manifest, region_change, region_drop, region_flush, region_trim, sst, wal
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -30,6 +30,8 @@ ANNOUNCED = (
     *sst.CRASH_POINTS,
     *region_flush.CRASH_POINTS,
     *region_change.CRASH_POINTS,
+    *region_trim.CRASH_POINTS,
+    *region_drop.CRASH_POINTS,
 )
 STARTING = (
     "wal.recover.before_truncate",

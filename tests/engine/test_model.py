@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.engine.harness import REGION, Row, create, delete, open_engine, put, read, scan
-from tsdb.engine import memtable
-from tsdb.engine.scan import count_rows, scan_batches
+from tsdb.engine import Engine, memtable
+from tsdb.engine.scan import count_rows, last_rows, scan_batches, scan_series
 from tsdb.model import (
     AddColumn,
     DropColumn,
@@ -36,6 +36,7 @@ from tsdb.model import (
     RenameColumn,
     RetypeColumn,
     Semantic,
+    TimeRange,
     WidenColumn,
     can_widen,
     cast_or_null,
@@ -96,6 +97,18 @@ class Model:
     def delete(self, row: Row) -> None:
         self.rows.pop(self.key(row), None)
 
+    def delete_within(self, span: TimeRange) -> None:
+        for rows in (self.rows, self.flushed):
+            for key in [key for key in rows if span.start <= key[-1] < span.end]:
+                del rows[key]
+
+    def newest(self) -> list[Row]:
+        """The last row of every series: the one of the latest time, there the one that was written last."""
+        latest: dict[Key, Key] = {}
+        for key in self.rows:
+            latest[key[:-1]] = max(latest.get(key[:-1], key), key, key=lambda each: each[-1])
+        return [self.show(key, self.rows[key][-1]) for key in latest.values()]
+
     def flush(self) -> None:
         self.flushed = copy.deepcopy(self.rows)
 
@@ -107,14 +120,13 @@ class Model:
         return itertools.chain.from_iterable([*self.rows.values(), *self.flushed.values()])
 
     def visible(self) -> list[Row]:
-        return [
-            {
-                **dict(zip((*self.tags, "ts"), key, strict=True)),
-                **{name: shown(cell, self.kinds[name]) for name, cell in row.items()},
-            }
-            for key, rows in self.rows.items()
-            for row in rows
-        ]
+        return [self.show(key, row) for key, rows in self.rows.items() for row in rows]
+
+    def show(self, key: Key, row: dict[str, Cell]) -> Row:
+        return {
+            **dict(zip((*self.tags, "ts"), key, strict=True)),
+            **{name: shown(cell, self.kinds[name]) for name, cell in row.items()},
+        }
 
 
 def shown(cell: Cell, kind: pa.DataType) -> Any:
@@ -133,6 +145,31 @@ def comparable(rows: list[Row]) -> list[tuple[Any, ...]]:
         return type(value).__name__, str(value)
 
     return sorted(tuple(sorted((name, *cell(value)) for name, value in row.items())) for row in rows)
+
+
+def read_series(engine: Engine) -> list[Row]:
+    """Return every visible row, series by series."""
+    snapshot = engine.snapshot(REGION)
+    names = [column.name for column in snapshot.schema.fields]
+    found = scan_series(snapshot, None, TimeRange.ALL, names)
+    rows = []
+    for tags, start, stop in zip(found.series.tags.to_pylist(), found.offsets, found.offsets[1:], strict=False):
+        times = found.times[start:stop].tolist()
+        assert times == sorted(times)
+        rows += [
+            {**tags, "ts": times[at - start], **{name: found.fields[name][at].as_py() for name in names}}
+            for at in range(start, stop)
+        ]
+    return rows
+
+
+def read_newest(engine: Engine) -> list[Row]:
+    """Return the newest row of every series."""
+    snapshot = engine.snapshot(REGION)
+    batch = last_rows(snapshot, None, [column.name for column in snapshot.schema.columns])
+    times = batch.column("ts").cast(pa.int64()).to_pylist()
+    others = batch.drop_columns(["ts"]).to_pylist()
+    return [{**row, "ts": at} for row, at in zip(others, times, strict=True)]
 
 
 class RegionModel(RuleBasedStateMachine):
@@ -225,6 +262,25 @@ class RegionModel(RuleBasedStateMachine):
         self.model.rows.clear()
         self.model.flushed.clear()
 
+    @precondition(lambda self: not self.model.options.append_mode)
+    @rule()
+    def come_into_append_mode(self) -> None:
+        self.engine.set_options(REGION, RegionOptions(append_mode=True)).result(timeout=30)
+        self.model.options = replace(self.model.options, append_mode=True)
+
+    @rule(data=st.data())
+    def truncate_files(self, data: st.DataObject) -> None:
+        """Remove files of a range of time that no file reaches into from outside."""
+        self.flush()
+        spans = [file.time_range for file in self.engine.files(REGION)]
+        if spans:
+            chosen = data.draw(st.sampled_from(spans))
+            for _ in spans:
+                for span in spans:
+                    chosen = chosen.union(span) if chosen.overlaps(span) else chosen
+            self.engine.truncate(REGION, [chosen]).result(timeout=30)
+            self.model.delete_within(chosen)
+
     @rule(default=st.sampled_from([None, 7]))
     def add_column(self, default: int | None) -> None:
         name = f"c{self.added}"
@@ -297,6 +353,12 @@ class RegionModel(RuleBasedStateMachine):
             assert comparable(read(self.engine)) == expected
             assert comparable(scan(self.engine)) == expected
             assert count_rows(self.engine.snapshot(REGION)) == len(expected)
+
+    @invariant()
+    def series_are_whole_and_in_the_order_of_time(self) -> None:
+        if hasattr(self, "engine"):
+            assert comparable(read_series(self.engine)) == comparable(self.model.visible())
+            assert comparable(read_newest(self.engine)) == comparable(self.model.newest())
 
 
 RegionModel.TestCase.settings = settings(

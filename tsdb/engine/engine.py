@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import region_change, region_scan
+from tsdb.engine import region_change, region_drop, region_scan, region_trim
 from tsdb.engine.background import Background
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
@@ -35,13 +35,13 @@ from tsdb.engine.region import Region
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, stat_region
 from tsdb.engine.region_sweep import start_sweep
-from tsdb.engine.region_write import check_batch, commit_writes
+from tsdb.engine.region_write import check_batch, check_operation, commit_writes
 from tsdb.engine.scan import RegionDataset, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
 from tsdb.engine.worker import Worker, WriteRequest
-from tsdb.errors import TsdbError, Unsupported
-from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, SchemaChange
+from tsdb.errors import TsdbError
+from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
@@ -63,6 +63,8 @@ class Engine:
         self._context = context
         self._regions: dict[RegionId, Region] = {}
         self._quarantined: dict[RegionId, str] = {}
+        self._directories: dict[RegionId, str] = {}
+        """Where the regions are that are quarantined."""
         self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()), purge_interval=purge_interval)
         self._workers = [
             Worker(f"tsdb-region-{number}", buffer=context.buffer, clock=context.clock, commit=self._commit)
@@ -173,7 +175,7 @@ class Engine:
             )
         except ManifestNotDurable as error:
             # It must not be created again and found to be there: rows would rest on what a power loss takes away.
-            self._quarantined[region_id] = str(error)
+            self._quarantine(region_id, directory, str(error))
             _log.error("a region is not served until a restart", region=region_id, error=error)
             raise
         return make_region(self._context, manifest, region_id, directory, self._worker_of(region_id))
@@ -193,8 +195,7 @@ class Engine:
         version = region.version
         if schema_version not in (None, version.schema.version):
             raise SchemaOutdated(region_id=region_id, expected=schema_version, current=version.schema.version)
-        if batch.op is OpType.DELETE and version.options.append_mode:
-            raise Unsupported("rows of a table in append mode cannot be deleted by key", region_id=region_id)
+        check_operation(region, batch)
         check_batch(version.schema, batch)
         done: Future[int] = Future()
         # Whether the rows are in the log is not the caller's to decide: a future that runs cannot be cancelled.
@@ -237,19 +238,35 @@ class Engine:
         """Flush what the region holds now."""
         return start_flush(self._context, self._region(region_id))
 
-    def truncate(self, region_id: RegionId) -> Future[None]:
+    def compact(self, region_id: RegionId) -> Future[None]:
+        """Flush what the region holds now, then remove the files whose rows have all expired."""
+        return region_trim.start_compaction(self._context, self._region(region_id))
+
+    def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
+        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.truncate(self._context, region))
+        if ranges is None:
+            return region.worker.call(lambda: region_change.truncate(self._context, region))
+        return region.worker.call(lambda: region_trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:
-        """Drop a region; its files go when nobody reads them any more."""
+        """Drop a region, also one that is quarantined; its files go when nobody reads them any more."""
+        if region_id in self._quarantined:
+            return self._worker_of(region_id).call(lambda: self._drop_quarantined(region_id))
         region = self._region(region_id)
 
         def drop() -> None:
-            self.housekeeping.add_drop(region_change.drop(self._context, region))
+            self.housekeeping.add_drop(region_drop.drop(self._context, region))
             self._regions.pop(region_id, None)
 
         return region.worker.call(drop)
+
+    def _drop_quarantined(self, region_id: RegionId) -> None:
+        if region_id not in self._quarantined:
+            raise RegionNotFound(region_id=region_id)
+        directory = self._directories[region_id]
+        self.housekeeping.add_drop(region_drop.drop_quarantined(self._context, region_id, directory))
+        del self._quarantined[region_id], self._directories[region_id]
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
@@ -314,6 +331,10 @@ class Engine:
             raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
         raise RegionNotFound(region_id=region_id)
 
+    def _quarantine(self, region_id: RegionId, directory: str, reason: str) -> None:
+        self._directories[region_id] = directory
+        self._quarantined[region_id] = reason
+
     def _worker_of(self, region_id: RegionId) -> Worker:
         count = len(self._workers)
         return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
@@ -325,7 +346,8 @@ class Engine:
         directories = {region_id: directory for region_id, directory in known.items() if directory not in unfinished}
         recovered = recover(self._context, directories, listing, self._worker_of)
         self._regions = recovered.regions
-        self._quarantined = recovered.quarantined
+        for region_id, reason in recovered.quarantined.items():
+            self._quarantine(region_id, directories[region_id], reason)
         for region in recovered.regions.values():
             start_sweep(self._context, region, listing.below(region.directory), started_ms=started_ms)
 

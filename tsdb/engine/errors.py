@@ -25,6 +25,15 @@ from __future__ import annotations
 from tsdb.errors import Status, TsdbError
 
 
+def is_of_disk(error: TsdbError) -> bool:
+    """Whether a store failed because a disk did: what is there in spite of it is there for now only.
+
+    Of a reply that is lost on its way it can be found out later what became of the request. A sync that failed is never
+    repeated: the second one may succeed although what the first one lost is lost.
+    """
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
+
+
 class StorageUnavailable(TsdbError):
     """Storage failed in a way that retrying cannot mend."""
 

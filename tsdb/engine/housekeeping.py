@@ -1,4 +1,4 @@
-"""What has to happen from time to time: flushes nobody asked for, purges of the log, the end of drops.
+"""What has to happen from time to time: flushes nobody asked for, purges of the log, the end of drops and of files.
 
 `tick` does what is due; a thread calls it every second. It only starts work, and never waits for a flush.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import partial
 
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
 from tsdb.engine.region import Region, RegionState
-from tsdb.engine.region_change import PendingDrop, finish_drop
+from tsdb.engine.region_drop import PendingDrop, finish_drop
 from tsdb.engine.region_flush import start_flush
+from tsdb.engine.region_scan import ttl_cutoff
+from tsdb.engine.region_trim import expire, plan_expired
 from tsdb.errors import TsdbError
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
 TICK_SECONDS = 1.0
+EXPIRY_INTERVAL = Duration.of_seconds(60)
+"""How often files are looked for whose rows have all expired. No query waits for that: expired rows are not read."""
 
 _log = get_logger("tsdb.housekeeping")
 
@@ -43,7 +48,7 @@ class Housekeeping:
         self._context = context
         self._regions = regions
         self._purge_interval = purge_interval
-        self._purged_ns = context.clock.monotonic_ns()
+        self._purged_ns = self._expired_ns = context.clock.monotonic_ns()
         self._drops: dict[str, PendingDrop] = {}
         """By directory, until nothing is left of it."""
         self._deleting: set[str] = set()
@@ -60,7 +65,7 @@ class Housekeeping:
 
     def add_drop(self, pending: PendingDrop) -> None:
         """Delete a dropped region's directory when nobody reads its files any more."""
-        self._drops[pending.region.directory] = pending
+        self._drops[pending.directory] = pending
 
     def is_dropping(self, directory: str) -> bool:
         """Whether the directory is about to be deleted."""
@@ -69,12 +74,16 @@ class Housekeeping:
     def tick(self) -> None:
         """Do what is due."""
         self.relieve()
+        self._resume()
         self._flush_idle()
         self._finish_drops()
         now = self._context.clock.monotonic_ns()
         if now - self._purged_ns >= self._purge_interval:
             self._purged_ns = now
             self.purge()
+        if now - self._expired_ns >= EXPIRY_INTERVAL:
+            self._expired_ns = now
+            self.expire()
 
     def after_write(self, regions: Iterable[Region]) -> None:
         """Sort and flush what a write made due."""
@@ -105,6 +114,20 @@ class Housekeeping:
         for region in self._regions():
             if region.id in pinning:
                 _log.info("flushing a region that holds back the log", region=region.id)
+                self._flush(region)
+
+    def expire(self) -> None:
+        """Remove the files whose rows have all expired."""
+        for region in self._regions():
+            version = region.version
+            # Decided here first, so that a worker is not kept from writing for nothing.
+            if region.state is RegionState.WRITABLE and plan_expired(version, ttl_cutoff(self._context, version)):
+                region.worker.call(partial(expire, self._context, region)).add_done_callback(_tell_failure)
+
+    def _resume(self) -> None:
+        """Let regions write again that wait for the outcome of a commit: a flush finds it out first."""
+        for region in self._regions():
+            if region.is_paused:
                 self._flush(region)
 
     def _flush_idle(self) -> None:
@@ -144,14 +167,13 @@ class Housekeeping:
                 self._context.background.submit(Priority.DELETE, partial(self._finish_drop, pending))
 
     def _finish_drop(self, pending: PendingDrop) -> None:
-        region = pending.region
         try:
-            finish_drop(self._context, region.id, region.directory)
-            del self._drops[region.directory]
+            finish_drop(self._context, pending.region_id, pending.directory)
+            del self._drops[pending.directory]
         except TsdbError as error:
-            _log.warning("a dropped region could not be deleted yet", region=region.id, error=error)
+            _log.warning("a dropped region could not be deleted yet", region=pending.region_id, error=error)
         finally:
-            self._deleting.discard(region.directory)
+            self._deleting.discard(pending.directory)
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
@@ -159,3 +181,9 @@ class Housekeeping:
                 self.tick()
             except Exception:  # noqa: BLE001 - the thread must live; the next tick tries again
                 _log.exception("housekeeping failed")
+
+
+def _tell_failure(done: Future[None]) -> None:
+    error = done.exception()
+    if error is not None:
+        _log.warning("expired files are not removed yet", error=error)

@@ -14,3 +14,4 @@ FLUSHES = counter("tsdb_engine_flushes_total", "Flushes of a region that ended."
 FLUSHED = FLUSHES.labels("success")
 FLUSH_FAILED = FLUSHES.labels("failure")
 FLUSHED_ROWS = counter("tsdb_engine_flush_rows_total", "Rows written to data files by flushes.")
+EXPIRED_FILES = counter("tsdb_engine_expired_files_total", "Data files removed because all their rows had expired.")

@@ -20,7 +20,7 @@ from tsdb.engine.listing import Listing, check_files, region_of
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region import Region, Version
-from tsdb.engine.region_change import finish_drop
+from tsdb.engine.region_drop import finish_drop
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.wal import ReplayedFrame
 from tsdb.engine.worker import Worker

@@ -128,6 +128,8 @@ class Region:
     """Monotonic time of the last flush, or of opening."""
     state: RegionState = RegionState.WRITABLE
     read_only_reason: str = ""
+    is_paused: bool = False
+    """It takes no writes only until the outcome of its last commit is known."""
     is_flushing: bool = False
     flush_waiters: list[Future[None]] = field(default_factory=list)
     """Those who asked for a flush while one was under way: the next one is for them."""
@@ -162,6 +164,13 @@ class Region:
         if self.state is not RegionState.DROPPED:
             self.state = RegionState.READ_ONLY
             self.read_only_reason = reason
+            self.is_paused = False
+
+    def pause_writing(self, reason: str) -> None:
+        """Take no writes until the commit whose outcome is unknown is resolved."""
+        if self.state is RegionState.WRITABLE:
+            self.stop_writing(reason)
+            self.is_paused = True
 
     def _stop_for_good(self, error: TsdbError) -> None:
         if self.state is RegionState.WRITABLE:
@@ -198,6 +207,8 @@ class Region:
             self._stop_for_good(error)
             raise
         self.adopt(context)
+        if self.is_paused:
+            self.state, self.is_paused = RegionState.WRITABLE, False
         for file_id in self.doubtful_files:
             if file_id not in self.manifest.state.files:
                 delete_files(context.store, self.directory, file_id)

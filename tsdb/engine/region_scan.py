@@ -20,7 +20,7 @@ def take_snapshot(context: EngineContext, region: Region, *, timeout: Duration |
         options=version.options,
         sources=sources_of(version),
         deadline_ns=None if timeout is None else context.clock.monotonic_ns() + timeout,
-        ttl_cutoff=_ttl_cutoff(context, version),
+        ttl_cutoff=ttl_cutoff(context, version),
         on_release=pinned.clear,
         clock=context.clock,
     )
@@ -32,7 +32,7 @@ def sources_of(version: Version) -> tuple[Source, ...]:
     return (*(handle.source for handle in version.files), *runs)
 
 
-def _ttl_cutoff(context: EngineContext, version: Version) -> int | None:
+def ttl_cutoff(context: EngineContext, version: Version) -> int | None:
     """Return the time before which rows are past their time to live, in the unit of the time column."""
     ttl = version.options.ttl
     if not ttl:

@@ -14,7 +14,7 @@ from tsdb.engine.region import Region
 from tsdb.engine.series import conform_series
 from tsdb.engine.wal import Frame, Wal
 from tsdb.engine.worker import WriteRequest
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.model import Batch, OpType, RegionSchema, Semantic, can_widen, cast_or_null
 from tsdb.telemetry import get_logger
 
@@ -59,6 +59,7 @@ def _plan(requests: Sequence[WriteRequest]) -> list[_Planned]:
         region = request.region
         try:
             region.check_writable()
+            check_operation(region, request.batch)
             _follow_schema(request)
         except (TsdbError, pa.ArrowException) as error:
             request.done.set_exception(error)
@@ -127,6 +128,12 @@ def conform_batch(batch: Batch, written: RegionSchema, current: RegionSchema) ->
                 fields[column.name] = cast_or_null(batch.fields[old.name], column.type)
     series = conform_series(batch.series, written, current)
     return Batch(series, batch.series_index, batch.times, fields, batch.op)
+
+
+def check_operation(region: Region, batch: Batch) -> None:
+    """Refuse a delete in append mode: every row is kept there."""
+    if batch.op is OpType.DELETE and region.version.options.append_mode:
+        raise Unsupported("rows of a table in append mode cannot be deleted by key", region_id=region.id)
 
 
 def check_batch(schema: RegionSchema, batch: Batch) -> None:

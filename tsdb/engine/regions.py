@@ -6,11 +6,12 @@ database know this protocol and nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from tsdb.engine.region_stat import FileFacts, RegionStat
-from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange
+from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.units import Duration
 
 
@@ -41,9 +42,14 @@ class Regions(Protocol):
 
     def flush(self, region_id: RegionId) -> Future[None]: ...
 
-    def truncate(self, region_id: RegionId) -> Future[None]: ...
+    def compact(self, region_id: RegionId) -> Future[None]:
+        """Flush what the region holds now, then remove the files whose rows have all expired."""
 
-    def drop(self, region_id: RegionId) -> Future[None]: ...
+    def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
+        """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
+
+    def drop(self, region_id: RegionId) -> Future[None]:
+        """Drop a region, also one that is quarantined."""
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         """Let the rows be gone that are in no file yet, for good."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.ingest.rows import NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest._survivors import drop_rejected
+from tsdb.ingest.rows import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome
 
-__all__ = ["NewTable", "Rejection", "TableRows", "WriteOutcome"]
+__all__ = ["IngestRejected", "NewTable", "Rejection", "TableRows", "WriteOutcome", "drop_rejected"]

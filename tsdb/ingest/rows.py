@@ -6,15 +6,52 @@ tables, and refuses what does not fit; `places` tell the sender which of his lin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb.errors import InvalidArguments
+from tsdb.model import DataType
+
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KnownSeries:
+    """Series that a parser has numbered, so that whoever saw a number before need not look at its tags again.
+
+    Within one `source` a number means the same tags for ever; sources are never used twice in a process.
+    """
+
+    source: tuple[int, int]
+    numbers: npt.NDArray[np.uint32]
+    """The numbers of the series of this request: `numbers[i]` has the tags of row i of `tags`."""
+    bound: int
+    """All numbers of the source are below this, so far."""
+    tag_names: tuple[str, ...]
+    """The tags that series of this request have."""
+    read_tags: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
+    """Return the tags of some numbers, one column for each tag that one of them has."""
+
+
+class _LateTags:
+    """The attribute `tags`: given as a record batch, or as a function that makes one when it is asked for."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> pa.RecordBatch:
+        if instance is None:
+            raise AttributeError("tags")
+        tags = instance.__dict__["tags"]
+        if callable(tags):
+            tags = instance.__dict__["tags"] = tags()
+        return tags
+
+    def __set__(self, instance: Any, value: pa.RecordBatch | Callable[[], pa.RecordBatch]) -> None:
+        instance.__dict__["tags"] = value
+
+
+@dataclass(frozen=True, eq=False)
 class TableRows:
     """Rows for one table.
 
@@ -36,10 +73,18 @@ class TableRows:
     """For each row where it stood in the request: the line (from 1), or the index of its point."""
     database: str | None = None
     """The database the rows themselves name; None is the request's."""
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    """Types of fields whose Arrow type does not tell them, JSON for one."""
+    known: KnownSeries | None = None
+    """The numbers of the series, from a parser that keeps them; `tags` then cost nothing until they are asked for."""
 
     @property
     def rows(self) -> int:
         return len(self.times)
+
+
+# Not in the body of the class, where it would be the attribute's default.
+TableRows.tags = _LateTags()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +98,17 @@ class Rejection:
     column: str | None = None
     value: str | None = None
     rows: int = 1
+    kind: str = "invalid"
+    """One word for the counter: `syntax`, `type`, `null`, `time`, `name`, `table`, `invalid`."""
+
+
+class IngestRejected(InvalidArguments):
+    """Rows that do not fit; nothing of the request was written. The message is the first of the reasons."""
+
+    def __init__(self, rejections: Sequence[Rejection]) -> None:
+        self.rejections = tuple(rejections)
+        first, more = self.rejections[0], len(self.rejections) - 1
+        super().__init__(f"{first.reason} (and {more} more)" if more else first.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,8 @@ class QueryEngine:
         """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
         tokens = tokenize(text, session.dialect)
         extra = {} if tables is None else tables
+        if (records := self._planner.select(tokens, session, extra)) is not None:
+            return records
         if find_range(text, tokens) is not None:
             return TableRecords(run_range(text, tokens, SessionRunner(self, session, extra)))
         return self._run(text, tokens, session, extra)

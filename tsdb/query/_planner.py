@@ -24,8 +24,9 @@ from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import result_schema
+from tsdb.query._selection import SelectionRecords, fit_selection
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
-from tsdb.query.functions import functions_for
+from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
 from tsdb.query.session import Channel, Session
@@ -45,6 +46,7 @@ from tsdb.sql.rewrite import (
     redefined_names,
     rewrite,
 )
+from tsdb.sql.selection import find_selection
 from tsdb.sql.statements import Dialect
 
 # Aggregates give up the order of rows; everything else keeps it.
@@ -216,6 +218,45 @@ class Planner:
             return None
         return self._catalog.find_table(session.database if len(parts) == 1 else parts[-2], parts[-1])
 
+    def select(self, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> SelectionRecords | None:
+        """Answer a query of the plainest kind from its table; None for any other."""
+        selection = find_selection(tokens, session.dialect)
+        if selection is None or (len(selection.table) == 1 and selection.table[0] in tables):
+            return None
+        table = self.find_table(selection.table, session)
+        fitted = None if table is None or table.engine == "file" else fit_selection(selection, table)
+        if fitted is None:
+            return None
+        life = QueryLife(self._clock, session.timeout or self._options.timeout)
+        source = self._source(life, session, {}, is_ordered=True, is_single=True, numbers_rows=0)
+        try:
+            return SelectionRecords(fitted, source.dataset(fitted.table), life)
+        except BaseException:
+            life.end()
+            raise
+
+    def _source(
+        self,
+        life: QueryLife,
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        *,
+        is_ordered: bool,
+        is_single: bool,
+        numbers_rows: int,
+    ) -> TableSource:
+        return TableSource(
+            self._catalog,
+            self._regions,
+            life,
+            database=session.database,
+            extra=tables,
+            system_table=lambda database, name: self._system_table(database, name, session),
+            is_ordered=is_ordered,
+            is_single=is_single,
+            numbers_rows=numbers_rows,
+        )
+
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
         planned = self._plan_numbers(job)
@@ -235,13 +276,10 @@ class Planner:
     def plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
         """Have DataFusion plan a query."""
         life = QueryLife(self._clock, job.session.timeout or self._options.timeout)
-        source = TableSource(
-            self._catalog,
-            self._regions,
+        source = self._source(
             life,
-            database=job.session.database,
-            extra=job.tables,
-            system_table=lambda database, name: self._system_table(database, name, job.session),
+            job.session,
+            job.tables,
             is_ordered=job.is_ordered,
             is_single=job.is_single,
             numbers_rows=numbers_rows,
@@ -261,10 +299,10 @@ class Planner:
 
     def _context(self, job: Job, source: TableSource, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
-        available = functions_for(job.session)
+        functions = functions_named(job.session, words)
         if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
-            available += pg_functions(self._information(job.session) if self._information is not None else None)
-        functions = [each for each in available if each.name in words]
+            known = pg_functions(self._information(job.session) if self._information is not None else None)
+            functions += [each for each in known if each.name in words]
         return self._contexts.make(
             job.session,
             source,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import datafusion
 import pyarrow as pa
@@ -97,14 +97,15 @@ class TableSource:
             rows = self._system_table(database, name)
             return None if rows is None else _in_thread(lambda: memory_table(rows))
         if (table := self._catalog.find_table(database, name)) is not None:
-            return Table(self._dataset(table))
+            return Table(self.dataset(table))
         if (view := self._catalog.find_view(database, name)) is not None:
             return self._open_view(view)
         if database == DEFAULT_DATABASE and name == NUMBERS:
             return Table(NumbersDataset(self._numbers_rows, self._life))
         return None
 
-    def _dataset(self, table: TableInfo) -> ds.Dataset:
+    def dataset(self, table: TableInfo) -> Any:
+        """Return the rows of a table that has some of its own."""
         if table.engine == "file":
             return external_dataset(table)
         if table.engine == METRIC_ENGINE:

@@ -31,6 +31,7 @@ from tsdb.engine.errors import (
     ManifestNotDurable,
     ManifestNotFound,
     ManifestUncertain,
+    is_of_disk,
 )
 from tsdb.engine.manifest._actions import Action, Change, Delta, Forget
 from tsdb.engine.manifest._apply import apply_delta
@@ -381,15 +382,11 @@ def _put_delta(store: ObjectStore, directory: str, region_id: RegionId, version:
         return False
     except StoreError as error:
         # A disk that fails is not a reply that is lost: what is there is there for now only.
-        if _is_of_disk(error) and _may_be_there(store, path):
+        if is_of_disk(error) and _may_be_there(store, path):
             raise ManifestNotDurable(region_id=region_id, version=version) from error
         raise
     crash_point("manifest.commit.after_put")
     return True
-
-
-def _is_of_disk(error: StoreError) -> bool:
-    return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
 
 
 def _may_be_there(store: ObjectStore, path: str) -> bool:

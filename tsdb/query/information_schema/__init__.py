@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from tsdb.query.information_schema import _keys, _node, _regions, _tables
 from tsdb.query.information_schema._build import build_table
-from tsdb.query.information_schema._context import FlowRow, InformationContext, NodeFacts, RunningStatement
+from tsdb.query.information_schema._context import (
+    FlowRow,
+    InformationContext,
+    NodeFacts,
+    RejectedRows,
+    RunningStatement,
+)
 from tsdb.query.information_schema._keys import statistics_of
 from tsdb.query.information_schema._schemas import INFORMATION_TABLES, information_schema_of, parse_schema
 from tsdb.query.information_schema._system import (
@@ -43,6 +49,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "engines": _node.engines_table,
     "flow_statistics": _node.flow_statistics_table,
     "flows": _node.flows_table,
+    "ingest_rejections": _node.ingest_rejections_table,
     "key_column_usage": _keys.key_column_usage_table,
     "partitions": _regions.partitions_table,
     "process_list": _node.process_list_table,
@@ -77,6 +84,7 @@ __all__ = [
     "FlowRow",
     "InformationContext",
     "NodeFacts",
+    "RejectedRows",
     "RunningStatement",
     "build_table",
     "column_default",

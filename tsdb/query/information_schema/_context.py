@@ -83,6 +83,27 @@ class FlowRow:
     last_run_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RejectedRows:
+    """Rows of one request that were refused for one reason."""
+
+    time_ms: int
+    protocol: str
+    database: str
+    table: str
+    rows: int
+    reason: str
+    place: int | None = None
+    """The line of the first of them, or the index of its point."""
+    column: str | None = None
+    value: str | None = None
+    """What the first of them had in that column."""
+
+
+def _no_rejections() -> Sequence[RejectedRows]:
+    return ()
+
+
 def _nothing() -> Sequence[RunningStatement]:
     return ()
 
@@ -102,3 +123,4 @@ class InformationContext:
     node: NodeFacts = field(default_factory=NodeFacts)
     processes: Callable[[], Sequence[RunningStatement]] = _nothing
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
+    rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections

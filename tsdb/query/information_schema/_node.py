@@ -1,4 +1,4 @@
-"""`cluster_info`, `build_info`, `engines`, `process_list`, flows and the character sets: the server itself."""
+"""`cluster_info`, `build_info`, `engines`, `process_list`, flows, refused rows and character sets: the server itself."""
 
 from __future__ import annotations
 
@@ -161,3 +161,19 @@ def flow_statistics_table(context: InformationContext) -> pa.Table:
         "state_size": [flow.state_bytes for flow in flows],
     }
     return build_table(information_schema_of("flow_statistics"), len(flows), columns)
+
+
+def ingest_rejections_table(context: InformationContext) -> pa.Table:
+    found = context.rejections()
+    columns = {
+        "timestamp": [each.time_ms for each in found],
+        "protocol": [each.protocol for each in found],
+        "database": [each.database for each in found],
+        "table": [each.table for each in found],
+        "rows": [each.rows for each in found],
+        "place": [each.place for each in found],
+        "column": [each.column for each in found],
+        "value": [each.value for each in found],
+        "reason": [each.reason for each in found],
+    }
+    return build_table(information_schema_of("ingest_rejections"), len(found), columns)

@@ -78,6 +78,7 @@ _COLUMNS: dict[str, str] = {
         source_table_ids? sink_table_name flownode_ids? options? created_time:ts3 updated_time:ts3
         last_execution_time:ts3? source_table_names? flownode_addrs?""",
     "global_status": "variable_name variable_value",
+    "ingest_rejections": "timestamp:ts3 protocol database table place:i64? column? value? reason rows:i64",
     "key_column_usage": """constraint_catalog constraint_schema constraint_name table_catalog real_table_catalog
         table_schema table_name column_name ordinal_position:u32 position_in_unique_constraint:u32?
         referenced_table_schema? referenced_table_name? referenced_column_name? tsdb_index_type?""",

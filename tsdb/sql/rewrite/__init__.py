@@ -18,7 +18,7 @@ from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import KEYWORDS, Layout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
@@ -32,6 +32,7 @@ from tsdb.sql.rewrite._tables import (
 from tsdb.sql.statements import Dialect
 
 __all__ = [
+    "KEYWORDS",
     "ColumnTypes",
     "Edit",
     "Edits",

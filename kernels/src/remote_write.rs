@@ -1,0 +1,263 @@
+//! `RemoteWriteParser`: requests of Prometheus remote write, versions 1 and 2, as columns.
+//!
+//! The parser keeps the series it has met and gives each a number, so that a series it knows costs one look-up of the
+//! bytes of its labels. Numbers hold within a generation; a parser that has grown to its limits forgets everything
+//! and begins the next one. Series are equal when their metric, database, physical table and labels are, whatever
+//! the order in which a sender wrote them.
+//!
+//! A request is read as a whole or refused, with the place of the series that is wrong. Values keep their bits.
+//! The table is shared by all threads: many look up at a time, and only new series are put in one by one.
+
+mod histogram;
+mod labels;
+mod request;
+mod table;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use arrow_array::types::{Float64Type, Int64Type, UInt32Type};
+use arrow_array::{Array as _, BinaryArray, StringArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+
+use crate::arrow_ffi::ArrowArray;
+use crate::protobuf::Malformed;
+use labels::Series;
+use request::{Columns, Family, Metadata, read_v1, read_v2};
+use table::SeriesTable;
+
+/// An entry whose series is not known yet, a slot without a series; numbers stay below it.
+const FREE: u32 = u32::MAX;
+
+struct Generation {
+    number: u64,
+    table: RwLock<SeriesTable>,
+}
+
+impl Generation {
+    fn new(number: u64) -> Arc<Self> {
+        Arc::new(Self { number, table: RwLock::new(SeriesTable::new()) })
+    }
+}
+
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct RemoteWriteParser {
+    is_strict: bool,
+    series_max: usize,
+    bytes_max: usize,
+    current: Mutex<Arc<Generation>>,
+}
+
+#[pymethods]
+impl RemoteWriteParser {
+    #[new]
+    #[pyo3(signature = (*, is_strict, series_max, bytes_max))]
+    fn new(is_strict: bool, series_max: usize, bytes_max: usize) -> Self {
+        Self { is_strict, series_max, bytes_max, current: Mutex::new(Generation::new(0)) }
+    }
+
+    /// Reads the message of a request.
+    #[pyo3(signature = (body, *, version))]
+    fn parse(&self, py: Python<'_>, body: PyBackedBytes, version: u8) -> PyResult<RemoteWriteBatch> {
+        let read = match version {
+            1 => read_v1,
+            2 => read_v2,
+            _ => return Err(PyValueError::new_err(format!("there is no version {version}"))),
+        };
+        py.detach(|| {
+            let columns = read(&body)?;
+            let generation = self.generation();
+            let numbers = intern(&generation, &columns, &body, self.is_strict)?;
+            Ok(RemoteWriteBatch::new(columns, numbers, generation))
+        })
+        .map_err(|error: Malformed| PyValueError::new_err(error.to_string()))
+    }
+
+    /// How many names of series are kept, and about how many bytes they take.
+    fn size(&self) -> (usize, usize) {
+        let generation = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
+        (table.len(), table.bytes())
+    }
+}
+
+impl RemoteWriteParser {
+    /// The generation for a new request.
+    fn generation(&self) -> Arc<Generation> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = {
+            let table = current.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.len() >= self.series_max || table.bytes() >= self.bytes_max
+        };
+        if is_full {
+            *current = Generation::new(current.number + 1);
+        }
+        Arc::clone(&current)
+    }
+}
+
+/// The number of each entry's series.
+fn intern(
+    generation: &Generation,
+    columns: &Columns,
+    body: &[u8],
+    is_strict: bool,
+) -> Result<Vec<u32>, Malformed> {
+    let mut is_complete = true;
+    let mut numbers: Vec<u32> = {
+        let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
+        let find = |entry| table.find(columns.key(entry, body)).unwrap_or(FREE);
+        columns.entries.iter().map(find).inspect(|number| is_complete &= *number != FREE).collect()
+    };
+    if is_complete {
+        return Ok(numbers);
+    }
+    let mut table = generation.table.write().unwrap_or_else(PoisonError::into_inner);
+    for (number, entry) in numbers.iter_mut().zip(&columns.entries) {
+        if *number == FREE {
+            *number = table
+                .intern(columns.key(entry, body), is_strict)
+                .map_err(|error| Malformed(format!("series {}: {error}", entry.place)))?;
+        }
+    }
+    Ok(numbers)
+}
+
+/// A request as columns.
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct RemoteWriteBatch {
+    generation: Arc<Generation>,
+    numbers: Vec<u32>,
+    metadata: Vec<Metadata>,
+    /// For each entry its series as a position in `series`.
+    local: Vec<u32>,
+    #[pyo3(get)]
+    series: ArrowArray,
+    #[pyo3(get)]
+    index: ArrowArray,
+    #[pyo3(get)]
+    times: ArrowArray,
+    #[pyo3(get)]
+    values: ArrowArray,
+    #[pyo3(get)]
+    places: ArrowArray,
+    #[pyo3(get)]
+    histogram_index: ArrowArray,
+    #[pyo3(get)]
+    histogram_times: ArrowArray,
+    #[pyo3(get)]
+    histograms: ArrowArray,
+}
+
+impl RemoteWriteBatch {
+    fn new(columns: Columns, entries: Vec<u32>, generation: Arc<Generation>) -> Self {
+        let (numbers, local) = distinct(&entries);
+        let mut index = Vec::with_capacity(columns.times.len());
+        let mut places = Vec::with_capacity(columns.times.len());
+        let mut histogram_index = Vec::with_capacity(columns.histograms.len());
+        for (entry, &position) in columns.entries.iter().zip(&local) {
+            index.extend(std::iter::repeat_n(position, entry.samples as usize));
+            places.extend(std::iter::repeat_n(i64::from(entry.place), entry.samples as usize));
+            histogram_index.extend(std::iter::repeat_n(position, entry.histograms as usize));
+        }
+        let histograms = BinaryArray::from_iter_values(&columns.histograms);
+        Self {
+            generation,
+            metadata: columns.metadata,
+            local,
+            series: ArrowArray::from_values::<UInt32Type>(numbers.clone()),
+            numbers,
+            index: ArrowArray::from_values::<UInt32Type>(index),
+            times: ArrowArray::from_values::<Int64Type>(columns.times),
+            values: ArrowArray::from_values::<Float64Type>(columns.values),
+            places: ArrowArray::from_values::<Int64Type>(places),
+            histogram_index: ArrowArray::from_values::<UInt32Type>(histogram_index),
+            histogram_times: ArrowArray::from_values::<Int64Type>(columns.histogram_times),
+            histograms: ArrowArray::from_data(histograms.into_data()),
+        }
+    }
+}
+
+#[pymethods]
+impl RemoteWriteBatch {
+    /// Of the numbers in `series`.
+    #[getter]
+    fn generation(&self) -> u64 {
+        self.generation.number
+    }
+
+    /// What the series are: metrics, databases, physical tables, labels; as far as they are chosen by labels.
+    #[pyo3(signature = (positions = None))]
+    fn describe(
+        &self,
+        py: Python<'_>,
+        positions: Option<crate::arrow_ffi::Array>,
+    ) -> PyResult<(ArrowArray, ArrowArray, ArrowArray, ArrowArray)> {
+        let chosen = match positions {
+            Some(positions) => self.choose(&positions.values::<Int64Type>("positions")?)?,
+            None => self.numbers.clone(),
+        };
+        Ok(py.detach(|| {
+            let table = self.generation.table.read().unwrap_or_else(PoisonError::into_inner);
+            let of = |part: fn(&Series) -> Option<&str>| -> ArrowArray {
+                let column: StringArray = chosen.iter().map(|&number| part(table.get(number))).collect();
+                ArrowArray::from_data(column.into_data())
+            };
+            (
+                of(|series| Some(&series.metric)),
+                of(|series| series.database.as_deref()),
+                of(|series| series.physical_table.as_deref()),
+                of(|series| Some(&series.labels)),
+            )
+        }))
+    }
+
+    /// What the request tells about metrics: name, type, help and unit.
+    #[getter]
+    fn metadata(&self) -> Vec<(String, u32, String, String)> {
+        let table = self.generation.table.read().unwrap_or_else(PoisonError::into_inner);
+        let name = |family: &Family| match family {
+            Family::Name(name) => name.clone(),
+            Family::Entry(entry) => table.get(self.numbers[self.local[*entry] as usize]).metric.clone(),
+        };
+        self.metadata.iter().map(|it| (name(&it.family), it.kind, it.help.clone(), it.unit.clone())).collect()
+    }
+}
+
+impl RemoteWriteBatch {
+    fn choose(&self, positions: &[i64]) -> PyResult<Vec<u32>> {
+        let find = |&position: &i64| {
+            let found = usize::try_from(position).ok().and_then(|at| self.numbers.get(at)).copied();
+            found.ok_or_else(|| PyValueError::new_err(format!("positions: there is no series {position}")))
+        };
+        positions.iter().map(find).collect()
+    }
+}
+
+/// The distinct numbers in order of appearance, and for each number where it is among them.
+fn distinct(numbers: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let bits = (numbers.len().max(4) * 2).next_power_of_two().trailing_zeros();
+    let mask = (1usize << bits) - 1;
+    let mut slots = vec![FREE; mask + 1];
+    let mut found: Vec<u32> = Vec::with_capacity(numbers.len());
+    let mut local = Vec::with_capacity(numbers.len());
+    for &number in numbers {
+        // Numbers are dense, so spread them by the golden ratio.
+        let mut slot = (u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize;
+        let position = loop {
+            let position = slots[slot];
+            if position == FREE {
+                slots[slot] = found.len() as u32;
+                found.push(number);
+                break slots[slot];
+            }
+            if found[position as usize] == number {
+                break position;
+            }
+            slot = (slot + 1) & mask;
+        };
+        local.push(position);
+    }
+    (found, local)
+}

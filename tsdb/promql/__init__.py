@@ -1,0 +1,25 @@
+"""PromQL: the language, and its evaluation over matrices of series and steps."""
+
+from __future__ import annotations
+
+from tsdb.promql._ast import (
+    Aggregate,
+    Binary,
+    Call,
+    Expr,
+    Matcher,
+    MatrixSelector,
+    NumberLiteral,
+    Paren,
+    StringLiteral,
+    Subquery,
+    Unary,
+    ValueType,
+    VectorSelector,
+    unwrap,
+    walk,
+)
+from tsdb.promql._durations import format_duration_ms, parse_duration_ms
+from tsdb.promql._errors import PromqlFailure, PromqlSyntax, PromqlTooLarge
+from tsdb.promql._parser import parse_promql, parse_selector
+from tsdb.promql._regex import match_values, matches, matches_empty

@@ -1,0 +1,28 @@
+"""What can be wrong with a PromQL query: its text, or what it meets while it is evaluated."""
+
+from __future__ import annotations
+
+from tsdb.errors import InvalidSyntax, Status, TsdbError
+
+
+class PromqlSyntax(InvalidSyntax):
+    """The text is no PromQL; the message begins with line and column."""
+
+    def __init__(self, text: str, position: int, message: str) -> None:
+        before = text[:position]
+        line = before.count("\n") + 1
+        column = position - (before.rfind("\n") + 1) + 1
+        super().__init__(f"{line}:{column}: parse error: {message}")
+        self.position = position
+
+
+class PromqlFailure(TsdbError):
+    """The query is well formed, and its evaluation met something it cannot go on with."""
+
+    status = Status.PLAN_QUERY
+
+
+class PromqlTooLarge(TsdbError):
+    """The query would touch more than one query may."""
+
+    status = Status.RUNTIME_RESOURCES_EXHAUSTED

@@ -1,0 +1,66 @@
+"""Conditions on labels, decided on distinct values; regular expressions are RE2's, by way of Arrow.
+
+RE2 takes time linear in the text, whatever the expression. An expression must match the whole value.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb.promql._ast import Matcher
+
+REGEX_CHARS_MAX = 1 << 16
+
+
+@lru_cache(1024)
+def anchored(pattern: str) -> str:
+    """Return the expression that matches whole texts; ValueError if this is none."""
+    if len(pattern) > REGEX_CHARS_MAX:
+        raise ValueError(f"the regular expression is longer than {REGEX_CHARS_MAX} characters")
+    whole = f"^(?s:{pattern})$"
+    try:
+        pc.match_substring_regex(pa.array([""]), whole)
+        # Unbalanced parentheses must not pass because of the ones around the expression.
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        raise ValueError(str(error).removeprefix("Invalid regular expression: ")) from error
+    return whole
+
+
+def compile_matcher(matcher: Matcher) -> None:
+    """Raise ValueError if a regular expression is wrong."""
+    if matcher.op in ("=~", "!~"):
+        anchored(matcher.value)
+
+
+def match_values(matcher: Matcher, values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Tell for each of several texts whether it satisfies a condition; null is empty."""
+    if len(values) == 0:
+        return np.zeros(0, dtype=np.bool_)
+    texts = pc.fill_null(values, "")
+    if matcher.op in ("=", "!="):
+        found = pc.equal(texts, pa.scalar(matcher.value, texts.type))
+    else:
+        found = pc.match_substring_regex(texts, anchored(matcher.value))
+    result: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return ~result if matcher.op.startswith("!") else result
+
+
+def matches(matcher: Matcher, value: str) -> bool:
+    """Tell whether one text satisfies a condition."""
+    if matcher.op == "=":
+        return value == matcher.value
+    if matcher.op == "!=":
+        return value != matcher.value
+    return bool(match_values(matcher, pa.array([value], pa.string()))[0])
+
+
+@lru_cache(4096)
+def matches_empty(matcher: Matcher) -> bool:
+    """Tell whether series without the label satisfy a condition."""
+    return matches(matcher, "")

@@ -1,0 +1,161 @@
+"""What the ingestion endpoints have in common: whose database, which hints, the body unpacked, what a dry run answers.
+
+The work of a write (unpacking, parsing, writing) runs on a bounded pool of threads, never on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from tsdb.errors import BodyTooLarge, InvalidArguments
+from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.query import Channel, Session
+from tsdb.servers.http._messages import Request, Response
+from tsdb.telemetry import counter
+
+INGEST_THREADS_MAX = 8
+"""How many requests of one protocol are parsed or written at the same time; further ones wait."""
+UNPACKED_BYTES_MAX = 256 << 20
+"""How large a compressed body may become."""
+
+_CATALOGS = (CATALOG, "greptime")
+_PIECE_BYTES = 1 << 20
+_T = TypeVar("_T")
+
+ROWS = counter(
+    "tsdb_servers_ingest_rows_total",
+    "Rows that came by an ingestion protocol, by outcome: accepted or rejected.",
+    labels=("protocol", "outcome"),
+)
+
+
+class IngestDatabase(Protocol):
+    """What ingestion needs of the database."""
+
+    def ingest(
+        self,
+        rows: Sequence[TableRows],
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] = ...,
+    ) -> WriteOutcome:
+        """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+class IngestPool:
+    """The threads of one protocol. `close` it when the server has stopped."""
+
+    def __init__(self, name: str, threads_max: int = INGEST_THREADS_MAX) -> None:
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def find_header(request: Request, name: str) -> str | None:
+    """Return a header of the product, under its own name or the one of the system whose clients we serve."""
+    return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
+
+
+def make_ingest_session(request: Request, database: IngestDatabase) -> Session:
+    """The header names the database, else the parameter `db` does, else it is the default one."""
+    wanted = find_header(request, "db-name") or request.query.get("db") or DEFAULT_DATABASE
+    catalog, dash, name = wanted.partition("-")
+    if dash and catalog in _CATALOGS and not database.has_database(wanted):
+        wanted = name
+    return Session(channel=Channel.HTTP, database=wanted, client=request.client_host or "")
+
+
+def read_hints(request: Request) -> dict[str, str]:
+    """Read `k=v,k=v`."""
+    hints = {}
+    for pair in (find_header(request, "hints") or "").split(","):
+        name, equals, value = pair.partition("=")
+        if equals and name.strip():
+            hints[name.strip()] = value.strip()
+    return hints
+
+
+def is_dry_run(request: Request) -> bool:
+    return (request.query.get("dry_run") or "").lower() in ("true", "1")
+
+
+def unpack_body(body: bytes, encoding: str | None) -> bytes:
+    """Undo the Content-Encoding, never into more than `UNPACKED_BYTES_MAX`. Unknown encodings pass as they are."""
+    name = (encoding or "").strip().lower()
+    if name in ("gzip", "x-gzip"):
+        return _inflate(body, 31)
+    if name == "deflate":
+        return _inflate(body, 15)
+    if name == "zstd":
+        return _unzstd(body)
+    return body
+
+
+def _inflate(body: bytes, window: int) -> bytes:
+    unpacked, rest = bytearray(), body
+    while rest:
+        inflater = zlib.decompressobj(window)
+        try:
+            unpacked += inflater.decompress(rest, UNPACKED_BYTES_MAX + 1 - len(unpacked))
+        except zlib.error as error:
+            raise InvalidArguments(f"the body cannot be decompressed: {error}") from None
+        if len(unpacked) > UNPACKED_BYTES_MAX:
+            raise BodyTooLarge(limit_bytes=UNPACKED_BYTES_MAX)
+        if not inflater.eof:
+            raise InvalidArguments("the body cannot be decompressed: it ends too early")
+        rest = inflater.unused_data
+    return bytes(unpacked)
+
+
+def _unzstd(body: bytes) -> bytes:
+    unpacked = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                unpacked += piece
+                if len(unpacked) > UNPACKED_BYTES_MAX:
+                    raise BodyTooLarge(limit_bytes=UNPACKED_BYTES_MAX)
+    except OSError as error:
+        raise InvalidArguments(f"the body cannot be decompressed: {error}") from None
+    return bytes(unpacked)
+
+
+def dry_run_response(outcome: WriteOutcome) -> Response:
+    """What a write would do."""
+    return Response.json(
+        {
+            "rows": outcome.rows,
+            "created_tables": list(outcome.created_tables),
+            "added_columns": [
+                {"table": table, "column": column, "type": kind} for table, column, kind in outcome.added_columns
+            ],
+            "rejections": [_rejection(each) for each in outcome.rejections],
+        }
+    )
+
+
+def _rejection(rejection: Rejection) -> dict[str, object]:
+    return {
+        "table": rejection.table,
+        "reason": rejection.reason,
+        "place": rejection.place,
+        "column": rejection.column,
+        "value": rejection.value,
+        "rows": rejection.rows,
+    }

@@ -1,0 +1,150 @@
+"""The server that listens for OpenTSDB's lines.
+
+A connection reads what has arrived, handles its complete lines as one write on one of the worker threads, sends the
+replies of the lines that failed, and reads on. While it writes it does not read, so a client that is faster than the
+database is slowed down by TCP. Lines, connections, threads and the time a client may take to read are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from tsdb.errors import StartError
+from tsdb.query import Session
+from tsdb.servers.opentsdb._lines import Handled, TelnetDatabase, handle_lines
+from tsdb.telemetry import counter, gauge, get_logger
+
+CONNECTIONS_MAX = 1024
+"""How many clients may be connected; further ones are told so and closed."""
+LINE_BYTES_MAX = 64 << 10
+"""How long a line may be; a longer one ends its connection."""
+READ_BYTES = 256 << 10
+"""How much is read at once, and so how many bytes of lines can become one write."""
+REPLY_SECONDS_MAX = 10.0
+"""How long a client may leave its replies unread."""
+
+_log = get_logger("tsdb.opentsdb")
+_CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
+_LINES = counter(
+    "tsdb_servers_opentsdb_lines_total",
+    "Lines that came by telnet, by outcome: accepted or rejected.",
+    labels=("outcome",),
+)
+_ACCEPTED, _REJECTED = _LINES.labels("accepted"), _LINES.labels("rejected")
+
+
+class OpentsdbServer:
+    """Listens on an address; at most `threads_max` batches of lines are parsed and written at the same time."""
+
+    name = "OpenTSDB"
+
+    def __init__(self, database: TelnetDatabase, *, host: str, port: int, threads_max: int) -> None:
+        self._database = database
+        self._host = host
+        self._port = port
+        self._threads_max = threads_max
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    def probe(self) -> None:
+        """Take the address, or raise a StartError that says in one line why it cannot be had."""
+        if self._socket is not None:
+            return
+        try:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, where = found[0]
+            taken = socket.create_server(where[:2], family=family)
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {self.address} for OpenTSDB: {error.strerror or error}",
+                hint="change opentsdb.addr, or set opentsdb.enable = false",
+            ) from error
+        self._port = taken.getsockname()[1]
+        self._socket = taken
+
+    async def start(self) -> None:
+        """Begin to accept connections."""
+        self.probe()
+        self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-opentsdb")
+        self._server = await asyncio.start_server(self._accept, sock=self._socket, limit=READ_BYTES)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept no more, let batches under way finish within the grace period, close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_seconds)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        _CONNECTIONS.set(len(self._tasks))
+        try:
+            if len(self._tasks) > CONNECTIONS_MAX:
+                await _reply(writer, ["Internal error: too many connections"])
+            else:
+                await self._serve(reader, writer)
+        except (ConnectionError, TimeoutError):
+            _log.debug("a client went away", server=self.name)
+        except asyncio.CancelledError:
+            # The server stops; that a connection ends is all that was wanted of its task.
+            _log.debug("a connection was closed because the server stops", server=self.name)
+        finally:
+            self._tasks.discard(task)
+            _CONNECTIONS.set(len(self._tasks))
+            writer.close()
+            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(writer.wait_closed(), REPLY_SECONDS_MAX)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")
+        session = Session(client=str(peer[0]) if peer else "")
+        rest = b""
+        # An end inside a line leaves it unwritten: half a line may look like a whole one with a shorter value.
+        while piece := await reader.read(READ_BYTES):
+            *lines, rest = (rest + piece).split(b"\n")
+            if lines:
+                handled = await self._handle(lines, session)
+                await _reply(writer, [handled.replies[number] for number in sorted(handled.replies)])
+                if handled.has_quit:
+                    return
+            if len(rest) > LINE_BYTES_MAX:
+                _REJECTED.inc()
+                await _reply(writer, [f"Invalid query: the line is longer than {LINE_BYTES_MAX} bytes"])
+                return
+
+    async def _handle(self, lines: list[bytes], session: Session) -> Handled:
+        assert self._pool is not None
+        work = asyncio.get_running_loop().run_in_executor(self._pool, handle_lines, lines, self._database, session)
+        try:
+            handled = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Lines that were taken are written before the connection ends.
+            await work
+            raise
+        _ACCEPTED.inc(handled.accepted)
+        _REJECTED.inc(handled.rejected)
+        return handled
+
+
+async def _reply(writer: asyncio.StreamWriter, replies: list[str]) -> None:
+    if replies:
+        writer.write("".join(f"{reply}\r\n" for reply in replies).encode("utf-8", "backslashreplace"))
+        await asyncio.wait_for(writer.drain(), REPLY_SECONDS_MAX)
