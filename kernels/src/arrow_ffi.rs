@@ -113,6 +113,10 @@ impl ArrowArray {
         Self { data }
     }
 
+    pub fn from_data(data: ArrayData) -> Self {
+        Self { data }
+    }
+
     /// The values as an Arrow array without nulls.
     pub fn from_values<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> Self {
         Self::new(PrimitiveArray::<T>::new(values.into(), None))
@@ -137,7 +141,7 @@ impl ArrowArray {
         PyTuple::new(py, [schema, array])
     }
 
-    fn __len__(&self) -> usize {
+    pub fn __len__(&self) -> usize {
         self.data.len()
     }
 

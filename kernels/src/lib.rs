@@ -12,6 +12,7 @@ mod encode_text;
 mod group_series;
 mod interner;
 mod keys;
+mod line_protocol;
 mod merge_dedup;
 mod protobuf;
 mod remote_read;
@@ -44,6 +45,10 @@ mod _kernels {
     use crate::encode_rows::measure_table_cells;
     #[pymodule_export]
     use crate::group_series::group_series;
+    #[pymodule_export]
+    use crate::line_protocol::LineParser;
+    #[pymodule_export]
+    use crate::line_protocol::LineRows;
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]

@@ -16,6 +16,7 @@ from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
 from tsdb.query import QueryOptions, Session, read_all
 from tsdb.query._life import QueryLife
 from tsdb.query._records import QueryRecords
+from tsdb.query._selection import SelectionRecords
 from tsdb.units import Duration, Size
 
 ENDLESS = [
@@ -34,7 +35,7 @@ def made(tmp_path: Path) -> Iterator[World]:
 
 
 def life_of(records: Any) -> QueryLife:
-    assert isinstance(records, QueryRecords)
+    assert isinstance(records, QueryRecords | SelectionRecords)
     return records._life
 
 
@@ -64,18 +65,27 @@ def test_the_default_deadline_holds_when_the_session_has_none(tmp_path: Path) ->
         list(opened.queries.query(ENDLESS[0], Session()))
 
 
-def test_a_scan_of_one_table_asks_for_its_deadline(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT * FROM cpu ORDER BY n"])
+def test_a_scan_of_one_table_asks_for_its_deadline(tmp_path: Path, text: str) -> None:
     clock = ManualClock()
     with world(tmp_path, QueryOptions(timeout=Duration.parse("1s")), clock) as opened:
         cpu(opened)
-        records = opened.queries.query("SELECT * FROM cpu", Session())
+        records = opened.queries.query(text, Session())
         clock.advance(seconds=2)
         with pytest.raises(DeadlineExceeded):
             list(records)
         assert all(dataset.snapshot.is_released for dataset in datasets_of(records))
 
 
-@pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT a.n FROM cpu a, cpu b", "SELECT max(n) FROM cpu"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM cpu",
+        "SELECT * FROM cpu WHERE n + 0 < 9",
+        "SELECT a.n FROM cpu a, cpu b",
+        "SELECT max(n) FROM cpu",
+    ],
+)
 def test_snapshots_are_released_when_the_rows_are_read(made: World, text: str) -> None:
     records = made.queries.query(text, Session())
     held = datasets_of(records)
@@ -86,7 +96,7 @@ def test_snapshots_are_released_when_the_rows_are_read(made: World, text: str) -
     assert not life_of(records).is_cancelled
 
 
-@pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT a.n FROM cpu a, cpu b"])
+@pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT * FROM cpu ORDER BY n", "SELECT a.n FROM cpu a, cpu b"])
 def test_closing_early_releases_snapshots_and_ends_the_rows(made: World, text: str) -> None:
     records = made.queries.query(text, Session())
     held = datasets_of(records)
@@ -114,7 +124,15 @@ class Unreadable(TsdbError):
     status = Status.STORAGE_UNAVAILABLE
 
 
-@pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT a.n FROM cpu a, cpu b", "SELECT max(n) FROM cpu"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM cpu",
+        "SELECT * FROM cpu WHERE n + 0 < 9",
+        "SELECT a.n FROM cpu a, cpu b",
+        "SELECT max(n) FROM cpu",
+    ],
+)
 def test_the_error_of_a_scan_arrives_as_it_was_raised(made: World, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error = Unreadable("a file is damaged")
 
@@ -162,7 +180,7 @@ def test_a_panic_is_an_error_like_any_other(made: World, monkeypatch: pytest.Mon
     class PanicException(BaseException):
         pass
 
-    records = made.queries.query("SELECT * FROM cpu", Session())
+    records = made.queries.query("SELECT max(n) FROM cpu", Session())
 
     class Stream:
         def __next__(self) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from tsdb.catalog import Catalog, known_regions
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
-from tsdb.database import Database, DatabaseOptions, ProcessList, Services, Session
+from tsdb.database import Database, DatabaseOptions, ProcessList, RejectionLog, Services, Session
 from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
@@ -80,9 +80,10 @@ def open_local(
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
         processes = ProcessList(clock, frontend=options.address)
-        information = _information(catalog, engine, clock, processes, options)
+        rejections = RejectionLog(clock)
+        information = _information(catalog, engine, clock, processes, rejections, options)
         queries = QueryEngine(catalog, engine, clock, options.query, information=information)
-        services = Services(catalog, engine, queries, clock, processes, information, options.database)
+        services = Services(catalog, engine, queries, clock, processes, information, rejections, options.database)
         undo.pop_all()
     return LocalDatabase(Database(services), engine, kv)
 
@@ -117,7 +118,12 @@ def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOption
 
 
 def _information(
-    catalog: Catalog, engine: Engine, clock: Clock, processes: ProcessList, options: LocalOptions
+    catalog: Catalog,
+    engine: Engine,
+    clock: Clock,
+    processes: ProcessList,
+    rejections: RejectionLog,
+    options: LocalOptions,
 ) -> Callable[[Session], InformationContext]:
     build = build_info()
     node = NodeFacts(
@@ -143,7 +149,13 @@ def _information(
 
     def make(session: Session) -> InformationContext:
         return InformationContext(
-            catalog=catalog, regions=engine, session=session, clock=clock, node=node, processes=running
+            catalog=catalog,
+            regions=engine,
+            session=session,
+            clock=clock,
+            node=node,
+            processes=running,
+            rejections=rejections.all,
         )
 
     return make

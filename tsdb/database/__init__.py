@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Process, ProcessList
 from tsdb.database._services import DatabaseOptions, Services
 from tsdb.database.database import Database
@@ -16,6 +17,7 @@ __all__ = [
     "Process",
     "ProcessList",
     "Records",
+    "RejectionLog",
     "Services",
     "Session",
     "TableRecords",

@@ -12,9 +12,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
 from tsdb.database._ingest_batch import Part, Target, make_metric_parts, make_parts, make_target
@@ -43,6 +44,9 @@ PAUSE_SECONDS_MAX = 0.05
 
 TARGETS_MAX = 100_000
 """How many tables are remembered; beyond, all are looked up anew."""
+
+_Draft: TypeAlias = tuple[TableInfo, TableInfo | None]
+"""A table that has to be created, and the physical one that has to be before it."""
 
 _LINE_PROTOCOLS = frozenset({"influxdb", "opentsdb_telnet"})
 
@@ -76,6 +80,8 @@ class _Plan:
     was: TableInfo | None
     """The table as it is; None if it has to be created."""
     changes: tuple[AddColumn, ...] = ()
+    physical: TableInfo | None = None
+    """The physical table that has to be created before it."""
 
     @property
     def table(self) -> TableInfo:
@@ -93,19 +99,36 @@ class _Progress:
     rows: int = 0
     created: dict[str, None] = field(default_factory=dict)
     added: dict[tuple[str, str, str], None] = field(default_factory=dict)
-    rejections: list[Rejection] = field(default_factory=list)
+    refused: dict[int, list[Rejection]] = field(default_factory=dict)
+    """By the number of the rows in the request."""
     written: set[tuple[int, RegionId, int]] = field(default_factory=set)
-    """The parts that are durable: of which rows, in which region, the how manieth."""
+    """The parts that are durable: of which rows, in which region, and which of its parts."""
 
     def note(self, plan: _Plan) -> None:
         if plan.was is None:
+            if plan.physical is not None:
+                self.created[plan.physical.name] = None
             self.created[plan.table.name] = None
         elif plan.is_changed:
             new = [column for column in plan.table.columns if column.name not in plan.was.by_name]
             self.added.update(dict.fromkeys((plan.table.name, column.name, column.type.name) for column in new))
 
+    @property
+    def rejections(self) -> tuple[Rejection, ...]:
+        return tuple(each for many in self.refused.values() for each in many)
+
     def outcome(self) -> WriteOutcome:
-        return WriteOutcome(self.rows, tuple(self.created), tuple(self.added), tuple(self.rejections))
+        return WriteOutcome(self.rows, tuple(self.created), tuple(self.added), self.rejections)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """A part on its way into its region."""
+
+    numbers: tuple[int, ...]
+    """The rows of the request of which it holds some."""
+    key: tuple[int, RegionId, int]
+    part: Part
 
 
 class Ingestion:
@@ -125,9 +148,10 @@ class Ingestion:
             try:
                 plans = self._plan_all(pending, request, progress)
                 if request.is_dry:
-                    break
-                self._change_tables(plans, request, progress)
-                pending = self._submit(plans, pending, progress)
+                    return _dry_outcome(plans.values(), request, progress)
+                self._change_tables(plans, progress)
+                stale = self._write_all(plans, progress)
+                pending = [each for each in pending if each[0] in stale]
             except (CatalogOutdated, TableAlreadyExists, ColumnExists, SchemaOutdated) as error:
                 outdated: TsdbError = error
             else:
@@ -138,9 +162,8 @@ class Ingestion:
                 raise outdated
             time.sleep(pause)
             pause = min(PAUSE_SECONDS_MAX, 2 * pause + 0.001)
-        if not request.is_dry:
-            count_accepted(request.protocol, progress.rows)
-            self._record(progress.rejections, request)
+        count_accepted(request.protocol, progress.rows)
+        self._record(progress.rejections, request)
         return progress.outcome()
 
     # Planning: no side effects.
@@ -149,29 +172,24 @@ class Ingestion:
         self, pending: Sequence[tuple[int, TableRows]], request: IngestRequest, progress: _Progress
     ) -> dict[int, _Plan]:
         plans: dict[int, _Plan] = {}
-        rejections: list[Rejection] = []
-        drafts: dict[tuple[str, str], TableInfo] = {}
+        drafts: dict[tuple[str, str], _Draft] = {}
         for number, rows in pending:
             planned = self._plan(rows, request, drafts)
-            if isinstance(planned, Rejection):
-                rejections.append(planned)
-                continue
-            plans[number] = planned
-            rejections += planned.fitted.rejections
-        told = [place_rejection(each, request.place_word) for each in rejections]
-        if told and not (request.is_partial or request.is_dry):
-            self._record(told, request)
-            raise IngestRejected(told)
-        progress.rejections = told
-        if request.is_dry:
-            for plan in plans.values():
-                progress.note(plan)
-            is_refused = bool(told) and not request.is_partial
-            progress.rows = 0 if is_refused else sum(plan.fitted.good_rows for plan in plans.values())
+            if isinstance(planned, _Plan):
+                plans[number] = planned
+                refused = planned.fitted.rejections
+            else:
+                refused = [planned]
+            progress.refused.pop(number, None)
+            if refused:
+                progress.refused[number] = [place_rejection(each, request.place_word) for each in refused]
+        if progress.refused and not (request.is_partial or request.is_dry):
+            self._record(progress.rejections, request)
+            raise IngestRejected(progress.rejections)
         return plans
 
     def _plan(
-        self, rows: TableRows, request: IngestRequest, drafts: dict[tuple[str, str], TableInfo]
+        self, rows: TableRows, request: IngestRequest, drafts: dict[tuple[str, str], _Draft]
     ) -> _Plan | Rejection:
         database = rows.database or request.session.database
         check_writable(database)
@@ -179,62 +197,64 @@ class Ingestion:
         try:
             return self._plan_table(rows, database, request, drafts)
         except InvalidArguments as error:
-            # Of the table as a whole: told like a row, so that the sender learns which of his tables it is.
+            # Of the table as a whole: told like a row, so that the sender learns where it is.
             place = None if rows.places is None else int(rows.places[0])
-            reason = f"table {rows.table}: {error}"
-            return Rejection(rows.table, reason, place=place, rows=rows.rows, kind="table")
+            return Rejection(rows.table, f"table {rows.table}: {error}", place=place, rows=rows.rows, kind="table")
 
     def _plan_table(
-        self, rows: TableRows, database: str, request: IngestRequest, drafts: dict[tuple[str, str], TableInfo]
+        self, rows: TableRows, database: str, request: IngestRequest, drafts: dict[tuple[str, str], _Draft]
     ) -> _Plan:
         was = self._services.catalog.find_table(database, rows.table)
-        now_ns = self._services.clock.now_ns()
         if was is None:
-            draft = drafts.get((database, rows.table)) or self._draft(rows, database, request)
-            drafts[database, rows.table] = draft
-            names = field_names(rows, draft, request.new_table)
-            wide, _ = widen_table(rows, draft, names)
-            return _Plan(fit_rows(rows, wide, names, now_ns=now_ns), None)
+            key = (database, rows.table)
+            if key not in drafts:
+                drafts[key] = self._draft(rows, database, request)
+            table, physical = drafts[key]
+            names = field_names(rows, table, request.new_table)
+            table, _ = widen_table(rows, table, names)
+            return _Plan(self._fit(rows, table, names), None, physical=physical)
         check_metric_writable(was)
         names = field_names(rows, was, request.new_table)
         table, changes = widen_table(rows, was, names)
         if table is not was and not request.may_create:
             table, changes = was, ()
-        return _Plan(fit_rows(rows, table, names, now_ns=now_ns), was, changes)
+        return _Plan(self._fit(rows, table, names), was, changes)
 
-    def _draft(self, rows: TableRows, database: str, request: IngestRequest) -> TableInfo:
+    def _fit(self, rows: TableRows, table: TableInfo, names: Mapping[str, str]) -> Fitted:
+        return fit_rows(rows, table, names, now_ns=self._services.clock.now_ns())
+
+    def _draft(self, rows: TableRows, database: str, request: IngestRequest) -> _Draft:
         catalog, new_table = self._services.catalog, request.new_table
         if catalog.find_view(database, rows.table) is not None:
             raise InvalidArguments(f"{rows.table} is a view, which cannot be written to")
         if not request.may_create:
             raise InvalidArguments(
-                f"table {rows.table} does not exist, and the hint auto_create_table forbids to create it",
-                hint="create it first",
+                "it does not exist, and the hint auto_create_table forbids to create it", hint="create it first"
             )
         check_table_name(rows.table)
         options = creation_options(new_table, request.hints, catalog.database(database).options)
         created_ms = self._services.clock.now_ns() // 1_000_000
         if not new_table.is_metric:
-            return draft_table(rows, database, new_table, options, created_ms=created_ms)
+            return draft_table(rows, database, new_table, options, created_ms=created_ms), None
         name = request.hints.get("physical_table") or new_table.physical_table
         physical = catalog.find_table(database, name)
-        if physical is None:
-            check_table_name(name)
-            named = replace(new_table, physical_table=name)
-            physical = physical_draft(database, named, options, created_ms=created_ms)
-        return logical_draft(rows, database, physical, created_ms=created_ms)
+        if physical is not None:
+            return logical_draft(rows, database, physical, created_ms=created_ms), None
+        check_table_name(name)
+        physical = physical_draft(database, replace(new_table, physical_table=name), options, created_ms=created_ms)
+        return logical_draft(rows, database, physical, created_ms=created_ms), physical
 
     # Changes of the catalog.
 
-    def _change_tables(self, plans: Mapping[int, _Plan], request: IngestRequest, progress: _Progress) -> None:
+    def _change_tables(self, plans: Mapping[int, _Plan], progress: _Progress) -> None:
         """Create and widen what the plans need; CatalogOutdated if they have to be made again."""
-        changed = [plan for plan in plans.values() if plan.was is None or plan.is_changed]
-        if not changed:
+        needed = [plan for plan in plans.values() if (plan.was is None or plan.is_changed) and plan.fitted.good_rows]
+        if not needed:
             return
         first: dict[tuple[str, str], _Plan] = {}
-        for plan in changed:
-            if plan.fitted.good_rows:
-                first.setdefault((plan.table.database, plan.table.name), plan)
+        for plan in needed:
+            first.setdefault((plan.table.database, plan.table.name), plan)
+        self._create_physical(first.values(), progress)
         self._create_logical([plan for plan in first.values() if plan.was is None and plan.table.is_logical], progress)
         for plan in first.values():
             if plan.was is not None:
@@ -243,36 +263,107 @@ class Ingestion:
             elif not plan.table.is_logical:
                 plan.fitted.table = self._services.catalog.create_table(plan.table)
                 progress.note(plan)
-        if len(first) != len([plan for plan in changed if plan.fitted.good_rows]):
-            # Two pieces of the request needed the same table: the second one looks again.
-            raise CatalogOutdated("a table of the request")
+        if len(first) != len(needed):
+            # Two pieces of the request need the same table: the second one looks again.
+            raise CatalogOutdated(needed[0].table.full_name)
+
+    def _create_physical(self, plans: Iterable[_Plan], progress: _Progress) -> None:
+        drafts = {(plan.physical.database, plan.physical.name): plan.physical for plan in plans if plan.physical}
+        for draft in drafts.values():
+            progress.created[self._services.catalog.create_table(draft).name] = None
+        if drafts:
+            # What the new logical tables are on has its id only now.
+            raise CatalogOutdated(", ".join(name for _, name in drafts))
 
     def _create_logical(self, plans: Sequence[_Plan], progress: _Progress) -> None:
-        """Create logical tables, after the physical ones on which they are to be."""
         if not plans:
             return
-        missing = [plan for plan in plans if plan.table.physical_table_id == 0]
-        if missing:
-            self._create_physical(missing, progress)
-            # What the new tables are on has its id only now.
-            raise CatalogOutdated(missing[0].table.full_name)
         made = self._services.catalog.create_logical_tables([plan.table for plan in plans])
         for plan, table in zip(plans, made, strict=True):
             plan.fitted.table = table
             progress.note(plan)
 
-    def _create_physical(self, plans: Iterable[_Plan], progress: _Progress) -> None:
-        drafts: dict[tuple[str, str], TableInfo] = {}
-        for plan in plans:
-            table = plan.table
-            name = table.options["on_physical_table"]
-            drafts.setdefault((table.database, name), table)
-        for (database, name), table in drafts.items():
-            time, value = table.time_index, table.fields[0]
-            shape = NewTable(
-                time_column=time.name, time_unit=time.type.arrow.unit, value_column=value.name, physical_table=name
+    # Writing.
+
+    def _write_all(self, plans: Mapping[int, _Plan], progress: _Progress) -> set[int]:
+        """Hand every part to its region, then wait for all; the numbers of rows that must be planned again."""
+        writings, stale = self._make_writings(plans, progress)
+        futures = [self._send(each.part) for each in writings]
+        failure: TsdbError | None = None
+        for writing, future in zip(writings, futures, strict=True):
+            try:
+                progress.rows += future.result()
+                progress.written.add(writing.key)
+            except SchemaOutdated:
+                stale.update(writing.numbers)
+            except TsdbError as error:
+                if self._is_gone(error, [plans[number].table for number in writing.numbers]):
+                    stale.update(writing.numbers)
+                else:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+        return stale
+
+    def _make_writings(self, plans: Mapping[int, _Plan], progress: _Progress) -> tuple[list[_Writing], set[int]]:
+        writings: list[_Writing] = []
+        stale: set[int] = set()
+        logical: dict[int, list[int]] = {}
+        for number, plan in plans.items():
+            if not plan.fitted.good_rows:
+                continue
+            if plan.table.physical_table_id is not None:
+                logical.setdefault(plan.table.physical_table_id, []).append(number)
+                continue
+            try:
+                parts = make_parts(self._target(plan.table), plan.fitted)
+            except SchemaOutdated:
+                stale.add(number)
+            else:
+                writings += [_Writing((number,), (number, each.region, at), each) for at, each in enumerate(parts)]
+        for numbers in logical.values():
+            target = self._target(stored_in(self._services, plans[numbers[0]].table))
+            parts = make_metric_parts(target, [plans[number].fitted for number in numbers])
+            writings += [_Writing(tuple(numbers), (numbers[0], each.region, at), each) for at, each in enumerate(parts)]
+        return [each for each in writings if each.key not in progress.written], stale
+
+    def _target(self, table: TableInfo) -> Target:
+        found = self._targets.get(table.id)
+        if found is None or found.table is not table:
+            found = make_target(self._services.regions, table)
+            if len(self._targets) >= TARGETS_MAX:
+                self._targets.clear()
+            self._targets[table.id] = found
+        return found
+
+    def _send(self, part: Part) -> Future[int]:
+        try:
+            return self._services.regions.write(
+                part.region,
+                part.batch,
+                timeout=self._services.options.write_timeout,
+                schema_version=part.schema_version,
             )
-            options = self._physical_options[database, name]
-            created_ms = table.created_ms
-            self._services.catalog.create_table(physical_draft(database, shape, options, created_ms=created_ms))
-            progress.created[name] = None
+        except TsdbError as error:
+            # The other regions have their parts already and are waited for in any case.
+            refused: Future[int] = Future()
+            refused.set_exception(error)
+            return refused
+
+    def _is_gone(self, error: TsdbError, tables: Iterable[TableInfo]) -> bool:
+        """Whether a region is missing because its table was dropped meanwhile: then the rows need a new one."""
+        catalog = self._services.catalog
+        return error.status is Status.REGION_NOT_FOUND and all(catalog.table_by_id(each.id) is None for each in tables)
+
+    def _record(self, rejections: Iterable[Rejection], request: IngestRequest) -> None:
+        self._services.rejections.add(rejections, protocol=request.protocol, database=request.session.database)
+
+
+def _dry_outcome(plans: Iterable[_Plan], request: IngestRequest, progress: _Progress) -> WriteOutcome:
+    """What a write would do, were it one."""
+    for plan in plans:
+        progress.note(plan)
+        progress.rows += plan.fitted.good_rows
+    if progress.refused and not request.is_partial:
+        return WriteOutcome(0, rejections=progress.rejections)
+    return progress.outcome()

@@ -94,9 +94,7 @@ def make_parts(target: Target, fitted: Fitted) -> list[Part]:
 
 def _make_series(schema: RegionSchema, fitted: Fitted) -> SeriesTable:
     count = fitted.series
-    columns = [
-        fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags
-    ]
+    columns = [fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags]
     return SeriesTable.of_tags(schema, columns, count)
 
 

@@ -41,9 +41,7 @@ _TIMES = {
 }
 
 
-def creation_options(
-    new_table: NewTable, hints: Mapping[str, str], inherited: Mapping[str, str]
-) -> dict[str, str]:
+def creation_options(new_table: NewTable, hints: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """The options of a new table: what the protocol is used to, then the database's, then those of the request."""
     said = dict(new_table.options)
     for layer in (
@@ -175,9 +173,7 @@ def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, create
     return plan_metric_table(draft, physical, {ON_PHYSICAL})
 
 
-def widen_table(
-    rows: TableRows, table: TableInfo, names: Mapping[str, str]
-) -> tuple[TableInfo, tuple[AddColumn, ...]]:
+def widen_table(rows: TableRows, table: TableInfo, names: Mapping[str, str]) -> tuple[TableInfo, tuple[AddColumn, ...]]:
     """Add the columns that a table lacks; the same table when it has them all."""
     fields = [names.get(name, name) for name in rows.fields]
     known, tags = table.by_name, rows.tags.schema.names

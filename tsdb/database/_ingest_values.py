@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -97,7 +98,7 @@ class _Lazy:
         return self._values[int(self._index[row])]
 
 
-def fit_rows(rows: TableRows, table: TableInfo, names: dict[str, str], *, now_ns: int) -> Fitted:
+def fit_rows(rows: TableRows, table: TableInfo, names: Mapping[str, str], *, now_ns: int) -> Fitted:
     """Bring rows to the names and types of a table; `names` are the table's names of fields that have others."""
     fitted = Fitted(rows, table)
     _fit_time(fitted)
@@ -144,9 +145,7 @@ def _fit_field(fitted: Fitted, name: str, values: pa.Array, said: DataType | Non
     fitted.fields[name] = converted
 
 
-def _refuse_place(
-    fitted: Fitted, name: str, column: ColumnInfo | None, values: pa.Array, semantic: Semantic
-) -> None:
+def _refuse_place(fitted: Fitted, name: str, column: ColumnInfo | None, values: pa.Array, semantic: Semantic) -> None:
     """Refuse a column that the table does not have, or has for something else."""
     table = fitted.table.name
     if column is None:
@@ -231,9 +230,7 @@ def _fit_time(fitted: Fitted) -> None:
         fitted.refuse(bad, "time", reason, column=column.name, values=pa.array(rows.times))
 
 
-def scale_times(
-    times: npt.NDArray[np.int64], source: str, target: str
-) -> tuple[npt.NDArray[np.int64], Mask | None]:
+def scale_times(times: npt.NDArray[np.int64], source: str, target: str) -> tuple[npt.NDArray[np.int64], Mask | None]:
     """Return times in another unit, rounded towards the past, and where they are out of its range."""
     limit = _INT64_MAX if target == "ns" else min(_INT64_MAX, _YEAR_SECONDS_MAX * _TICKS[target])
     if source == target:

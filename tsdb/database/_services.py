@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
+from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import ProcessList
 from tsdb.engine import Regions
 from tsdb.query import QueryEngine, Session
@@ -37,4 +38,5 @@ class Services:
     clock: Clock
     processes: ProcessList
     information: Callable[[Session], InformationContext]
+    rejections: RejectionLog
     options: DatabaseOptions = field(default_factory=DatabaseOptions)

@@ -21,11 +21,13 @@ from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete
 from tsdb.database._describe import describe
 from tsdb.database._frames import write_frame
+from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._insert import insert
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.query import Affected, Channel, Output, Records, Session
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter
@@ -43,6 +45,7 @@ class Database:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self._ingestion = Ingestion(services)
 
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
@@ -60,6 +63,29 @@ class Database:
     def write(self, database: str, table: str, frame: pa.Table, *, tags: Sequence[str], time: str) -> int:
         """Write columns into a table, which is created or widened as they need; the number of rows."""
         return write_frame(self.services, database, table, frame, tags=tags, time=time)
+
+    def ingest(
+        self,
+        rows: Sequence[TableRows],
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+        partial: bool = False,
+    ) -> WriteOutcome:
+        """Write what a protocol brings, into tables that are created or widened as the rows need.
+
+        IngestRejected, and nothing is written, if a row does not fit its table. With `partial` the rows that fit are
+        written nevertheless, and the outcome tells of the others. With `dry_run` nothing changes, whatever comes.
+        """
+        request = IngestRequest(session, new_table, hints or {}, protocol, is_partial=partial, is_dry=dry_run)
+        return self._ingestion.write(rows, request)
+
+    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
+        """Count and remember what a protocol refused itself, because it could not be read."""
+        self.services.rejections.add(rejections, protocol=protocol, database=session.database)
 
     def run(self, text: str, session: Session) -> Output:
         """Run a text of exactly one statement."""

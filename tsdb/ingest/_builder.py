@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb.ingest.rows import TableRows
-from tsdb.model import DataType
+from tsdb.model import DataType, Kind
 
 
 class RowsBuilder:
@@ -25,24 +25,19 @@ class RowsBuilder:
         types: Mapping[str, DataType],
         *,
         columns: tuple[str, ...] = (),
-        annotated: Mapping[str, DataType] | None = None,
+        tags: tuple[str, ...] = (),
     ) -> None:
-        """`types` names every field that a row may have; `annotated` are those that Arrow alone does not tell."""
+        """`types` names every field that a row may have, `tags` those that the table has even if no row does."""
         self.table = table
         self._unit = unit
         self._types = dict(types)
         self._columns = columns
-        self._annotated = dict(annotated or {})
+        self._tags = tags
         self._series: dict[tuple[tuple[str, str], ...], int] = {}
         self._index: list[int] = []
         self._times: list[int] = []
         self._places: list[int] = []
         self._values: dict[str, list[object]] = {name: [] for name in self._types}
-
-    def declare(self, name: str, type: DataType) -> None:
-        """Add a field that later rows may have."""
-        self._types[name] = type
-        self._values[name] = []
 
     def series(self, tags: tuple[tuple[str, str], ...]) -> int:
         """Return the number of a series."""
@@ -67,20 +62,20 @@ class RowsBuilder:
             column.extend([None] * (rows - len(column)))
         return TableRows(
             table=self.table,
-            tags=make_tags(list(self._series)),
+            tags=make_tags(list(self._series), self._tags),
             series_index=np.array(self._index, np.uint32),
             times=np.array(self._times, np.int64),
             unit=self._unit,
             fields={name: pa.array(column, self._types[name].arrow) for name, column in self._values.items()},
             columns=self._columns,
             places=np.array(self._places, np.int64),
-            types={name: kind for name, kind in self._annotated.items() if name in self._values},
+            types={name: kind for name, kind in self._types.items() if kind.kind is Kind.JSON},
         )
 
 
-def make_tags(series: list[tuple[tuple[str, str], ...]]) -> pa.RecordBatch:
-    """One row per series, one column per tag that any of them has, in the order in which they appear."""
-    names = list(dict.fromkeys(name for tags in series for name, _ in tags))
+def make_tags(series: list[tuple[tuple[str, str], ...]], first: tuple[str, ...] = ()) -> pa.RecordBatch:
+    """One row per series, one column per tag: the `first`, then all that any series has, as they appear."""
+    names = list(dict.fromkeys([*first, *(name for tags in series for name, _ in tags)]))
     if not names:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(series), pa.struct([])))
     found = [dict(tags) for tags in series]

@@ -106,6 +106,7 @@ class SelectionRecords:
         self._selection = selection
         self._dataset = dataset
         self._life = life
+        self._is_read_to_end = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +114,9 @@ class SelectionRecords:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
+            self._life.check()
             yield from self._selection.batches(self._dataset)
+            self._is_read_to_end = True
         except TsdbError:
             raise
         except Exception as error:
@@ -125,7 +128,8 @@ class SelectionRecords:
 
     def close(self) -> None:
         """Stop the work and let go of snapshots; from any thread, any number of times."""
-        self._life.cancel()
+        if not self._is_read_to_end:
+            self._life.cancel()
         self._life.end()
 
     def __del__(self) -> None:

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tsdb.ingest import IngestRejected, Rejection, TableRows, WriteOutcome, drop_rejected
+from tsdb.telemetry import counter
 
 ATTEMPTS_MAX = 8
-"""How often what is left is tried again. Each attempt refuses at least one row, so more would help few requests."""
+"""How often what is left is tried again. One attempt learns of all rows that are refused, save a few odd cases."""
+
+REFUSED = counter(
+    "tsdb_servers_refused_items_total",
+    "Points, lines, spans and log records that were refused before they reached the database, by protocol.",
+    labels=("protocol",),
+)
 
 
 def write_what_fits(
     rows: Sequence[TableRows], write: Callable[[Sequence[TableRows]], WriteOutcome]
-) -> tuple[WriteOutcome, list[Rejection]]:
-    """Write rows; return what was done, and everything that was refused on the way."""
+) -> tuple[WriteOutcome, list[Rejection], dict[int, str]]:
+    """Write rows; return what was done, what was refused on the way, and the reasons by the places of rows."""
     rejections: list[Rejection] = []
+    reasons: dict[int, str] = {}
     left = list(rows)
     for _ in range(ATTEMPTS_MAX):
         if not left:
             break
         try:
             outcome = write(left)
-            return outcome, [*rejections, *outcome.rejections]
+            rejections += outcome.rejections
+            reasons |= drop_rejected(left, outcome.rejections)[1]
+            return outcome, rejections, reasons
         except IngestRejected as error:
             rejections += error.rejections
-            left = drop_rejected(left, error.rejections)
-    rejections += [
-        Rejection(each.table, "the rows were not written because too many others of the request were refused", place)
-        for each in left
-        for place in ([None] if each.places is None else each.places.tolist())
-    ]
-    return WriteOutcome(rows=0), rejections
+            left, more = drop_rejected(left, error.rejections)
+            reasons |= more
+    unwritten = "not written, because too many other rows of the request were refused"
+    for each in left:
+        rejections.append(Rejection(each.table, unwritten, rows=each.rows))
+        reasons |= {} if each.places is None else dict.fromkeys(each.places.tolist(), unwritten)
+    return WriteOutcome(rows=0), rejections, reasons

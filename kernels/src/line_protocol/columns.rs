@@ -136,9 +136,8 @@ impl Column {
         };
         // SAFETY: every buffer has `rows` values; the text is cut at the ends of whole values of a body that was
         // found to be UTF-8 and the offsets ascend.
-        let data = unsafe {
-            ArrayData::builder(kind).len(rows).nulls(nulls).buffers(buffers).build_unchecked()
-        };
+        let data =
+            unsafe { ArrayData::builder(kind).len(rows).nulls(nulls).buffers(buffers).build_unchecked() };
         (self.name, data)
     }
 }

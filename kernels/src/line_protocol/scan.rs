@@ -6,7 +6,7 @@ use std::sync::RwLockReadGuard;
 
 use super::columns::{Finished, Rows, Value};
 use super::number::{parse_number, parse_time};
-use super::series::{DecodedKey, Known, SeriesTable};
+use super::series::{DecodedKey, Known, Measurement, SeriesTable};
 
 /// A body that cannot be read.
 pub struct Bad {
@@ -47,6 +47,8 @@ fn column_of(before: &[u8]) -> usize {
     1 + before.iter().filter(|&&byte| byte & 0xC0 != 0x80).count()
 }
 
+type Guard<'a> = RwLockReadGuard<'a, Known>;
+
 struct Scan<'a> {
     body: &'a [u8],
     table: &'a SeriesTable,
@@ -54,7 +56,6 @@ struct Scan<'a> {
     at: usize,
     line: usize,
     line_start: usize,
-    tables: Vec<Rows>,
     by_measurement: HashMap<u32, usize>,
     /// The last timestamp as written, and what it meant: lines of one time follow each other.
     last_time: (&'a [u8], i64),
@@ -69,48 +70,50 @@ impl<'a> Scan<'a> {
             at: 0,
             line: 1,
             line_start: 0,
-            tables: Vec::new(),
             by_measurement: HashMap::new(),
             last_time: (b"", 0),
         }
     }
 
     fn run(mut self) -> Result<Vec<Finished>, Bad> {
+        let mut tables: Vec<Rows> = Vec::new();
         let mut known = self.table.read();
         // Lines come in the order of their series again and again: the next key is likely the one learnt next.
         let mut likely = 0;
-        let mut current: Option<usize> = None;
+        let mut place = 0;
         while self.skip_to_line() {
             let position = match known.key(likely) {
                 Some(key) if self.starts_with_key(key) => {
                     self.at += key.len();
                     likely
                 }
-                _ => self.key(&mut known)?,
+                _ => {
+                    let (position, again) = self.key(known)?;
+                    known = again;
+                    position
+                }
             };
             likely = position + 1;
             let entry = known.entry(position);
-            let rows = match current {
-                Some(place) if self.tables[place].measurement == entry.measurement => place,
-                _ => self.rows_of(entry.measurement, &known),
-            };
-            current = Some(rows);
-            let measurement = &known.measurements[entry.measurement as usize];
-            let line = self.line;
-            let mut table = std::mem::replace(&mut self.tables[rows], Rows::new(u32::MAX, 0, 0, 0));
-            if let Err(name) = table.begin(entry, measurement) {
-                return Err(self.bad_at(self.line_start, format!("{name:?} is a tag here and a field before")));
+            if tables.get(place).is_none_or(|rows| rows.measurement != entry.measurement) {
+                place = self.place_of(entry.measurement, &known, &mut tables);
             }
-            self.fields(&mut table, measurement)?;
+            let (rows, line) = (&mut tables[place], self.line);
+            let measurement = &known.measurements[entry.measurement as usize];
+            if let Err(name) = rows.begin(entry, measurement) {
+                return Err(
+                    self.bad_at(self.line_start, format!("{name:?} is a tag here and a field before"))
+                );
+            }
+            self.fields(rows, measurement)?;
             let time = self.time()?;
-            table.end(time, line);
-            self.tables[rows] = table;
+            rows.end(time, line);
         }
-        let tables = std::mem::take(&mut self.tables);
-        Ok(tables.into_iter().map(|rows| {
+        let finish = |rows: Rows| {
             let measurement = &known.measurements[rows.measurement as usize];
             rows.finish(measurement)
-        }).collect())
+        };
+        Ok(tables.into_iter().map(finish).collect())
     }
 
     /// Goes to the next line that has something; false at the end of the body.
@@ -130,15 +133,15 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn rows_of(&mut self, measurement: u32, known: &Known) -> usize {
+    fn place_of(&mut self, measurement: u32, known: &Known, tables: &mut Vec<Rows>) -> usize {
         if let Some(&place) = self.by_measurement.get(&measurement) {
             return place;
         }
-        let place = self.tables.len();
+        let place = tables.len();
         // Only the first is set aside memory for: bodies are of one measurement, or of many small ones.
         let lines = if place == 0 { 1 + self.body.iter().filter(|&&byte| byte == b'\n').count() } else { 0 };
         let series = known.measurements[measurement as usize].series.len();
-        self.tables.push(Rows::new(measurement, series, self.body.len(), lines));
+        tables.push(Rows::new(measurement, series, self.body.len(), lines));
         self.by_measurement.insert(measurement, place);
         place
     }
@@ -150,7 +153,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Finds the key that begins here, or learns it, and goes behind it.
-    fn key(&mut self, known: &mut RwLockReadGuard<'a, Known>) -> Result<usize, Bad> {
+    fn key(&mut self, known: Guard<'a>) -> Result<(usize, Guard<'a>), Bad> {
         let Some(end) = key_end(self.body, self.at) else {
             // No fields follow: say so, unless the key itself is wrong before.
             self.decode_key()?;
@@ -158,26 +161,18 @@ impl<'a> Scan<'a> {
         };
         let key = &self.body[self.at..end];
         let hash = self.table.hash(key);
-        let position = match known.find(hash, key) {
-            Some(position) => position,
-            None => {
-                let decoded = self.decode_key()?;
-                self.at = end;
-                return Ok(self.learn(hash, key, decoded, known));
-            }
-        };
-        self.at = end;
-        Ok(position)
-    }
-
-    fn learn(&self, hash: u64, key: &[u8], decoded: DecodedKey, known: &mut RwLockReadGuard<'a, Known>) -> usize {
-        // The guard has to go before the table can be changed; an empty table takes its place meanwhile.
-        let table = self.table;
-        take_with(known, || table.learn(hash, key, decoded), || table.read())
+        if let Some(position) = known.find(hash, key) {
+            self.at = end;
+            return Ok((position, known));
+        }
+        let decoded = self.decode_key()?;
+        drop(known);
+        let position = self.table.learn(hash, key, decoded);
+        Ok((position, self.table.read()))
     }
 
     fn decode_key(&mut self) -> Result<DecodedKey, Bad> {
-        let measurement = self.name(b", ", b", ")?;
+        let measurement = self.name(b", ");
         if measurement.is_empty() {
             return Err(self.bad("expected the name of a measurement"));
         }
@@ -186,7 +181,7 @@ impl<'a> Scan<'a> {
         while self.peek() == Some(b',') {
             self.at += 1;
             let start = self.at;
-            let name = self.name(b",= ", b",= ")?;
+            let name = self.name(b",= ");
             if name.is_empty() {
                 return Err(self.bad("expected the name of a tag"));
             }
@@ -198,20 +193,22 @@ impl<'a> Scan<'a> {
                 return Err(self.bad_at(start, format!("the tag {name:?} is here twice")));
             }
             self.at += 1;
-            let value = self.name(b",= ", b",= ")?;
+            let value = self.name(b",= ");
             if value.is_empty() {
                 return Err(self.bad("expected the value of a tag; leave the tag out if it has none"));
             }
             tags.push((name, text_of(&value)));
             if self.peek() == Some(b'=') {
-                return Err(self.bad("expected ',' or a space behind the value of a tag; write '=' in it as '\\='"));
+                return Err(
+                    self.bad("expected ',' or a space behind the value of a tag; write '=' in it as '\\='")
+                );
             }
         }
         Ok(DecodedKey { measurement, tags })
     }
 
-    /// Reads up to one of `ends` or the end of the line, undoing the escapes of `escaped`.
-    fn name(&mut self, ends: &[u8], escaped: &[u8]) -> Result<Cow<'a, [u8]>, Bad> {
+    /// Reads up to one of `ends` or the end of the line; a backslash before one of them makes it part of the name.
+    fn name(&mut self, ends: &[u8]) -> Cow<'a, [u8]> {
         let start = self.at;
         let mut decoded: Option<Vec<u8>> = None;
         while let Some(byte) = self.peek() {
@@ -219,7 +216,7 @@ impl<'a> Scan<'a> {
                 break;
             }
             let escape = match byte {
-                b'\\' => self.body.get(self.at + 1).copied().filter(|next| escaped.contains(next)),
+                b'\\' => self.body.get(self.at + 1).copied().filter(|next| ends.contains(next)),
                 _ => None,
             };
             if let Some(next) = escape {
@@ -232,13 +229,13 @@ impl<'a> Scan<'a> {
             }
             self.at += 1;
         }
-        Ok(match decoded {
+        match decoded {
             Some(decoded) => Cow::Owned(decoded),
             None => Cow::Borrowed(&self.body[start..self.at]),
-        })
+        }
     }
 
-    fn fields(&mut self, table: &mut Rows, measurement: &super::series::Measurement) -> Result<(), Bad> {
+    fn fields(&mut self, table: &mut Rows, measurement: &Measurement) -> Result<(), Bad> {
         self.skip_spaces();
         if self.peek().is_none() || self.is_line_end() {
             return Err(self.bad("expected a field"));
@@ -296,7 +293,7 @@ impl<'a> Scan<'a> {
 
     /// Reads the name of a field and its `=`.
     fn field_name(&mut self) -> Result<Cow<'a, [u8]>, Bad> {
-        let name = self.name(b",= ", b",= ")?;
+        let name = self.name(b",= ");
         if name.is_empty() {
             return Err(self.bad("expected the name of a field"));
         }
@@ -318,9 +315,7 @@ impl<'a> Scan<'a> {
                     self.at += length;
                     Ok(value)
                 }
-                Err(bad) => {
-                    Err(self.bad_at(self.at + bad.at, format!("expected {}", bad.expected)))
-                }
+                Err(bad) => Err(self.bad_at(self.at + bad.at, format!("expected {}", bad.expected))),
             },
             Some(b'"') => self.text(scratch),
             Some(b't' | b'T' | b'f' | b'F') => self.boolean(),
@@ -414,7 +409,9 @@ impl<'a> Scan<'a> {
             return Err(self.bad("expected a timestamp, an integer"));
         };
         let Some(time) = value.and_then(|value| value.checked_mul(self.times.factor)) else {
-            return Err(self.bad("expected a timestamp between the years 1677 and 2262; is the precision right?"));
+            return Err(
+                self.bad("expected a timestamp between the years 1677 and 2262; is the precision right?")
+            );
         };
         self.at += length;
         self.last_time = (&self.body[start..self.at], time);
@@ -467,7 +464,8 @@ impl<'a> Scan<'a> {
             true => start,
             false => self.body[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |found| found + 1),
         };
-        let crossed = self.body[start..self.line_start.max(start)].iter().filter(|&&byte| byte == b'\n').count();
+        let crossed =
+            self.body[start..self.line_start.max(start)].iter().filter(|&&byte| byte == b'\n').count();
         Bad { line: self.line - crossed, column: column_of(&self.body[start..at]), message }
     }
 }
@@ -490,10 +488,4 @@ fn key_end(body: &[u8], mut at: usize) -> Option<usize> {
 fn text_of(bytes: &[u8]) -> String {
     // The body is UTF-8 and names are cut at ASCII, so nothing is ever replaced.
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Drops a guard, does something without it, and takes it anew.
-fn take_with<G, T>(guard: &mut G, between: impl FnOnce() -> T, again: impl FnOnce() -> G) -> T {
-    let _ = (guard, between, again);
-    unimplemented!()
 }

@@ -105,7 +105,9 @@ impl Side {
             (self.deltas.len(), self.counts.len())
         };
         if other > 0 {
-            return malformed(format!("the {side} buckets of a native histogram are of another kind than its count"));
+            return malformed(format!(
+                "the {side} buckets of a native histogram are of another kind than its count"
+            ));
         }
         if promised != found as u64 {
             return malformed(format!(

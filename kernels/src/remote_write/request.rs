@@ -8,7 +8,9 @@
 
 use std::ops::Range;
 
-use crate::protobuf::{Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, varint_length};
+use crate::protobuf::{
+    Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, varint_length,
+};
 use crate::remote_write::histogram;
 
 /// Where the key of an entry is.
@@ -142,11 +144,8 @@ impl Columns {
                 _ => {}
             }
         }
-        let key = if is_stretch {
-            Key::Body(start..start + stretch)
-        } else {
-            Key::Made(made..self.made.len())
-        };
+        let key =
+            if is_stretch { Key::Body(start..start + stretch) } else { Key::Made(made..self.made.len()) };
         self.end_entry(key, samples, histograms);
         Ok(())
     }

@@ -18,7 +18,6 @@ from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.model import CATALOG, DEFAULT_DATABASE
 from tsdb.query import Channel, Session
 from tsdb.servers.http._messages import Request, Response
-from tsdb.telemetry import counter
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
@@ -28,12 +27,6 @@ UNPACKED_BYTES_MAX = 256 << 20
 _CATALOGS = (CATALOG, "greptime")
 _PIECE_BYTES = 1 << 20
 _T = TypeVar("_T")
-
-ROWS = counter(
-    "tsdb_servers_ingest_rows_total",
-    "Rows that came by an ingestion protocol, by outcome: accepted or rejected.",
-    labels=("protocol", "outcome"),
-)
 
 
 class IngestDatabase(Protocol):

@@ -13,11 +13,10 @@ from functools import partial
 from tsdb import __version__
 from tsdb.ingest import TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
-from tsdb.servers._partial_write import write_what_fits
+from tsdb.servers._partial_write import REFUSED, write_what_fits
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._ingest import (
-    ROWS,
     IngestDatabase,
     IngestPool,
     dry_run_response,
@@ -27,9 +26,6 @@ from tsdb.servers.http._ingest import (
     unpack_body,
 )
 from tsdb.servers.http._messages import Request, Response
-
-_ACCEPTED = ROWS.labels("opentsdb", "accepted")
-_REJECTED = ROWS.labels("opentsdb", "rejected")
 
 
 class OpentsdbRoutes:
@@ -60,13 +56,12 @@ class OpentsdbRoutes:
 
         if dry_run:
             points = [_parse_at(place, each) for place, each in enumerate(found)]
-            outcome, rejections = write_what_fits(make_rows(enumerate(points)), write)
+            outcome, rejections, _ = write_what_fits(make_rows(enumerate(points)), write)
             return dry_run_response(replace(outcome, rejections=tuple(rejections)))
         if "summary" in request.query or "details" in request.query:
             return self._put_each(found, write, is_detailed="details" in request.query)
         points = [_parse_at(place, each) for place, each in enumerate(found)]
-        outcome = write(make_rows(enumerate(points)))
-        _ACCEPTED.inc(outcome.rows)
+        write(make_rows(enumerate(points)))
         return Response(status=204)
 
     def _put_each(
@@ -80,14 +75,8 @@ class OpentsdbRoutes:
             except InvalidPoint as error:
                 errors[place] = str(error)
         rows = make_rows(points)
-        _, rejections = write_what_fits(rows, write)
-        for rejection in rejections:
-            # A rejection without a place is about every point of its metric.
-            places = [rejection.place] if rejection.place is not None else _places_of(rows, rejection.table)
-            for place in places:
-                errors.setdefault(place, rejection.reason)
-        _ACCEPTED.inc(len(found) - len(errors))
-        _REJECTED.inc(len(errors))
+        REFUSED.labels("opentsdb").inc(len(errors))
+        errors |= write_what_fits(rows, write)[2]
         answer: dict[str, object] = {"success": len(found) - len(errors), "failed": len(errors)}
         if is_detailed:
             answer["errors"] = [{"datapoint": found[place], "error": errors[place]} for place in sorted(errors)]
@@ -98,14 +87,8 @@ def _parse_at(place: int, found: object) -> Point:
     try:
         return parse_point(found)
     except InvalidPoint as error:
-        _REJECTED.inc()
+        REFUSED.labels("opentsdb").inc()
         raise InvalidPoint(error.message, hint=error.hint, point=place) from None
-
-
-def _places_of(tables: Sequence[TableRows], table: str) -> list[int]:
-    return [
-        place for rows in tables if rows.table == table and rows.places is not None for place in rows.places.tolist()
-    ]
 
 
 def opentsdb_routes(app: HttpApp, database: IngestDatabase) -> OpentsdbRoutes:

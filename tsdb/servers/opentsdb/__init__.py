@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.servers.opentsdb._server import CONNECTIONS_MAX, LINE_BYTES_MAX, OpentsdbServer
+from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX
+from tsdb.servers.opentsdb._server import CONNECTIONS_MAX, OpentsdbServer
 
 __all__ = ["CONNECTIONS_MAX", "LINE_BYTES_MAX", "OpentsdbServer"]

@@ -20,6 +20,10 @@ from tsdb.query import Session
 from tsdb.servers._partial_write import write_what_fits
 from tsdb.telemetry import get_logger
 
+LINE_BYTES_MAX = 64 << 10
+"""How long a line may be."""
+LINE_TOO_LONG = f"Invalid query: the line is longer than {LINE_BYTES_MAX} bytes"
+
 _log = get_logger("tsdb.opentsdb")
 
 
@@ -44,8 +48,8 @@ class Handled:
 
     replies: dict[int, str] = field(default_factory=dict)
     """By the number of the line."""
-    accepted: int = 0
-    rejected: int = 0
+    refused: int = 0
+    """Lines that did not reach the database."""
     has_quit: bool = False
 
 
@@ -54,6 +58,10 @@ def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Sess
     handled = Handled()
     points: list[tuple[int, Point]] = []
     for number, raw in enumerate(lines):
+        if len(raw) > LINE_BYTES_MAX:
+            handled.replies[number] = LINE_TOO_LONG
+            handled.refused += 1
+            continue
         try:
             line = raw.decode("utf-8").strip()
             command = line.lower()
@@ -66,10 +74,10 @@ def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Sess
                 points.append((number, parse_put(line)))
         except UnicodeDecodeError:
             handled.replies[number] = "Invalid query: the line is not valid UTF-8"
-            handled.rejected += 1
+            handled.refused += 1
         except InvalidPoint as error:
             handled.replies[number] = f"Invalid query: {error.message}"
-            handled.rejected += 1
+            handled.refused += 1
     if points:
         _write(points, database, session, handled)
     return handled
@@ -79,16 +87,10 @@ def _write(points: list[tuple[int, Point]], database: TelnetDatabase, session: S
     rows = make_rows(points)
     refused: dict[int, str] = {}
     try:
-        _, rejections = write_what_fits(rows, lambda left: database.ingest(left, session, NEW_TABLE))
+        reasons = write_what_fits(rows, lambda left: database.ingest(left, session, NEW_TABLE))[2]
+        refused = {number: f"Invalid query: {reason}" for number, reason in reasons.items()}
     except TsdbError as error:
         if wire(error.status).is_fault:
             _log.exception("a write failed", status=error.status.title)
         refused = {number: f"Internal error: {error.status.value}, {error}" for number, _ in points}
-    else:
-        for each in rejections:
-            for number, point in points:
-                if each.place == number or (each.place is None and point.metric == each.table):
-                    refused.setdefault(number, f"Invalid query: {each.reason}")
     handled.replies |= refused
-    handled.rejected += len(refused)
-    handled.accepted += len(points) - len(refused)

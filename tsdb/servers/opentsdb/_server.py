@@ -14,13 +14,12 @@ from contextlib import suppress
 
 from tsdb.errors import StartError
 from tsdb.query import Session
-from tsdb.servers.opentsdb._lines import Handled, TelnetDatabase, handle_lines
-from tsdb.telemetry import counter, gauge, get_logger
+from tsdb.servers._partial_write import REFUSED
+from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, Handled, TelnetDatabase, handle_lines
+from tsdb.telemetry import gauge, get_logger
 
 CONNECTIONS_MAX = 1024
 """How many clients may be connected; further ones are told so and closed."""
-LINE_BYTES_MAX = 64 << 10
-"""How long a line may be; a longer one ends its connection."""
 READ_BYTES = 256 << 10
 """How much is read at once, and so how many bytes of lines can become one write."""
 REPLY_SECONDS_MAX = 10.0
@@ -28,12 +27,7 @@ REPLY_SECONDS_MAX = 10.0
 
 _log = get_logger("tsdb.opentsdb")
 _CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
-_LINES = counter(
-    "tsdb_servers_opentsdb_lines_total",
-    "Lines that came by telnet, by outcome: accepted or rejected.",
-    labels=("outcome",),
-)
-_ACCEPTED, _REJECTED = _LINES.labels("accepted"), _LINES.labels("rejected")
+_REFUSED = REFUSED.labels("opentsdb")
 
 
 class OpentsdbServer:
@@ -126,8 +120,8 @@ class OpentsdbServer:
                 if handled.has_quit:
                     return
             if len(rest) > LINE_BYTES_MAX:
-                _REJECTED.inc()
-                await _reply(writer, [f"Invalid query: the line is longer than {LINE_BYTES_MAX} bytes"])
+                _REFUSED.inc()
+                await _reply(writer, [LINE_TOO_LONG])
                 return
 
     async def _handle(self, lines: list[bytes], session: Session) -> Handled:
@@ -139,8 +133,7 @@ class OpentsdbServer:
             # Lines that were taken are written before the connection ends.
             await work
             raise
-        _ACCEPTED.inc(handled.accepted)
-        _REJECTED.inc(handled.rejected)
+        _REFUSED.inc(handled.refused)
         return handled
 
 

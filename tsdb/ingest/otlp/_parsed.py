@@ -1,0 +1,30 @@
+"""What a parser of OpenTelemetry's messages returns: rows, and the items that cannot become rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from tsdb.errors import InvalidSyntax
+from tsdb.ingest.rows import Rejection, TableRows
+
+_M = TypeVar("_M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The items of a request: data points, spans or log records. Places are their indexes, from 0."""
+
+    rows: list[TableRows]
+    items: int
+    rejections: list[Rejection]
+
+
+def parse_message(kind: type[_M], body: bytes) -> _M:
+    """Read a protobuf message."""
+    try:
+        return kind.FromString(body)
+    except DecodeError as error:
+        raise InvalidSyntax(f"the body is not a message {kind.DESCRIPTOR.name}: {error}") from None
