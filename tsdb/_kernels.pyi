@@ -20,6 +20,51 @@ class ArrowArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __len__(self) -> int: ...
 
+class LineRows:
+    """The rows of one measurement of a body."""
+
+    name: str
+    source: tuple[int, int]
+    """Whose numbers `series` are; one that was seen before means the same tags as before."""
+    series: ArrowArray
+    """The numbers of the distinct series, in order of appearance, as uint32; all below `series_bound`."""
+    series_bound: int
+    index: ArrowArray
+    """For each row its place in `series`, as uint32."""
+    times: ArrowArray
+    """As int64, in nanoseconds."""
+    lines: ArrowArray
+    """For each row its line, from 1, as int64."""
+    fields: list[tuple[str, ArrowArray]]
+    """Names and values (float64, int64, uint64, boolean, string), in order of appearance."""
+    tag_names: list[str]
+    columns: list[str]
+    """Tags and fields in order of appearance, "" for the time behind those of the first line."""
+
+    def tags(self, series: SupportsArrowArray) -> list[tuple[str, ArrowArray]]:
+        """Return the tags of series by their numbers (uint32): a column for each tag that one of them has."""
+
+    def __len__(self) -> int: ...
+
+class LineParser:
+    """A parser of the InfluxDB line protocol that numbers the series it sees; any thread may use it at any time."""
+
+    keys: int
+    """How many keys (measurement and tags as written) it knows."""
+    nbytes: int
+
+    def __init__(self, keys_max: int, bytes_max: int) -> None:
+        """Keep so many keys, and so many bytes of them; what is over that is forgotten before the next body."""
+
+    def parse(self, body: bytes, *, factor: int, default_time: int) -> list[LineRows]:
+        """Read a body. Timestamps count `factor` nanoseconds; lines without one have `default_time`.
+
+        Raises ValueError with a message, the line and the column (in characters), both from 1.
+        """
+
+    def reset(self) -> None:
+        """Forget all keys."""
+
 def row_hash(
     columns: Sequence[SupportsArrowArray],
     names: Sequence[str],

@@ -113,10 +113,6 @@ impl ArrowArray {
         Self { data }
     }
 
-    pub fn from_data(data: ArrayData) -> Self {
-        Self { data }
-    }
-
     /// The values as an Arrow array without nulls.
     pub fn from_values<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> Self {
         Self::new(PrimitiveArray::<T>::new(values.into(), None))

@@ -25,7 +25,7 @@ MEMORY_BYTES_MAX = 6 << 30
 SETUP = (
     "DROP TABLE IF EXISTS t, w",
     "CREATE TABLE t (k STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX, v INT)",
-    "INSERT INTO t VALUES ('a', 1, 1), ('b', 2, 99999)",
+    "INSERT INTO t VALUES ('a', 1, 1), ('b', 2, 29999)",
 )
 
 STATEMENTS: dict[str, Callable[[], str]] = {
@@ -40,8 +40,8 @@ STATEMENTS: dict[str, Callable[[], str]] = {
     "casts": lambda: "SELECT 1" + "::INT" * 10_000,
     "additions": lambda: "SELECT " + "1 + " * 100_000 + "1",
     "concatenations": lambda: "SELECT " + "'a' || " * 100_000 + "'a'",
-    "conditions": lambda: "SELECT v FROM t WHERE " + " OR ".join(f"v = {n}" for n in range(50_000)),
-    "and conditions": lambda: "SELECT v FROM t WHERE " + " AND ".join(f"v <> {n}" for n in range(50_000)),
+    "conditions": lambda: "SELECT v FROM t WHERE " + " OR ".join(f"v = {n}" for n in range(20_000)),
+    "and conditions": lambda: "SELECT v FROM t WHERE " + " AND ".join(f"v <> {n}" for n in range(20_000)),
     "subqueries": lambda: "SELECT * FROM " + "(SELECT * FROM " * 500 + "t" + ") AS x" * 500,
     "scalar subqueries": lambda: "SELECT " + "(SELECT " * 2_000 + "1" + ")" * 2_000,
     "nested ctes": lambda: "".join(f"WITH c{n} AS (" for n in range(500)) + "SELECT 1" + ") SELECT 1" * 500,
@@ -52,7 +52,7 @@ STATEMENTS: dict[str, Callable[[], str]] = {
     ),
     "unions": lambda: " UNION ALL ".join(["SELECT 1"] * 5_000),
     "joins": lambda: "SELECT count(*) FROM t" + "".join(f" JOIN t AS t{n} ON t.k = t{n}.k" for n in range(60)),
-    "large in": lambda: f"SELECT v FROM t WHERE v IN ({', '.join(map(str, range(100_000)))})",
+    "large in": lambda: f"SELECT v FROM t WHERE v IN ({', '.join(map(str, range(30_000)))})",
     "large like": lambda: "SELECT v FROM t WHERE k LIKE '" + "%a" * 100_000 + "'",
     "large regex": lambda: "SELECT 'a' ~ '" + "(a|b)*" * 20_000 + "'",
     "exploding regex": lambda: "SELECT 'a' ~ '(((a{100}){100}){100}){100}'",
@@ -65,7 +65,9 @@ STATEMENTS: dict[str, Callable[[], str]] = {
     "nested comments": lambda: "/*" * 100_000 + " SELECT 1",
     "nested json": lambda: "SELECT parse_json('" + "[" * 100_000 + "]" * 100_000 + "')",
     "nested explain": lambda: "EXPLAIN " * 1_000 + "SELECT 1",
-    "wide table": lambda: "CREATE TABLE w (ts TIMESTAMP TIME INDEX" + "".join(f", c{n} INT" for n in range(20_000)) + ")",
+    "wide table": lambda: (
+        "CREATE TABLE w (ts TIMESTAMP TIME INDEX" + "".join(f", c{n} INT" for n in range(10_000)) + ")"
+    ),
     "deep default": lambda: "CREATE TABLE w (ts TIMESTAMP TIME INDEX, v INT DEFAULT " + "(" * 10_000 + ")",
     "deep partition": lambda: (
         "CREATE TABLE w (k INT PRIMARY KEY, ts TIMESTAMP TIME INDEX) PARTITION ON COLUMNS (k) ("
@@ -76,12 +78,12 @@ STATEMENTS: dict[str, Callable[[], str]] = {
     ),
     "many partitions": lambda: (
         "CREATE TABLE w (k INT PRIMARY KEY, ts TIMESTAMP TIME INDEX) PARTITION ON COLUMNS (k) (k < 0, "
-        + ", ".join(f"k >= {n} AND k < {n + 1}" for n in range(200))
-        + ", k >= 200)"
+        + ", ".join(f"k >= {n} AND k < {n + 1}" for n in range(50))
+        + ", k >= 50)"
     ),
     "deep insert": lambda: "INSERT INTO t VALUES ('a', 1, " + "(" * 10_000 + "1" + ")" * 10_000 + ")",
-    "insert rows": lambda: "INSERT INTO t VALUES " + ", ".join(f"('{n}', {n}, {n})" for n in range(200_000)),
-    "insert expressions": lambda: "INSERT INTO t VALUES " + ", ".join(f"('{n}', {n}, {n} + 1)" for n in range(2_000)),
+    "insert rows": lambda: "INSERT INTO t VALUES " + ", ".join(f"('{n}', {n}, {n})" for n in range(100_000)),
+    "insert expressions": lambda: "INSERT INTO t VALUES " + ", ".join(f"('{n}', {n}, {n} + 1)" for n in range(1_000)),
     "deep delete": lambda: "DELETE FROM t WHERE " + "(" * 10_000 + "v = 1" + ")" * 10_000,
     "deep range": lambda: "SELECT ts, " + "(" * 2_000 + "max(v)" + ")" * 2_000 + " RANGE '5s' FROM t ALIGN '5s'",
     "fine range": lambda: "SELECT ts, max(v) RANGE '1000y' FROM t ALIGN '1ms'",

@@ -22,7 +22,12 @@ SECONDS_MAX = 30.0
 """One statement, on a busy machine; alone each takes less than four."""
 
 CHANNELS = [Channel.HTTP, Channel.MYSQL, Channel.POSTGRES]
-SLOW = frozenset({"large in", "insert rows", "wide table", "insert expressions", "joins", "many partitions"})
+SLOW = frozenset(
+    {
+        *("large in", "insert rows", "wide table", "insert expressions", "joins", "many partitions", "additions"),
+        *("large like", "large string", "large comment", "large column list", "many statements", "conditions"),
+    }
+)
 """What is not about the dialect is tried in one of them."""
 
 
@@ -51,7 +56,7 @@ def test_a_hostile_statement_is_answered_soon_and_the_process_lives_on(channel: 
         assert line["seconds"] < SECONDS_MAX, line
     if channel is Channel.HTTP:
         # What is only large, and asks for nothing strange, works.
-        works = {"large in": "rows 2", "insert rows": "affected 200000", "chained ctes": "rows 1", "joins": "rows 1"}
+        works = {"large in": "rows 2", "insert rows": "affected 100000", "chained ctes": "rows 1", "joins": "rows 1"}
         assert {name: answers[name]["answer"] for name in works} == works
 
 
@@ -72,24 +77,97 @@ def check_answered(opened: LocalDatabase, text: str, channel: Channel) -> str:
 
 
 UNTERMINATED = (
-    *("SELECT 'a", 'SELECT "a', "SELECT `a", "SELECT /* a", "SELECT (1", "SELECT [1", "SELECT CASE WHEN 1", "SELECT X'0"),
+    *(
+        "SELECT 'a",
+        'SELECT "a',
+        "SELECT `a",
+        "SELECT /* a",
+        "SELECT (1",
+        "SELECT [1",
+        "SELECT CASE WHEN 1",
+        "SELECT X'0",
+    ),
     *("SELECT 1 FROM", "SELECT * FROM t WHERE", "SELECT * FROM t GROUP BY", "SELECT * FROM t ORDER BY", "SELECT 1 +"),
     *("WITH a AS (", "WITH a AS (SELECT 1", "WITH a AS (SELECT 1)", "SELECT count(* FROM t", "SELECT v IN ( FROM t"),
     *("INSERT INTO t", "INSERT INTO t VALUES", "INSERT INTO t VALUES (", "INSERT INTO t VALUES ('a", "INSERT INTO t ("),
     *("INSERT INTO t VALUES ('a', 1", "INSERT INTO t VALUES ('a', 1, 1),", "INSERT INTO t VALUES ('a', 1, {", "INSERT"),
-    *("CREATE", "CREATE TABLE", "CREATE TABLE u", "CREATE TABLE u (", "CREATE TABLE u (ts", "CREATE TABLE u (ts TIMESTAMP"),
+    *(
+        "CREATE",
+        "CREATE TABLE",
+        "CREATE TABLE u",
+        "CREATE TABLE u (",
+        "CREATE TABLE u (ts",
+        "CREATE TABLE u (ts TIMESTAMP",
+    ),
     *("CREATE TABLE u (ts TIMESTAMP TIME", "CREATE TABLE u (ts TIMESTAMP TIME INDEX", "CREATE TABLE u (ts TIMESTAMP("),
     *("CREATE TABLE u (ts TIMESTAMP TIME INDEX) WITH (", "CREATE TABLE u (ts TIMESTAMP TIME INDEX) WITH (ttl ="),
     *("CREATE TABLE u (ts TIMESTAMP TIME INDEX) PARTITION ON", "CREATE TABLE u (ts TIMESTAMP TIME INDEX) ENGINE"),
-    *("CREATE VIEW v AS", "CREATE VIEW v (a", "CREATE DATABASE", "CREATE DATABASE d WITH", "CREATE OR", "CREATE FLOW f"),
+    *(
+        "CREATE VIEW v AS",
+        "CREATE VIEW v (a",
+        "CREATE DATABASE",
+        "CREATE DATABASE d WITH",
+        "CREATE OR",
+        "CREATE FLOW f",
+    ),
     *("ALTER", "ALTER TABLE", "ALTER TABLE t", "ALTER TABLE t ADD", "ALTER TABLE t ADD COLUMN", "ALTER TABLE t MODIFY"),
     *("ALTER TABLE t RENAME", "ALTER TABLE t SET", "ALTER DATABASE public", "DROP", "DROP TABLE", "DROP TABLE t,"),
-    *("DELETE", "DELETE FROM", "DELETE FROM t WHERE", "TRUNCATE", "COMMENT ON", "COMMENT ON TABLE t IS", "SHOW", "SHOW FULL"),
-    *("SHOW CREATE", "SHOW TABLES LIKE", "SHOW TABLES WHERE", "SHOW COLUMNS FROM", "DESC", "USE", "SET", "SET a", "SET a ="),
-    *("ADMIN", "ADMIN flush_table", "ADMIN flush_table(", "ADMIN flush_table('t'", "KILL", "KILL QUERY", "COPY", "COPY t"),
-    *("COPY t TO", "COPY (SELECT 1", "COPY t TO 'x' WITH (", "COPY DATABASE", "EXPLAIN", "EXPLAIN ANALYZE", "PREPARE", "EXECUTE"),
-    *("PREPARE p FROM '", "DEALLOCATE", "DECLARE c CURSOR FOR", "FETCH", "CLOSE", "TQL", "TQL EVAL (0, 1, '1s')", "BEGIN x"),
-    *("SELECT ts, max(v) RANGE FROM t ALIGN", "SELECT ts, max(v) RANGE '5s' FROM t ALIGN", "SELECT max(v) RANGE '5s' FILL FROM t"),
+    *(
+        "DELETE",
+        "DELETE FROM",
+        "DELETE FROM t WHERE",
+        "TRUNCATE",
+        "COMMENT ON",
+        "COMMENT ON TABLE t IS",
+        "SHOW",
+        "SHOW FULL",
+    ),
+    *(
+        "SHOW CREATE",
+        "SHOW TABLES LIKE",
+        "SHOW TABLES WHERE",
+        "SHOW COLUMNS FROM",
+        "DESC",
+        "USE",
+        "SET",
+        "SET a",
+        "SET a =",
+    ),
+    *(
+        "ADMIN",
+        "ADMIN flush_table",
+        "ADMIN flush_table(",
+        "ADMIN flush_table('t'",
+        "KILL",
+        "KILL QUERY",
+        "COPY",
+        "COPY t",
+    ),
+    *(
+        "COPY t TO",
+        "COPY (SELECT 1",
+        "COPY t TO 'x' WITH (",
+        "COPY DATABASE",
+        "EXPLAIN",
+        "EXPLAIN ANALYZE",
+        "PREPARE",
+        "EXECUTE",
+    ),
+    *(
+        "PREPARE p FROM '",
+        "DEALLOCATE",
+        "DECLARE c CURSOR FOR",
+        "FETCH",
+        "CLOSE",
+        "TQL",
+        "TQL EVAL (0, 1, '1s')",
+        "BEGIN x",
+    ),
+    *(
+        "SELECT ts, max(v) RANGE FROM t ALIGN",
+        "SELECT ts, max(v) RANGE '5s' FROM t ALIGN",
+        "SELECT max(v) RANGE '5s' FILL FROM t",
+    ),
 )
 
 
@@ -100,12 +178,110 @@ def test_a_statement_without_its_end_is_an_error(channel: Channel, opened: Local
 
 
 WORDS = (
-    *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "ON", "AS", "WITH", "UNION", "VALUES", "INSERT INTO"),
-    *("DELETE FROM", "CREATE TABLE", "ALTER TABLE", "SHOW", "DESC", "EXPLAIN", "IF NOT EXISTS", "TIME INDEX", "PRIMARY KEY"),
-    *("RANGE", "ALIGN", "FILL", "BY", "TO", "PREV", "INTERVAL", "CAST", "CASE", "WHEN", "THEN", "ELSE", "END", "NULL", "NOT"),
-    *("IN", "LIKE", "BETWEEN", "AND", "OR", "OVER", "PARTITION", "DISTINCT", "TIMESTAMP", "INT", "STRING", "JSON", "DEFAULT"),
-    *("t", "k", "ts", "v", "x", "count", "max", "now", "'a'", "'1d'", "''", '"k"', "`k`", "1", "0", "-1", "1e9", "0x1F", "X'0'"),
-    *("(", ")", "[", "]", "{", "}", ",", ";", ".", "*", "+", "-", "/", "%", "=", "<", ">=", "<>", "::", "||", "@@", "@", "$1"),
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP BY",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "ON",
+        "AS",
+        "WITH",
+        "UNION",
+        "VALUES",
+        "INSERT INTO",
+    ),
+    *(
+        "DELETE FROM",
+        "CREATE TABLE",
+        "ALTER TABLE",
+        "SHOW",
+        "DESC",
+        "EXPLAIN",
+        "IF NOT EXISTS",
+        "TIME INDEX",
+        "PRIMARY KEY",
+    ),
+    *(
+        "RANGE",
+        "ALIGN",
+        "FILL",
+        "BY",
+        "TO",
+        "PREV",
+        "INTERVAL",
+        "CAST",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "NULL",
+        "NOT",
+    ),
+    *(
+        "IN",
+        "LIKE",
+        "BETWEEN",
+        "AND",
+        "OR",
+        "OVER",
+        "PARTITION",
+        "DISTINCT",
+        "TIMESTAMP",
+        "INT",
+        "STRING",
+        "JSON",
+        "DEFAULT",
+    ),
+    *(
+        "t",
+        "k",
+        "ts",
+        "v",
+        "x",
+        "count",
+        "max",
+        "now",
+        "'a'",
+        "'1d'",
+        "''",
+        '"k"',
+        "`k`",
+        "1",
+        "0",
+        "-1",
+        "1e9",
+        "0x1F",
+        "X'0'",
+    ),
+    *(
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ";",
+        ".",
+        "*",
+        "+",
+        "-",
+        "/",
+        "%",
+        "=",
+        "<",
+        ">=",
+        "<>",
+        "::",
+        "||",
+        "@@",
+        "@",
+        "$1",
+    ),
     *("?", ":", "\\", "'", '"', "`", "--", "/*", "*/", "#", "\n", "\t", "\x00", "ü", "\u2028", "🜨"),
 )
 soup = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
@@ -115,7 +291,11 @@ relaxed = settings(
 
 
 @relaxed
-@given(text=st.one_of(soup, soup.map(lambda tail: f"SELECT {tail}"), soup.map(lambda tail: f"SELECT v FROM t WHERE {tail}")))
+@given(
+    text=st.one_of(
+        soup, soup.map(lambda tail: f"SELECT {tail}"), soup.map(lambda tail: f"SELECT v FROM t WHERE {tail}")
+    )
+)
 def test_a_soup_of_tokens_is_answered_in_every_dialect(opened: LocalDatabase, text: str) -> None:
     for channel in CHANNELS:
         check_answered(opened, text, channel)
@@ -135,7 +315,9 @@ def test_random_bytes_are_answered(opened: LocalDatabase, data: bytes) -> None:
     at=st.integers(0, 60),
     tail=soup,
 )
-def test_a_statement_with_noise_in_it_is_answered(opened: LocalDatabase, text: str, noise: str, at: int, tail: str) -> None:
+def test_a_statement_with_noise_in_it_is_answered(
+    opened: LocalDatabase, text: str, noise: str, at: int, tail: str
+) -> None:
     noisy = f"{text[:at]}{noise}{text[at:]} {tail}"
     if "COPY" not in noisy.upper():  # which would leave files
         check_answered(opened, noisy, Channel.HTTP)

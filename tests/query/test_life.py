@@ -34,6 +34,14 @@ def made(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
+FORMS = [
+    "SELECT * FROM cpu",
+    "SELECT * FROM cpu WHERE n + 0 < 9",
+    "SELECT a.n FROM cpu a, cpu b",
+    "SELECT max(n) FROM cpu",
+]
+
+
 def life_of(records: Any) -> QueryLife:
     assert isinstance(records, QueryRecords | SelectionRecords)
     return records._life

@@ -59,8 +59,6 @@ class IngestRequest:
     new_table: NewTable
     hints: Mapping[str, str] = field(default_factory=dict)
     protocol: str = "other"
-    is_partial: bool = False
-    """Rows that fit are written although others are refused."""
     is_dry: bool = False
 
     @property
@@ -148,7 +146,7 @@ class Ingestion:
             try:
                 plans = self._plan_all(pending, request, progress)
                 if request.is_dry:
-                    return _dry_outcome(plans.values(), request, progress)
+                    return _dry_outcome(plans.values(), progress)
                 self._change_tables(plans, progress)
                 stale = self._write_all(plans, progress)
                 pending = [each for each in pending if each[0] in stale]
@@ -163,7 +161,6 @@ class Ingestion:
             time.sleep(pause)
             pause = min(PAUSE_SECONDS_MAX, 2 * pause + 0.001)
         count_accepted(request.protocol, progress.rows)
-        self._record(progress.rejections, request)
         return progress.outcome()
 
     # Planning: no side effects.
@@ -183,7 +180,7 @@ class Ingestion:
             progress.refused.pop(number, None)
             if refused:
                 progress.refused[number] = [place_rejection(each, request.place_word) for each in refused]
-        if progress.refused and not (request.is_partial or request.is_dry):
+        if progress.refused and not request.is_dry:
             self._record(progress.rejections, request)
             raise IngestRejected(progress.rejections)
         return plans
@@ -248,7 +245,7 @@ class Ingestion:
 
     def _change_tables(self, plans: Mapping[int, _Plan], progress: _Progress) -> None:
         """Create and widen what the plans need; CatalogOutdated if they have to be made again."""
-        needed = [plan for plan in plans.values() if (plan.was is None or plan.is_changed) and plan.fitted.good_rows]
+        needed = [plan for plan in plans.values() if plan.was is None or plan.is_changed]
         if not needed:
             return
         first: dict[tuple[str, str], _Plan] = {}
@@ -310,8 +307,6 @@ class Ingestion:
         stale: set[int] = set()
         logical: dict[int, list[int]] = {}
         for number, plan in plans.items():
-            if not plan.fitted.good_rows:
-                continue
             if plan.table.physical_table_id is not None:
                 logical.setdefault(plan.table.physical_table_id, []).append(number)
                 continue
@@ -359,11 +354,11 @@ class Ingestion:
         self._services.rejections.add(rejections, protocol=request.protocol, database=request.session.database)
 
 
-def _dry_outcome(plans: Iterable[_Plan], request: IngestRequest, progress: _Progress) -> WriteOutcome:
-    """What a write would do, were it one."""
+def _dry_outcome(plans: Iterable[_Plan], progress: _Progress) -> WriteOutcome:
+    """What a write would do, were it one: all of it, or nothing."""
+    if progress.refused:
+        return WriteOutcome(0, rejections=progress.rejections)
     for plan in plans:
         progress.note(plan)
-        progress.rows += plan.fitted.good_rows
-    if progress.refused and not request.is_partial:
-        return WriteOutcome(0, rejections=progress.rejections)
+        progress.rows += plan.fitted.rows.rows
     return progress.outcome()

@@ -75,13 +75,9 @@ def make_target(regions: Regions, table: TableInfo) -> Target:
 
 
 def make_parts(target: Target, fitted: Fitted) -> list[Part]:
-    """Return the batches of rows, those that are refused left out."""
+    """Return the batches of rows."""
     series = _make_series(target.schema, fitted)
     whole = Batch(series, fitted.rows.series_index, fitted.times, fitted.fields)
-    if fitted.bad is not None:
-        whole = _take(whole, np.flatnonzero(~fitted.bad))
-    if not whole.rows:
-        return []
     if target.rule is None:
         return _limited(target.table.region_ids[0], whole, target.schema.version)
     table = target.table
@@ -166,11 +162,6 @@ def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[Part]:
     )
     if len({fitted.table.id for fitted in many}) != len(many):
         batch = _join_series(batch)
-    if any(fitted.bad is not None for fitted in many):
-        bad = [np.zeros(fitted.rows.rows, dtype=np.bool_) if fitted.bad is None else fitted.bad for fitted in many]
-        batch = _take(batch, np.flatnonzero(~np.concatenate(bad)))
-    if not batch.rows:
-        return []
     return _limited(target.table.region_ids[0], batch, target.schema.version)
 
 

@@ -37,10 +37,7 @@ _YEAR_SECONDS_MAX = 8_210_298_412_799
 
 @dataclass(slots=True)
 class Fitted:
-    """Rows in the names and types of their table.
-
-    `bad` marks rows that are refused, None if none is; `rejections` say why.
-    """
+    """Rows in the names and types of their table; only those without rejections are to be written."""
 
     rows: TableRows
     table: TableInfo
@@ -49,16 +46,11 @@ class Fitted:
     fields: dict[str, pa.Array] = field(default_factory=dict)
     times: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     rejections: list[Rejection] = field(default_factory=list)
-    bad: Mask | None = None
 
     @property
     def series(self) -> int:
         """How many series there are; rows of a table without tags are one."""
         return self.rows.tags.num_rows or 1
-
-    @property
-    def good_rows(self) -> int:
-        return self.rows.rows if self.bad is None else int(np.count_nonzero(~self.bad))
 
     def refuse(self, mask: Mask | None, kind: str, reason: str, *, column: str = "", values: pa.Array = None) -> None:
         """Refuse some rows, all without a mask. `values` hold what the rows had in the column."""
@@ -77,7 +69,6 @@ class Fitted:
                 kind=kind,
             )
         )
-        self.bad = mask if self.bad is None else self.bad | mask
 
     def refuse_series(self, mask: Mask, kind: str, reason: str, *, column: str, values: pa.Array) -> None:
         """Refuse the rows of some series."""
@@ -265,7 +256,7 @@ def _complete(fitted: Fitted, *, now_ns: int) -> None:
 
 def _type_reason(table: TableInfo, column: ColumnInfo, given: DataType | None) -> str:
     came = "a type that no column has" if given is None else given.name
-    reason = f"column {column.name} of table {table.name} expect type {column.type.name}, given: {came}"
+    reason = f"column {column.name} of table {table.name} has the type {column.type.name}, the request has {came}"
     if given is not None and given.is_integer and column.type.is_float:
         return f"{reason}; the whole number is too large to be a {column.type.name} exactly"
     if given is not None and given.is_float and column.type.is_integer:

@@ -145,34 +145,39 @@ def create_view(statement: statements.CreateView, services: Services, session: S
         if statement.if_not_exists:
             return Affected(0)
         raise TableAlreadyExists(database, name)
+    query, columns = _fixed_query(statement, services, session)
     view = ViewInfo(
         id=0,
         database=database,
         name=name,
         definition=format_statement(statement.text.text).rstrip(";"),
-        query=_fixed_query(statement, services, session),
+        query=query,
+        columns=columns,
         created_ms=services.clock.now_ns() // 1_000_000,
     )
     services.catalog.create_view(view, replace=statement.or_replace)
     return Affected(0)
 
 
-def _fixed_query(statement: statements.CreateView, services: Services, session: Session) -> str:
-    """The view's query with its columns named: a column that a table gets later is not the view's."""
+def _fixed_query(statement: statements.CreateView, services: Services, session: Session) -> tuple[str, tuple[str, ...]]:
+    """The view's query and the names of its columns: a column that a table gets later is not the view's."""
     query = statement.query.text
     names = services.queries.schema_of(query, session).names
     wanted = statement.columns or tuple(names)
     if len(wanted) != len(names):
         raise InvalidArguments(f"Expect {len(names)} columns for view {statement.name}, {len(wanted)} are named")
     if len(set(names)) != len(names):
-        return query
+        return query, statement.columns
+    if "*" not in query:
+        return query, wanted
+    # What `*` means may change: only the columns of today are taken.
     items = ", ".join(
         quoted(name, Dialect.GENERIC)
         if name == shown
         else f"{quoted(name, Dialect.GENERIC)} AS {quoted(shown, Dialect.GENERIC)}"
         for name, shown in zip(names, wanted, strict=True)
     )
-    return f"SELECT {items} FROM ({query}\n) AS {quoted(statement.name.last, Dialect.GENERIC)}"
+    return f"SELECT {items} FROM ({query}\n) AS {quoted(statement.name.last, Dialect.GENERIC)}", ()
 
 
 def drop_view(statement: statements.DropView, services: Services, session: Session) -> Affected:

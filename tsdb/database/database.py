@@ -73,14 +73,13 @@ class Database:
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = "other",
-        partial: bool = False,
     ) -> WriteOutcome:
         """Write what a protocol brings, into tables that are created or widened as the rows need.
 
-        IngestRejected, and nothing is written, if a row does not fit its table. With `partial` the rows that fit are
-        written nevertheless, and the outcome tells of the others. With `dry_run` nothing changes, whatever comes.
+        IngestRejected, and nothing is written, if a row does not fit its table. With `dry_run` nothing changes, and
+        the outcome tells what would, or what would be refused.
         """
-        request = IngestRequest(session, new_table, hints or {}, protocol, is_partial=partial, is_dry=dry_run)
+        request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
         return self._ingestion.write(rows, request)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:

@@ -194,11 +194,16 @@ class Binary(Expr):
     matching: Matching | None = None
     """None unless both sides are vectors."""
     is_bool: bool = False
+    # Known from the start: a chain of operators can be longer than the stack is deep.
+    returns: ValueType = field(init=False)
+
+    def __post_init__(self) -> None:
+        both = self.lhs.type is ValueType.SCALAR and self.rhs.type is ValueType.SCALAR
+        self.returns = ValueType.SCALAR if both else ValueType.VECTOR
 
     @property
     def type(self) -> ValueType:
-        both = self.lhs.type is ValueType.SCALAR and self.rhs.type is ValueType.SCALAR
-        return ValueType.SCALAR if both else ValueType.VECTOR
+        return self.returns
 
     def children(self) -> tuple[Expr, ...]:
         return (self.lhs, self.rhs)

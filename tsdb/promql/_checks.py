@@ -48,14 +48,15 @@ def check_matcher(parser: Parser, matcher: Matcher, token: Token) -> None:
         raise parser.error(token.start, f"error parsing regexp: {error}") from error
 
 
-def check_selector(parser: Parser, selector: VectorSelector) -> None:
+def check_selector(parser: Parser, selector: VectorSelector, *, is_info: bool) -> None:
+    """A selector names one metric at most, and some label must not be empty; inside of `info` any may be."""
     names = [each for each in selector.matchers if each.name == "__name__" and each.op == "="]
     if len({each.value for each in names}) > 1:
         first, second = names[0].value, names[1].value
         raise parser.error(
             selector.span.start, f"metric name must not be set twice: {go_quote(first)} or {go_quote(second)}"
         )
-    if all(matches_empty(each) for each in selector.matchers):
+    if not is_info and all(matches_empty(each) for each in selector.matchers):
         raise parser.error(selector.span.start, "vector selector must contain at least one non-empty matcher")
 
 

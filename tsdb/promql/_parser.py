@@ -42,8 +42,11 @@ TEXT_CHARS_MAX = 1 << 20
 DEPTH_MAX = 200
 """How deep parentheses, calls and signs may be nested."""
 
-NODES_MAX = 20_000
-"""How many operators and operands a query may have."""
+NODES_MAX = 5000
+"""How many operands a query may have."""
+
+SUBQUERIES_MAX = 20
+"""How many ranges may follow one another behind one expression."""
 
 _PRECEDENCE = {
     "or": 1,
@@ -85,6 +88,7 @@ class Parser:
         self._position = 0
         self._depth = 0
         self._nodes = 0
+        self._is_info = False
 
     def parse(self) -> Expr:
         if self.token.kind is Kind.END:
@@ -300,7 +304,9 @@ class Parser:
         signature = FUNCTIONS.get(name.text)
         if signature is None:
             raise self.error(name.start, f"unknown function with name {go_quote(name.text)}")
+        outer, self._is_info = self._is_info, name.text == "info"
         args = self._arguments("function call")
+        self._is_info = outer
         call = Call(Span(name.start, self.last_end), name.text, args, signature.returns)
         checks.check_call(self, call, signature)
         return call
@@ -353,7 +359,7 @@ class Parser:
         else:
             name = next((each.value for each in matchers if each.name == "__name__" and each.op == "="), "")
         selector = VectorSelector(Span(start, self.last_end), name, tuple(matchers))
-        checks.check_selector(self, selector)
+        checks.check_selector(self, selector, is_info=self._is_info)
         return selector
 
     def _matcher(self) -> Matcher:
@@ -386,11 +392,12 @@ class Parser:
     # What stands behind an operand
 
     def _postfix(self, expr: Expr) -> Expr:
+        ranges = 0
         while True:
             if self.at("["):
-                self._depth += 1
-                if self._depth > DEPTH_MAX:
-                    raise self.error(self.token.start, f"the query is nested more than {DEPTH_MAX} deep")
+                ranges += 1
+                if ranges > SUBQUERIES_MAX:
+                    raise self.error(self.token.start, f"more than {SUBQUERIES_MAX} subqueries of one expression")
                 expr = DurationParser(self).range_of(expr)
             elif self.at_word("offset"):
                 self._offset(expr)

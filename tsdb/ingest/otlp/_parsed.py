@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from tsdb.errors import InvalidSyntax
 from tsdb.ingest.rows import Rejection, TableRows
@@ -25,6 +25,7 @@ class Parsed:
 def parse_message(kind: type[_M], body: bytes) -> _M:
     """Read a protobuf message."""
     try:
-        return kind.FromString(body)
+        message: _M = kind.FromString(body)
     except DecodeError as error:
         raise InvalidSyntax(f"the body is not a message {kind.DESCRIPTOR.name}: {error}") from None
+    return message

@@ -1,4 +1,4 @@
-"""`cluster_info`, `build_info`, `engines`, `process_list`, flows, refused rows and character sets: the server itself."""
+"""`cluster_info`, `build_info`, `engines`, `process_list`, flows, refused rows, character sets: the server itself."""
 
 from __future__ import annotations
 

@@ -21,6 +21,11 @@ from tsdb.servers.http._messages import JSON, Response
 HEADER_MESSAGE_CHARS_MAX = 1024
 """Clients and proxies refuse long headers: a longer message is complete in the body only."""
 
+RETRY_AFTER_SECONDS = 1
+"""When to try again what cannot be done now, unless the error knows better."""
+
+_UNAVAILABLE = 503
+
 INTERNAL_ERROR = "internal error; the log of the server has the details"
 
 ErrorBody: TypeAlias = Callable[[Status, str, int], bytes]
@@ -42,7 +47,11 @@ def error_response(error: TsdbError, elapsed_ms: int, make_body: ErrorBody) -> R
         # What is left of the body stands between this answer and the next request.
         response.raw_headers.append((b"connection", b"close"))
         return response
-    return _make_response(error.status, wire(error.status).http, str(error), elapsed_ms, make_body)
+    response = _make_response(error.status, wire(error.status).http, str(error), elapsed_ms, make_body)
+    if response.status == _UNAVAILABLE:
+        seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
+        response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))
+    return response
 
 
 def internal_error_response(elapsed_ms: int, make_body: ErrorBody) -> Response:

@@ -25,7 +25,9 @@ UNPACKED_BYTES_MAX = 256 << 20
 """How large a compressed body may become."""
 
 _CATALOGS = (CATALOG, "greptime")
+_HINTS = ("auto_create_table", "ttl", "append_mode", "merge_mode", "physical_table", "skip_wal", "read_preference")
 _PIECE_BYTES = 1 << 20
+_STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
 
 
@@ -40,8 +42,12 @@ class IngestDatabase(Protocol):
         *,
         dry_run: bool = False,
         hints: Mapping[str, str] = ...,
+        protocol: str = ...,
     ) -> WriteOutcome:
         """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
+
+    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
+        """Count and remember what a protocol refused itself, because it could not be read."""
 
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
@@ -75,9 +81,13 @@ def make_ingest_session(request: Request, database: IngestDatabase) -> Session:
 
 
 def read_hints(request: Request) -> dict[str, str]:
-    """Read `k=v,k=v`."""
+    """Read `k=v,k=v`; without that header, the older ones of one hint each."""
+    said = find_header(request, "hints")
+    if said is None:
+        found = {name: find_header(request, f"hint-{name}") for name in _HINTS}
+        return {name: value.strip() for name, value in found.items() if value is not None}
     hints = {}
-    for pair in (find_header(request, "hints") or "").split(","):
+    for pair in said.split(","):
         name, equals, value = pair.partition("=")
         if equals and name.strip():
             hints[name.strip()] = value.strip()
@@ -95,8 +105,8 @@ def unpack_body(body: bytes, encoding: str | None) -> bytes:
         return _inflate(body, 31)
     if name == "deflate":
         return _inflate(body, 15)
-    if name == "zstd":
-        return _unzstd(body)
+    if name in _STREAMED:
+        return _read_stream(body, _STREAMED[name])
     return body
 
 
@@ -116,10 +126,10 @@ def _inflate(body: bytes, window: int) -> bytes:
     return bytes(unpacked)
 
 
-def _unzstd(body: bytes) -> bytes:
+def _read_stream(body: bytes, codec: str) -> bytes:
     unpacked = bytearray()
     try:
-        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+        with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 unpacked += piece
                 if len(unpacked) > UNPACKED_BYTES_MAX:

@@ -20,7 +20,7 @@ from tsdb.model import DataType, InvalidTimestamp, Kind, parse_timestamp
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
-from tsdb.sql.rewrite._tables import ColumnTypes
+from tsdb.sql.rewrite._tables import ColumnTypes, is_compared
 from tsdb.sql.statements import Dialect
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "==", "<>": "<>", "!=": "!="}
@@ -70,18 +70,26 @@ class Comparisons:
         self._zone = zone
 
     def edit(self) -> None:
-        layout = self._layout
+        layout, names = self._layout, self._columns.compared
+        if not names:
+            return
         for index, token in enumerate(layout.tokens):
-            if token.kind not in (TokenKind.WORD, TokenKind.QUOTED) or not layout.is_name(index):
+            if token.kind == TokenKind.WORD:
+                name = token.text.lower()
+            elif token.kind == TokenKind.QUOTED:
+                name = unquote(token, self._dialect)
+            else:
                 continue
-            if layout.is_operator(index - 1, ".") or layout.is_operator(index + 1, "("):
+            if name not in names or not layout.is_name(index):
                 continue
-            end = layout.chain_end(index)
-            kind = self._type_of(index, end)
-            if kind is None or not (kind.is_timestamp or kind.kind is Kind.BOOLEAN):
+            if layout.is_operator(index + 1, ".") or layout.is_operator(index + 1, "("):
                 continue
-            self._edit_right(index, end, kind)
-            self._edit_left(index, end, kind)
+            start = layout.chain_start(index)
+            kind = self._type_of(start, index)
+            if kind is None or not is_compared(kind):
+                continue
+            self._edit_right(start, index, kind)
+            self._edit_left(start, index, kind)
 
     def _type_of(self, start: int, end: int) -> DataType | None:
         names = [unquote(self._layout.tokens[each], self._dialect) for each in range(start, end + 1, 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tsdb.model import DataType
+from tsdb.model import DataType, Kind
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite._layout import Layout
 from tsdb.sql.statements import Dialect
@@ -33,6 +33,11 @@ class TableRef:
         return dict(zip(names, kinds.values(), strict=False))
 
 
+def is_compared(kind: DataType) -> bool:
+    """Tell whether literals are compared with such a column in ways of our own."""
+    return kind.is_timestamp or kind.kind is Kind.BOOLEAN
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
     """The types of columns by name, for all tables a query names."""
@@ -41,6 +46,11 @@ class ColumnTypes:
     """By the name under which the query knows the table."""
     redefined: frozenset[str] = frozenset()
     """Names that the query gives to something else as well."""
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """The names of columns whose comparisons with literals may need an edit."""
+        return frozenset(name for kinds in self.tables.values() for name, kind in kinds.items() if is_compared(kind))
 
     def find(self, qualifier: str | None, name: str) -> DataType | None:
         """Return the type of a column, None if it is not known for certain."""

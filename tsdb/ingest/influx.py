@@ -1,0 +1,87 @@
+"""The InfluxDB line protocol: a body of lines into rows per measurement.
+
+One parser serves all requests of the process. It numbers the series it has seen, so that the database need not look at
+the tags of one it knows (`TableRows.known`); tags are decoded when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.errors import InvalidArguments, InvalidSyntax
+from tsdb.ingest.rows import KnownSeries, TableRows
+
+KEYS_MAX = 1_000_000
+"""How many keys (measurement and tags as written) are kept between requests; beyond that it starts over."""
+KEYS_BYTES_MAX = 256 << 20
+
+PRECISIONS = {
+    "n": 1,
+    "ns": 1,
+    "u": 1_000,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+"""Nanoseconds of one unit of a timestamp."""
+
+_NEAR_CHARACTERS = 40
+"""How much of a line an error shows."""
+
+_parser = _kernels.LineParser(KEYS_MAX, KEYS_BYTES_MAX)
+
+
+def parse_lines(
+    body: bytes, *, precision: str = "ns", now_ns: int, parser: _kernels.LineParser = _parser
+) -> list[TableRows]:
+    """Read a body; the tables come in the order in which the body names them, times in nanoseconds.
+
+    Raises InvalidSyntax with line and column at the first place that is not in order.
+    """
+    factor = PRECISIONS.get(precision)
+    if factor is None:
+        raise InvalidArguments(f"unknown precision {precision!r}", hint=f"one of {', '.join(PRECISIONS)}")
+    try:
+        tables = parser.parse(body, factor=factor, default_time=now_ns)
+    except ValueError as error:
+        _refuse(body, error)
+    return [_to_rows(table) for table in tables]
+
+
+def _to_rows(rows: _kernels.LineRows) -> TableRows:
+    def read_tags(numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        named = rows.tags(pa.array(numbers, pa.uint32()))
+        if not named:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
+        return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
+
+    numbers = _numpy(rows.series)
+    return TableRows(
+        table=rows.name,
+        tags=lambda: read_tags(numbers),
+        series_index=_numpy(rows.index),
+        times=_numpy(rows.times),
+        unit="ns",
+        fields={name: pa.array(column) for name, column in rows.fields},
+        columns=tuple(rows.columns),
+        places=_numpy(rows.lines),
+        known=KnownSeries(rows.source, numbers, rows.series_bound, tuple(rows.tag_names), read_tags),
+    )
+
+
+def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[np.generic]:
+    values: npt.NDArray[np.generic] = pa.array(column).to_numpy()
+    return values
+
+
+def _refuse(body: bytes, error: ValueError) -> NoReturn:
+    message, line, column = error.args
+    text = body.split(b"\n", line)[line - 1].decode(errors="replace")[column - 1 : column - 1 + _NEAR_CHARACTERS]
+    raise InvalidSyntax(message, line=line, column=column, near=repr(text.rstrip("\r"))) from None

@@ -1,0 +1,25 @@
+"""OpenTelemetry's export requests, metrics, traces and logs, as rows of tables."""
+
+from __future__ import annotations
+
+from tsdb.ingest.otlp._logs import LOG_TABLE, LOG_TABLES, parse_logs
+from tsdb.ingest.otlp._metrics import MetricOptions, metric_tables, parse_metrics
+from tsdb.ingest.otlp._names import Strategy
+from tsdb.ingest.otlp._parsed import Parsed
+from tsdb.ingest.otlp._traces import CHOICE_TABLES, TRACE_TABLE, TRACE_TABLES, choice_rows, parse_traces
+
+__all__ = [
+    "CHOICE_TABLES",
+    "LOG_TABLE",
+    "LOG_TABLES",
+    "TRACE_TABLE",
+    "TRACE_TABLES",
+    "MetricOptions",
+    "Parsed",
+    "Strategy",
+    "choice_rows",
+    "metric_tables",
+    "parse_logs",
+    "parse_metrics",
+    "parse_traces",
+]

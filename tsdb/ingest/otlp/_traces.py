@@ -1,0 +1,176 @@
+"""Spans of OpenTelemetry: one row per span, one column per attribute.
+
+The tag is the service; everything else is a field, because traces are found by what they say and no two spans are the
+same. Attributes keep their types. One that comes with several types in a request becomes text, whole numbers beside
+fractions become Float64. Events and links are JSON.
+
+Two small tables beside that of the spans list what there is to choose from: `…_services`, and `…_operations` with the
+names and kinds of spans. Their rows have one fixed time far in the future, so that repetition costs nothing and no TTL
+takes them.
+Measured: 15,000 to 25,000 spans per CPU second (10 attributes each, a busy machine of 2 cores).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tsdb.errors import InvalidArguments
+from tsdb.ingest._builder import RowsBuilder
+from tsdb.ingest.otlp._attributes import Value, attributes, to_json, to_text
+from tsdb.ingest.otlp._columns import TypedColumns
+from tsdb.ingest.otlp._parsed import Parsed, parse_message
+from tsdb.ingest.rows import NewTable, Rejection, TableRows
+from tsdb.model import DataType, Kind
+
+TRACE_TABLE = "opentelemetry_traces"
+TRACE_TABLES = NewTable(time_column="timestamp", time_unit="ns", options={"append_mode": "true"})
+"""How the table of spans looks."""
+CHOICE_TABLES = NewTable(time_column="timestamp", time_unit="ns")
+"""How the tables of services and operations look."""
+
+_STRING = DataType(Kind.STRING)
+_JSON = DataType(Kind.JSON)
+_FIXED = {
+    "timestamp_end": DataType(Kind.TIMESTAMP_NANOSECOND),
+    "duration_nano": DataType(Kind.UINT64),
+    "parent_span_id": _STRING,
+    "trace_id": _STRING,
+    "span_id": _STRING,
+    "span_kind": _STRING,
+    "span_name": _STRING,
+    "span_status_code": _STRING,
+    "span_status_message": _STRING,
+    "trace_state": _STRING,
+    "scope_name": _STRING,
+    "scope_version": _STRING,
+}
+_LAST = {"span_events": _JSON, "span_links": _JSON}
+_TIME_MAX = 2**63 - 1
+_CHOICE_TIME = 4_102_444_800_000_000_000
+"""2100-01-01."""
+
+
+def parse_traces(body: bytes, table: str = TRACE_TABLE) -> Parsed:
+    """Make rows of an export request."""
+    request = parse_message(ExportTraceServiceRequest, body)
+    reader = _Reader(table)
+    for resource in request.resource_spans:
+        own = attributes(resource.resource.attributes)
+        service = own.pop("service.name", None)
+        common = {f"resource_attributes.{name}": value for name, value in own.items()}
+        for scope in resource.scope_spans:
+            found = attributes(scope.scope.attributes)
+            attached = common | {f"scope_attributes.{name}": value for name, value in found.items()}
+            fixed = {"scope_name": scope.scope.name, "scope_version": scope.scope.version}
+            for span in scope.spans:
+                reader.read(span, None if service is None else to_text(service), fixed, attached)
+    return Parsed(reader.build(), reader.spans, reader.rejections)
+
+
+def choice_rows(spans: Iterable[TableRows]) -> list[TableRows]:
+    """The services and operations that spans tell of."""
+    rows = []
+    for each in spans:
+        services = each.tags.column("service_name").to_pylist()
+        names, kinds = each.fields["span_name"].to_pylist(), each.fields["span_kind"].to_pylist()
+        known = [service or "" for service in services]
+        operations = {
+            (known[series], name, kind) for series, name, kind in zip(each.series_index, names, kinds, strict=True)
+        }
+        found = [(("service_name", service),) for service in sorted(set(known))]
+        rows.append(_choices(f"{each.table}_services", found))
+        named = [
+            (("service_name", service), ("span_name", name), ("span_kind", kind))
+            for service, name, kind in sorted(operations)
+        ]
+        rows.append(_choices(f"{each.table}_operations", named))
+    return rows
+
+
+def _choices(table: str, found: Iterable[tuple[tuple[str, str], ...]]) -> TableRows:
+    builder = RowsBuilder(table, "ns", {}, columns=())
+    for place, tags in enumerate(found):
+        builder.add(builder.series(tags), _CHOICE_TIME, {}, place=place)
+    return builder.build()
+
+
+class _Reader:
+    """The rows of one request while it is read."""
+
+    def __init__(self, table: str) -> None:
+        self._columns = TypedColumns(table, "ns", first=_FIXED, last=_LAST, tags=("service_name",))
+        self.spans = 0
+        self.rejections: list[Rejection] = []
+
+    def read(self, span: Span, service: str | None, fixed: Mapping[str, str], attached: Mapping[str, Value]) -> None:
+        place = self.spans
+        self.spans += 1
+        try:
+            values = _span_values(span) | fixed
+            own = {f"span_attributes.{name}": value for name, value in attributes(span.attributes).items()}
+        except InvalidArguments as error:
+            reason = f"span {place} {span.name!r}: {error}"
+            self.rejections.append(Rejection(self._columns.table, reason, place, kind="invalid"))
+            return
+        tags = () if service is None else (("service_name", service),)
+        self._columns.add(tags, span.start_time_unix_nano, values, own | attached, place=place)
+
+    def build(self) -> list[TableRows]:
+        return self._columns.build()
+
+
+def _span_values(span: Span) -> dict[str, object]:
+    start, end = span.start_time_unix_nano, span.end_time_unix_nano
+    if not span.trace_id or not span.span_id:
+        raise InvalidArguments("the span has no trace_id or no span_id")
+    if not 0 < start <= _TIME_MAX or end > _TIME_MAX:
+        raise InvalidArguments("the span has no start time, or a time that is out of range")
+    return {
+        "timestamp_end": end or None,
+        "duration_nano": max(end - start, 0),
+        "parent_span_id": span.parent_span_id.hex() or None,
+        "trace_id": span.trace_id.hex(),
+        "span_id": span.span_id.hex(),
+        "span_kind": _enum_name(Span.SpanKind, span.kind),
+        "span_name": span.name,
+        "span_status_code": _enum_name(Status.StatusCode, span.status.code),
+        "span_status_message": span.status.message,
+        "trace_state": span.trace_state,
+        "span_events": to_json([_event(each) for each in span.events]),
+        "span_links": to_json([_link(each) for each in span.links]),
+    }
+
+
+def _enum_name(kinds: object, number: int) -> str:
+    """The name of a number; numbers that this version does not know count as not specified."""
+    values: Mapping[int, str] = {value: name for name, value in kinds.items()}  # type: ignore[attr-defined]
+    return values.get(number, values[0])
+
+
+def _event(event: Span.Event) -> Value:
+    return {
+        "name": event.name,
+        "time": _time_text(event.time_unix_nano),
+        "attributes": attributes(event.attributes),
+    }
+
+
+def _link(link: Span.Link) -> Value:
+    return {
+        "trace_id": link.trace_id.hex(),
+        "span_id": link.span_id.hex(),
+        "trace_state": link.trace_state,
+        "attributes": attributes(link.attributes),
+    }
+
+
+def _time_text(time_ns: int) -> str:
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{rest:09}"
+    except (OverflowError, ValueError, OSError):
+        return str(time_ns)

@@ -1,0 +1,138 @@
+"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1 and 2 send it.
+
+A request is written as a whole or refused as a whole. There is no query language of InfluxDB here; `ping` and `health`
+answer what clients ask before they begin to write.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+from tsdb import __version__
+from tsdb.clock import Clock, SystemClock
+from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.ingest import NewTable, Rejection, TableRows
+from tsdb.ingest.influx import parse_lines
+from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._errors import short_error_body
+from tsdb.servers.http._ingest import (
+    IngestDatabase,
+    IngestPool,
+    dry_run_response,
+    is_dry_run,
+    make_ingest_session,
+    read_hints,
+    unpack_body,
+)
+from tsdb.servers.http._messages import Request, Response
+
+PROTOCOL = "influxdb"
+
+NEW_TABLE = NewTable(time_unit="ns", options={"merge_mode": "last_non_null"})
+"""Lines with the same tags and time are parts of one row: their fields are put together."""
+
+PRECISIONS = {
+    "": "ns",
+    "n": "ns",
+    "ns": "ns",
+    "u": "us",
+    "us": "us",
+    "µ": "us",
+    "ms": "ms",
+    "s": "s",
+    "m": "m",
+    "h": "h",
+}
+
+_SPOKEN_VERSION = "1.8.10"
+"""Clients of InfluxDB 1 insist on a version; this is the one whose writes are understood."""
+
+
+class ParseLines(Protocol):
+    """How bytes become rows."""
+
+    def __call__(self, body: bytes, *, precision: str, now_ns: int) -> list[TableRows]: ...
+
+
+class InfluxRoutes:
+    """What the routes share. `close` it when the server has stopped."""
+
+    def __init__(self, database: IngestDatabase, *, parse: ParseLines, clock: Clock) -> None:
+        self._database = database
+        self._parse = parse
+        self._clock = clock
+        self._pool = IngestPool("http-influxdb")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    async def write_v1(self, request: Request) -> Response:
+        """Take lines for the database `db`."""
+        return await self._take(request, request.query.get("db"))
+
+    async def write_v2(self, request: Request) -> Response:
+        """Take lines for the database `bucket`; there are no organisations."""
+        return await self._take(request, request.query.get("bucket") or request.query.get("db"))
+
+    async def ping(self, request: Request) -> Response:
+        """Say that there is a server."""
+        return Response(status=204, headers=[("x-influxdb-version", _SPOKEN_VERSION), ("x-influxdb-build", "tsdb")])
+
+    async def health(self, request: Request) -> Response:
+        """Say whether lines can be written."""
+        facts = {"name": "tsdb", "version": __version__}
+        try:
+            self._database.has_database("public")
+        except TsdbError as error:
+            return Response.json({**facts, "status": "fail", "message": str(error)}, status=503)
+        return Response.json({**facts, "status": "pass", "message": "ready for queries and writes"})
+
+    async def _take(self, request: Request, database: str | None) -> Response:
+        body = await request.body()
+        return await self._pool.run(partial(self._write, request, body, database))
+
+    def _write(self, request: Request, body: bytes, database: str | None) -> Response:
+        precision = _read_precision(request)
+        session = make_ingest_session(request, self._database, database)
+        lines = unpack_body(body, request.headers.get("content-encoding"))
+        try:
+            rows = self._parse(lines, precision=precision, now_ns=self._clock.now_ns())
+        except InvalidArguments as error:
+            self._database.reject([_unreadable(error)], session, protocol=PROTOCOL)
+            raise
+        dry_run = is_dry_run(request)
+        outcome = self._database.ingest(
+            rows, session, NEW_TABLE, dry_run=dry_run, hints=read_hints(request), protocol=PROTOCOL
+        )
+        return dry_run_response(outcome) if dry_run else Response(status=204)
+
+
+def influx_routes(
+    app: HttpApp,
+    database: IngestDatabase,
+    *,
+    parse: ParseLines = parse_lines,
+    clock: Clock | None = None,
+) -> InfluxRoutes:
+    """Add `/v1/influxdb/…`. The result is to be closed after the server has stopped."""
+    routes = InfluxRoutes(database, parse=parse, clock=clock or SystemClock())
+    app.add("/v1/influxdb/write", routes.write_v1, methods=("POST",), error_body=short_error_body)
+    app.add("/v1/influxdb/api/v2/write", routes.write_v2, methods=("POST",), error_body=short_error_body)
+    app.add("/v1/influxdb/ping", routes.ping, methods=("GET",), error_body=short_error_body)
+    app.add("/v1/influxdb/health", routes.health, methods=("GET",), error_body=short_error_body)
+    return routes
+
+
+def _read_precision(request: Request) -> str:
+    said = request.query.get("precision") or ""
+    precision = PRECISIONS.get(said)
+    if precision is None:
+        known = ", ".join(name for name in PRECISIONS if name.isascii() and name)
+        raise InvalidArguments(f"the parameter precision is one of {known}; received {said!r}")
+    return precision
+
+
+def _unreadable(error: InvalidArguments) -> Rejection:
+    line = error.fields.get("line")
+    return Rejection("", str(error), place=line if isinstance(line, int) else None, kind="syntax")
