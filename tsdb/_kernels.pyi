@@ -20,6 +20,12 @@ class ArrowArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __len__(self) -> int: ...
 
+class LineTags:
+    """The tags of the series of one measurement, for as long as somebody has this."""
+
+    def read(self, series: SupportsArrowArray) -> list[tuple[str, ArrowArray]]:
+        """Return the tags of series by their numbers (uint32): a column for each tag that one of them has."""
+
 class LineRows:
     """The rows of one measurement of a body."""
 
@@ -37,12 +43,11 @@ class LineRows:
     """For each row its line, from 1, as int64."""
     fields: list[tuple[str, ArrowArray]]
     """Names and values (float64, int64, uint64, boolean, string), in order of appearance."""
+    tags: LineTags
     tag_names: list[str]
+    """The tags that these series have, in order of appearance."""
     columns: list[str]
     """Tags and fields in order of appearance, "" for the time behind those of the first line."""
-
-    def tags(self, series: SupportsArrowArray) -> list[tuple[str, ArrowArray]]:
-        """Return the tags of series by their numbers (uint32): a column for each tag that one of them has."""
 
     def __len__(self) -> int: ...
 
@@ -159,3 +164,70 @@ def encode_table_rows(
 
 def measure_table_cells(batch: SupportsArrowArray) -> list[int]:
     """Return the number of characters of the widest cell of each column, as `encode_table_rows` writes it."""
+
+class RemoteWriteBatch:
+    """A request of Prometheus remote write as columns."""
+
+    @property
+    def generation(self) -> int:
+        """Of the numbers in `series`: they are others in another generation."""
+    @property
+    def series(self) -> ArrowArray:
+        """The numbers (uint32) of the distinct series, in order of appearance."""
+    @property
+    def index(self) -> ArrowArray:
+        """For each sample the position of its series in `series`, as uint32."""
+    @property
+    def times(self) -> ArrowArray:
+        """In milliseconds, as int64."""
+    @property
+    def values(self) -> ArrowArray:
+        """With the bits that were sent, as float64."""
+    @property
+    def places(self) -> ArrowArray:
+        """For each sample which of the request's series it is of, from 0, as int64."""
+    @property
+    def histogram_index(self) -> ArrowArray:
+        """For each native histogram the position of its series in `series`, as uint32."""
+    @property
+    def histogram_times(self) -> ArrowArray: ...
+    @property
+    def histograms(self) -> ArrowArray:
+        """Native histograms in their canonical form, as binary."""
+    @property
+    def metadata(self) -> list[tuple[str, int, str, str]]:
+        """What the request tells about metrics: name, number of the type, help, unit."""
+    def describe(
+        self, positions: SupportsArrowArray | None = None
+    ) -> tuple[ArrowArray, ArrowArray, ArrowArray, ArrowArray]:
+        """Return metrics, databases, physical tables and encoded labels of the series at positions (int64).
+
+        Databases and physical tables are null where no label chooses one.
+        """
+    def label_pairs(self, positions: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+        """Return the labels of the series at positions: which of the positions (uint32), name, value."""
+
+class RemoteWriteParser:
+    """Reads messages of Prometheus remote write; numbers the series it meets. For any number of threads.
+
+    It forgets all series and begins another generation when it knows `series_max` of them or they take `bytes_max`.
+    """
+
+    def __init__(self, *, is_strict: bool, series_max: int, bytes_max: int) -> None: ...
+    def parse(self, body: bytes, *, version: int) -> RemoteWriteBatch:
+        """Read a message of version 1 or 2; ValueError, with the series that is wrong, if it cannot be read."""
+    def size(self) -> tuple[int, int]:
+        """Return how many names of series are kept, and about how many bytes they take."""
+
+def encode_read_result(
+    metric: str,
+    labels: SupportsArrowArray,
+    offsets: SupportsArrowArray,
+    times: SupportsArrowArray,
+    values: SupportsArrowArray,
+) -> bytes:
+    """Return a `QueryResult` of Prometheus remote read.
+
+    Series i has the encoded labels `labels[i]` and the rows `offsets[i]` to `offsets[i + 1]` (int64) of `times` (int64)
+    and `values` (float64).
+    """

@@ -50,6 +50,8 @@ mod _kernels {
     #[pymodule_export]
     use crate::line_protocol::LineRows;
     #[pymodule_export]
+    use crate::line_protocol::LineTags;
+    #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]
     use crate::remote_read::encode_read_result;

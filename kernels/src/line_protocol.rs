@@ -46,11 +46,19 @@ pub struct LineParser {
     table: Mutex<Arc<SeriesTable>>,
 }
 
+/// The tags of the series of one measurement, by their numbers.
+#[derive(Clone)]
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct LineTags {
+    table: Arc<SeriesTable>,
+    measurement: u32,
+}
+
 /// The rows of one measurement of a body.
 #[pyclass(frozen, module = "tsdb._kernels")]
 pub struct LineRows {
-    table: Arc<SeriesTable>,
-    measurement: u32,
+    #[pyo3(get)]
+    tags: LineTags,
     #[pyo3(get)]
     name: String,
     #[pyo3(get)]
@@ -123,8 +131,7 @@ impl LineParser {
 impl LineRows {
     fn new(table: Arc<SeriesTable>, rows: Finished) -> Self {
         Self {
-            table,
-            measurement: rows.measurement,
+            tags: LineTags { table, measurement: rows.measurement },
             name: rows.name,
             series_bound: rows.series_bound,
             tag_names: rows.tag_names,
@@ -143,21 +150,21 @@ impl LineRows {
     /// Whose numbers `series` are.
     #[getter]
     fn source(&self) -> (u64, u32) {
-        (self.table.generation, self.measurement)
-    }
-
-    /// The tags of series by their numbers.
-    fn tags(&self, py: Python<'_>, series: Array) -> PyResult<Vec<(String, ArrowArray)>> {
-        let numbers = series.values::<UInt32Type>("series")?;
-        let columns =
-            py.detach(|| tag_columns(&self.table.read().measurements[self.measurement as usize], &numbers));
-        let columns =
-            columns.ok_or_else(|| PyValueError::new_err("series: a number that was never given"))?;
-        Ok(columns.into_iter().map(|(name, data)| (name, ArrowArray::from_data(data))).collect())
+        (self.tags.table.generation, self.tags.measurement)
     }
 
     fn __len__(&self) -> usize {
         self.times.__len__()
+    }
+}
+
+#[pymethods]
+impl LineTags {
+    fn read(&self, py: Python<'_>, series: Array) -> PyResult<Vec<(String, ArrowArray)>> {
+        let numbers = series.values::<UInt32Type>("series")?;
+        let columns = py.detach(|| tag_columns(&self.table.read().measurements[self.measurement as usize], &numbers));
+        let columns = columns.ok_or_else(|| PyValueError::new_err("series: a number that was never given"))?;
+        Ok(columns.into_iter().map(|(name, data)| (name, ArrowArray::from_data(data))).collect())
     }
 }
 

@@ -64,6 +64,11 @@ impl<'a> Fields<'a> {
         Self { message, at: 0 }
     }
 
+    /// Those from a position on, where one begins.
+    pub fn at(message: &'a [u8], at: usize) -> Self {
+        Self { message, at }
+    }
+
     /// Where the next field begins.
     pub fn position(&self) -> usize {
         self.at

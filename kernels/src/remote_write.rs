@@ -213,6 +213,31 @@ impl RemoteWriteBatch {
         }))
     }
 
+    /// The labels of some series, flat: for each label which of the positions has it, its name and its value.
+    fn label_pairs(
+        &self,
+        py: Python<'_>,
+        positions: crate::arrow_ffi::Array,
+    ) -> PyResult<(ArrowArray, ArrowArray, ArrowArray)> {
+        let chosen = self.choose(&positions.values::<Int64Type>("positions")?)?;
+        Ok(py.detach(|| {
+            let table = self.generation.table.read().unwrap_or_else(PoisonError::into_inner);
+            let (mut owners, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            for (owner, &number) in chosen.iter().enumerate() {
+                for (name, value) in labels::read_text_pairs(&table.get(number).labels) {
+                    owners.push(owner as u32);
+                    names.push(name);
+                    values.push(value);
+                }
+            }
+            (
+                ArrowArray::from_values::<UInt32Type>(owners),
+                ArrowArray::from_data(StringArray::from_iter_values(names).into_data()),
+                ArrowArray::from_data(StringArray::from_iter_values(values).into_data()),
+            )
+        }))
+    }
+
     /// What the request tells about metrics: name, type, help and unit.
     #[getter]
     fn metadata(&self) -> Vec<(String, u32, String, String)> {

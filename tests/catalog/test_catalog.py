@@ -22,6 +22,7 @@ from tsdb.catalog import (
     TableNotFound,
 )
 from tsdb.clock import ManualClock
+from tsdb.engine.scan import count_rows
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.kv import KvUnavailable, MemoryKv, Put
 from tsdb.model import AddColumn, ColumnExists, DatabaseInfo, DropColumn, MergeMode, RegionId, SchemaChange
@@ -243,13 +244,13 @@ def test_options_that_mean_nothing_are_refused(world: World, options: dict[str, 
     world.check_tidy()
 
 
-def test_append_mode_is_entered_only_when_empty_and_never_left(world: World) -> None:
+def test_append_mode_can_be_entered_with_rows_and_never_left(world: World) -> None:
     table = world.catalog.create_table(draft("t"))
     put(world, table, [{"host": "a", "ts": 1, "v": 1.0}])
-    with pytest.raises(Unsupported):
-        world.catalog.alter_table(table, table.changed(options={"append_mode": "true"}))
-    empty = world.catalog.create_table(draft("u"))
-    appending = world.catalog.alter_table(empty, empty.changed(options={"append_mode": "true"}))
+    put(world, table, [{"host": "a", "ts": 1, "v": 2.0}])
+    appending = world.catalog.alter_table(table, table.changed(options={"append_mode": "true"}))
+    put(world, table, [{"host": "a", "ts": 1, "v": 3.0}])
+    assert sum(count_rows(world.engine.snapshot(region)) for region in table.region_ids) == 2
     with pytest.raises(InvalidArguments):
         world.catalog.alter_table(appending, appending.changed(options={}))
     world.check_tidy()

@@ -25,7 +25,15 @@ CHANNELS = [Channel.HTTP, Channel.MYSQL, Channel.POSTGRES]
 SLOW = frozenset(
     {
         *("large in", "insert rows", "wide table", "insert expressions", "joins", "many partitions", "additions"),
-        *("large like", "large string", "large comment", "large column list", "many statements", "conditions"),
+        *(
+            "large like",
+            "large string",
+            "large comment",
+            "large name",
+            "large column list",
+            "many statements",
+            "conditions",
+        ),
     }
 )
 """What is not about the dialect is tried in one of them."""

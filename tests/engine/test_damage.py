@@ -13,7 +13,7 @@ from tests.engine.harness import read
 from tests.engine.lives import APPEND, PLAIN, Rows, Step
 from tests.engine.test_faults import CREATED, check_after_restart
 from tests.faults import FaultyFiles
-from tsdb.engine.errors import FileCorrupted, RegionQuarantined
+from tsdb.engine.errors import FileCorrupted, ManifestMismatch, RegionNotFound, RegionQuarantined
 from tsdb.store import LocalStore, ObjectMeta
 
 
@@ -60,7 +60,7 @@ def test_a_flipped_bit_in_the_log_quarantines_the_region_that_lost_an_entry_and_
     for _ in range(2):
         engine = lives.open_life(tmp_path)
         assert set(engine.quarantined) == {PLAIN}
-        tried = (lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN), lives.create(PLAIN), lives.drop(PLAIN))
+        tried = (lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN), lives.create(PLAIN), lives.compact(PLAIN))
         for step in tried:
             with pytest.raises(RegionQuarantined) as error:
                 step.run(engine)
@@ -125,6 +125,47 @@ def test_a_data_file_that_is_missing_or_short_at_the_start_quarantines_its_regio
     engine.close()
     file.write_bytes(content)
     check_after_restart(tmp_path, *steps, *others)
+
+
+@pytest.mark.parametrize("damaged", ["*.parquet", "manifest/*.json", "manifest/_last_checkpoint"])
+def test_a_region_that_is_quarantined_can_be_dropped_and_made_anew(tmp_path: Path, rows: Rows, damaged: str) -> None:
+    steps = [
+        *(*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.put(APPEND, rows.make(("a", 0)))),
+        *(lives.flush(PLAIN), lives.put(PLAIN, rows.make(("b", 0)))),
+    ]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    directory = tmp_path / "store" / lives.directory_of(PLAIN)
+    for path in directory.glob(damaged):
+        path.write_bytes(b"")
+    for path in directory.glob("manifest/*.checkpoint"):
+        path.write_bytes(b"")
+    engine = lives.open_life(tmp_path)
+    assert set(engine.quarantined) == {PLAIN}
+    steps.append(lives.drop(PLAIN))
+    lives.live(engine, steps[-1])
+    assert not engine.quarantined
+    with pytest.raises(RegionNotFound):
+        engine.drop(PLAIN)
+    assert lives.see(engine) == lives.expected(*steps)
+    with pytest.raises(ManifestMismatch, match="dropped"):
+        lives.create(PLAIN).run(engine)
+    lives.tick().run(engine)
+    assert not directory.exists()
+    steps += [lives.create(PLAIN), lives.put(PLAIN, rows.make(("new", 0)))]
+    lives.live(engine, *steps[-2:])
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps)
+
+
+def test_a_quarantined_region_whose_drop_was_interrupted_is_gone_after_a_restart(tmp_path: Path, rows: Rows) -> None:
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN)]
+    lives.begin(tmp_path, *steps).close(flush=False)
+    (file,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("*.parquet")
+    file.unlink()
+    engine = lives.open_life(tmp_path)
+    lives.drop(PLAIN).run(engine)
+    engine.close(flush=False)
+    check_after_restart(tmp_path, *steps, lives.drop(PLAIN))
 
 
 def test_a_missing_index_file_costs_no_region_its_service(tmp_path: Path, rows: Rows) -> None:

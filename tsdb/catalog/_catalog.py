@@ -334,10 +334,6 @@ class Catalog:
             raise InvalidArguments(
                 "a table in append mode may hold duplicates and cannot leave it", table=old.full_name
             )
-        if options.append_mode and not was_append:
-            stats = [self._regions.stat(region_id) for region_id in old.region_ids]
-            if any(stat.memtable_rows or stat.files for stat in stats):
-                raise Unsupported("only an empty table can change to append mode", table=old.full_name)
 
     def _apply_alter(self, intent: AlterIntent, *, has_steps: bool) -> TableInfo:
         old, new = intent.old, intent.new

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tsdb.components._local import (
     COPY_DIRECTORY,
@@ -12,14 +13,16 @@ from tsdb.components._local import (
     LocalOptions,
     open_directory,
 )
-from tsdb.config import FileStorage, MitoOptions, StandaloneConfig
+from tsdb.config import FileStorage, MitoOptions, StandaloneConfig, memory_bytes
 from tsdb.config import WalOptions as WalConfig
 from tsdb.database import Database, DatabaseOptions, Output, Session
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, Status, TsdbError
+from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.query import QueryOptions
-from tsdb.servers.http import HttpApp, SqlRoutes, sql_routes
+from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, otlp_routes, sql_routes
 from tsdb.telemetry import get_logger
+from tsdb.units import Size
 
 _log = get_logger("tsdb.standalone")
 
@@ -30,17 +33,30 @@ class NotReady(TsdbError):
     status = Status.SUSPENDED
 
 
+class Routes(Protocol):
+    """Routes that have threads of their own."""
+
+    def close(self) -> None: ...
+
+
 class Standalone:
     """The parts of a standalone server."""
 
     def __init__(self, config: StandaloneConfig) -> None:
         self._config = config
         self._open: LocalDatabase | None = None
-        self._routes: SqlRoutes | None = None
+        self._routes: list[Routes] = []
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
-        self._routes = sql_routes(app, _Door(self))
+        door = _Door(self)
+        self._routes = [sql_routes(app, door)]
+        if self._config.influxdb.enable:
+            self._routes.append(influx_routes(app, door))
+        if self._config.opentsdb.enable:
+            self._routes.append(opentsdb_routes(app, door))
+        with_metric_engine = self._config.prom_store.with_metric_engine
+        self._routes.append(otlp_routes(app, door, with_metric_engine=with_metric_engine))
 
     def open(self) -> None:
         """Open the data directory and replay its log."""
@@ -59,8 +75,8 @@ class Standalone:
         )
 
     def close(self) -> None:
-        if self._routes is not None:
-            self._routes.close()
+        for routes in self._routes:
+            routes.close()
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
@@ -95,15 +111,36 @@ class _Door:
     def cancel(self, session: Session) -> None:
         self._parts.database.cancel(session)
 
+    def ingest(
+        self,
+        rows: Sequence[TableRows],
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> WriteOutcome:
+        database = self._parts.database
+        return database.ingest(rows, session, new_table, dry_run=dry_run, hints=hints, protocol=protocol)
+
+    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
+        self._parts.database.reject(rejections, session, protocol=protocol)
+
 
 def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
     return LocalOptions(
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
-        query=QueryOptions(spill_dir=home / SPILL_DIRECTORY),
+        query=QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY),
         database=DatabaseOptions(copy_root=home / COPY_DIRECTORY),
         address=str(config.http.addr),
     )
+
+
+def query_memory() -> Size:
+    """What all queries together may take before they spill: a quarter of the memory, at least 256 MiB."""
+    return Size(max(256 << 20, memory_bytes() // 4))
 
 
 def engine_options(mito: MitoOptions) -> EngineOptions:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MetasrvConfig,
         StandaloneConfig,
     )
+    from tsdb.config._derive import memory_bytes
     from tsdb.config._engine import MitoOptions, WalOptions
     from tsdb.config._example import render_example
     from tsdb.config._fields import Address
@@ -39,6 +40,7 @@ _LAZY = {
     "StandaloneConfig": "_components",
     "WalOptions": "_engine",
     "load_config": "_load",
+    "memory_bytes": "_derive",
     "render": "_render",
     "render_example": "_example",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "StandaloneConfig",
     "WalOptions",
     "load_config",
+    "memory_bytes",
     "options_of",
     "render",
     "render_example",

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tsdb.database._names import resolve
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.model import RegionId, TableInfo, table_id_of
 from tsdb.query import Session, TableRecords
 from tsdb.sql.statements import Admin, Name
@@ -79,6 +79,44 @@ def _flush_region(arguments: Arguments, services: Services, session: Session) ->
     return 0
 
 
+def _compact_table(arguments: Arguments, services: Services, session: Session) -> int:
+    """`compact_table(name[, kind[, options]])`."""
+    _expect(arguments, least=1, most=3)
+    table = stored_in(services, _table(arguments[0], services, session))
+    if len(arguments) > 1:
+        _check_compaction(arguments[1], arguments[2] if len(arguments) > 2 else "")
+    for done in [services.regions.compact(region) for region in table.region_ids]:
+        done.result()
+    return 0
+
+
+def _compact_region(arguments: Arguments, services: Services, session: Session) -> int:
+    _expect(arguments, least=1, most=1)
+    services.regions.compact(_region(arguments[0], services)).result()
+    return 0
+
+
+_REGULAR = frozenset({"regular", "twcs"})
+_BY_WINDOW = frozenset({"strict_window", "swcs"})
+
+
+def _check_compaction(kind: Any, options: Any) -> None:
+    """Refuse a kind of compaction, or options of it, that mean nothing here."""
+    if not isinstance(kind, str) or kind.lower() not in _REGULAR | _BY_WINDOW:
+        known = ", ".join(sorted(_REGULAR | _BY_WINDOW))
+        raise InvalidArguments(f"there is no compaction of the kind {kind!r}", hint=f"there are {known}")
+    if kind.lower() in _BY_WINDOW:
+        raise Unsupported(f"compact_table: files are not cut at windows of time, {kind!r} has no effect")
+    if not isinstance(options, str):
+        raise InvalidArguments(f"expected the options of a compaction as a string, not {options!r}")
+    for part in filter(None, (each.strip() for each in options.split(","))):
+        key, _, value = (each.strip() for each in part.partition("="))
+        if key != "parallelism":
+            raise InvalidArguments(f"a regular compaction has no option {part!r}", hint="it has parallelism")
+        if not value.isdecimal() or int(value) < 1:
+            raise InvalidArguments(f"parallelism: expected a positive number, received {value!r}")
+
+
 def _discard_unflushed(arguments: Arguments, services: Services, session: Session) -> int:
     _expect(arguments, least=1, most=1)
     argument = arguments[0]
@@ -94,5 +132,7 @@ def _discard_unflushed(arguments: Arguments, services: Services, session: Sessio
 _FUNCTIONS: dict[str, Callable[[Arguments, Services, Session], int | str]] = {
     "flush_table": _flush_table,
     "flush_region": _flush_region,
+    "compact_table": _compact_table,
+    "compact_region": _compact_region,
     "discard_unflushed": _discard_unflushed,
 }

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.database._ingest_values import Fitted
+from tsdb.database._ingest_known import SeriesDirectory
+from tsdb.database._ingest_values import Fitted, is_known
 from tsdb.engine import Regions, SchemaOutdated
 from tsdb.errors import Unsupported
 from tsdb.metric import encode_labels, make_series
@@ -44,6 +45,8 @@ class Target:
     schema: RegionSchema
     rule: PartitionRule | None
     """None for a table of one region."""
+    directory: SeriesDirectory
+    """The series that parsers know."""
 
     @property
     def is_routed_by_series(self) -> bool:
@@ -68,15 +71,17 @@ def make_target(regions: Regions, table: TableInfo) -> Target:
     schema = regions.schema(first)
     if schema.version != table.schema_version:
         raise SchemaOutdated(region_id=first, expected=table.schema_version, current=schema.version)
+    directory = SeriesDirectory(schema)
     if len(table.region_numbers) == 1:
-        return Target(table, schema, None)
+        return Target(table, schema, None, directory)
     types = {name: table.by_name[name].type for name in table.partition_columns}
-    return Target(table, schema, PartitionRule.parse(table.partition_columns, table.partition_rules, types))
+    rule = PartitionRule.parse(table.partition_columns, table.partition_rules, types)
+    return Target(table, schema, rule, directory)
 
 
 def make_parts(target: Target, fitted: Fitted) -> list[Part]:
     """Return the batches of rows."""
-    series = _make_series(target.schema, fitted)
+    series = _make_series(target, fitted)
     whole = Batch(series, fitted.rows.series_index, fitted.times, fitted.fields)
     if target.rule is None:
         return _limited(target.table.region_ids[0], whole, target.schema.version)
@@ -88,8 +93,11 @@ def make_parts(target: Target, fitted: Fitted) -> list[Part]:
     ]
 
 
-def _make_series(schema: RegionSchema, fitted: Fitted) -> SeriesTable:
-    count = fitted.series
+def _make_series(target: Target, fitted: Fitted) -> SeriesTable:
+    known = fitted.rows.known
+    if known is not None and is_known(fitted.rows, fitted.table):
+        return target.directory.series(known)
+    count, schema = fitted.series, target.schema
     columns = [fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags]
     return SeriesTable.of_tags(schema, columns, count)
 

@@ -6,7 +6,7 @@ a table has already is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -77,7 +77,7 @@ def draft_table(
         database=database,
         name=rows.table,
         columns=columns,
-        primary_key=tuple(rows.tags.schema.names),
+        primary_key=tuple(rows.tag_names),
         options=options,
         comment=COMMENT,
         created_ms=created_ms,
@@ -86,7 +86,7 @@ def draft_table(
 
 
 def _new_columns(rows: TableRows, new_table: NewTable) -> tuple[ColumnInfo, ...]:
-    tags = rows.tags.schema.names
+    tags = rows.tag_names
     _check_names([*tags, *rows.fields, new_table.time_column])
     order = dict.fromkeys((*rows.columns, *tags, *rows.fields, ""))
     time = DataType(_TIMES[new_table.time_unit])
@@ -121,6 +121,8 @@ def _column_type(rows: TableRows, name: str) -> DataType:
     said = rows.types.get(name)
     if said is not None:
         return said
+    if name not in rows.fields and rows.known is not None:
+        return DataType(Kind.STRING)
     values: pa.Array = rows.fields[name] if name in rows.fields else rows.tags.column(name)
     if pt.is_null(values.type):
         return DataType(Kind.STRING)
@@ -155,7 +157,7 @@ def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, create
     if len(rows.fields) > 1:
         raise InvalidArguments("a metric has one value", columns=", ".join(rows.fields))
     time, value = physical.time_index, physical.fields[0]
-    labels = rows.tags.schema.names
+    labels = rows.tag_names
     _check_names([*labels, time.name, value.name])
     shown = (time, value, *(ColumnInfo(ColumnId(0), name, DataType(Kind.STRING), Semantic.TAG) for name in labels))
     draft = TableInfo(
@@ -176,7 +178,7 @@ def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, create
 def widen_table(rows: TableRows, table: TableInfo, names: Mapping[str, str]) -> tuple[TableInfo, tuple[AddColumn, ...]]:
     """Add the columns that a table lacks; the same table when it has them all."""
     fields = [names.get(name, name) for name in rows.fields]
-    known, tags = table.by_name, rows.tags.schema.names
+    known, tags = table.by_name, rows.tag_names
     if not all(name in known for name in (*tags, *fields)):
         return _widened(rows, table, tags, [name for name in rows.fields if names.get(name, name) not in known])
     if len({*tags, *fields}) != len(tags) + len(fields):
@@ -185,7 +187,7 @@ def widen_table(rows: TableRows, table: TableInfo, names: Mapping[str, str]) -> 
 
 
 def _widened(
-    rows: TableRows, table: TableInfo, tags: list[str], fields: list[str]
+    rows: TableRows, table: TableInfo, tags: Sequence[str], fields: Sequence[str]
 ) -> tuple[TableInfo, tuple[AddColumn, ...]]:
     _check_names([*tags, *rows.fields])
     new, changes = table, []

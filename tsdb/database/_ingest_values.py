@@ -50,7 +50,7 @@ class Fitted:
     @property
     def series(self) -> int:
         """How many series there are; rows of a table without tags are one."""
-        return self.rows.tags.num_rows or 1
+        return self.rows.series or 1
 
     def refuse(self, mask: Mask | None, kind: str, reason: str, *, column: str = "", values: pa.Array = None) -> None:
         """Refuse some rows, all without a mask. `values` hold what the rows had in the column."""
@@ -93,12 +93,24 @@ def fit_rows(rows: TableRows, table: TableInfo, names: Mapping[str, str], *, now
     """Bring rows to the names and types of a table; `names` are the table's names of fields that have others."""
     fitted = Fitted(rows, table)
     _fit_time(fitted)
-    for name, values in zip(rows.tags.schema.names, rows.tags.columns, strict=True):
-        _fit_tag(fitted, name, values)
+    if not is_known(rows, table):
+        for name, values in zip(rows.tags.schema.names, rows.tags.columns, strict=True):
+            _fit_tag(fitted, name, values)
     for name, values in rows.fields.items():
         _fit_field(fitted, names.get(name, name), values, rows.types.get(name))
     _complete(fitted, now_ns=now_ns)
     return fitted
+
+
+def is_known(rows: TableRows, table: TableInfo) -> bool:
+    """Whether rows can go into a table without a look at their tags: strings that any series may have or lack."""
+    if rows.known is None or table.is_logical:
+        return False
+    tags = {tag.name for tag in table.tags}
+    return tags.issuperset(rows.known.tag_names) and all(
+        tag.type.is_string and tag.type.arrow == pa.string() and tag.nullable and tag.default is None
+        for tag in table.tags
+    )
 
 
 def _fit_tag(fitted: Fitted, name: str, values: pa.Array) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,10 @@ from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Channel, Records, Session
 from tsdb.sql.statements import Expression, Insert, Special, Values
+
+WRITE_ROWS = 65_536
+WRITE_BYTES = 32 << 20
+"""Rows of a query are gathered to this much before they are written: joins make batches of a few rows each."""
 
 
 class InsertPlanError(InvalidArguments):
@@ -151,7 +155,7 @@ def _insert_rows(
                 table=table.name,
             )
         total = 0
-        for batch in records:
+        for batch in _gathered(records):
             process.check()
             given = {
                 column.name: assign_column(batch.column(position), column, zone=session.time_zone)
@@ -162,3 +166,18 @@ def _insert_rows(
         return total
     finally:
         records.close()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join batches to ones that are worth a write. A query that fails before the first of them writes nothing."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= WRITE_ROWS or size >= WRITE_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_batches(waiting)

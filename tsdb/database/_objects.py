@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from tsdb.catalog import TableAlreadyExists, TableNotFound
+from tsdb.database._assign import assign_column
 from tsdb.database._delete import delete_where
 from tsdb.database._names import (
     READ_ONLY_DATABASES,
@@ -20,7 +24,7 @@ from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import check_writable as check_metric_writable
-from tsdb.model import ColumnNotFound, DatabaseInfo, ViewInfo
+from tsdb.model import ColumnNotFound, DatabaseInfo, TableInfo, TimeRange, ViewInfo
 from tsdb.query import Affected, Session
 from tsdb.sql import Dialect, format_statement, statements
 
@@ -95,21 +99,49 @@ def drop_table(statement: statements.DropTable, services: Services, session: Ses
 def truncate_table(
     statement: statements.TruncateTable, services: Services, session: Session, process: Process
 ) -> Affected:
-    """Remove all rows."""
+    """Remove all rows, or the data files of ranges of time."""
     database, name = resolve(statement.name, session)
     check_writable(database)
     table = services.catalog.table(database, name)
-    if statement.ranges:
-        raise Unsupported("TRUNCATE … FILE RANGE: files are not removed by their times", hint="use DELETE")
     check_metric_writable(table)
     if table.engine == "file":
         raise Unsupported(f"table {table.name} is read-only: it shows a file")
+    if statement.ranges:
+        if table.is_logical:
+            raise Unsupported(f"table {table.name} shares its files with other tables", hint="use DELETE")
+        ranges = _file_ranges(statement.ranges, table, services, session)
+        for done in [services.regions.truncate(region, ranges) for region in table.region_ids]:
+            done.result()
+        return Affected(0)
     if table.is_logical:
         # Its rows share files and memtables with those of other tables, so there is nothing to drop as a whole.
         delete_where(table, services, session, process)
     for done in [services.regions.truncate(region) for region in table.region_ids]:
         done.result()
     return Affected(0)
+
+
+def _file_ranges(
+    said: Sequence[tuple[statements.Slice, statements.Slice]], table: TableInfo, services: Services, session: Session
+) -> list[TimeRange]:
+    """Return ranges in the unit of the time column; both ends that were said belong to a range."""
+    texts = [each.text for pair in said for each in pair]
+    bounds = [_file_bound(value, table, session) for value in services.queries.evaluate(texts, session)]
+    ranges = [TimeRange(start, end + 1) for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
+    for pair, span in zip(said, ranges, strict=True):
+        if span.is_empty:
+            raise InvalidArguments(f"FILE RANGE ({pair[0].text}, {pair[1].text}): it ends before it starts")
+    return ranges
+
+
+def _file_bound(value: pa.Scalar, table: TableInfo, session: Session) -> int:
+    """A number counts units of the time column, text is a timestamp in the session's zone."""
+    plain = value.value if pa.types.is_timestamp(value.type) else value.as_py()
+    made = pa.array([plain], value.type)
+    bound = assign_column(made, table.time_index, zone=session.time_zone)[0].value
+    if bound is None:
+        raise InvalidArguments("FILE RANGE: a bound may not be null")
+    return int(bound)
 
 
 def comment(statement: statements.Comment, services: Services, session: Session) -> Affected:

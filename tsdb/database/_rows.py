@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tsdb.catalog import TableNotFound
+from tsdb.database._conform_rows import conform_rows
 from tsdb.database._defaults import default_array
 from tsdb.database._services import Services
+from tsdb.engine import SchemaOutdated
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import ON_PHYSICAL, check_writable, write_batch
 from tsdb.model import Batch, OpType, PartitionRule, RegionId, TableInfo, region_id
 
 ROWS_PER_BATCH = 65_536
 """Larger inserts are written in several batches: one log entry stays of a bearable size."""
+
+ATTEMPTS_MAX = 5
+"""How often rows are brought to the schema that their region has by then, when it changes while they are written."""
 
 
 def complete_rows(
@@ -79,23 +85,73 @@ def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> 
         return _write_logical(services, table, rows, op)
     if not table.region_ids:
         raise Unsupported(f"table {table.name} is read-only: it shows a file")
-    futures: list[Future[int]] = []
-    for region, part in _split(table, rows):
-        schema = services.regions.schema(region)
-        for batch in part.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH):
-            futures.append(
-                services.regions.write(
-                    region, Batch.from_arrow(schema, batch, op), timeout=services.options.write_timeout
-                )
-            )
-    return sum(future.result() for future in futures)
+    pieces = [
+        _Piece(region, pa.Table.from_batches([batch]))
+        for region, part in _split(table, rows)
+        for batch in part.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
+    ]
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        outdated = _write_pieces(services, table, pieces, op)
+        if outdated is None:
+            break
+        if attempt == ATTEMPTS_MAX:
+            raise outdated
+        pieces = [piece for piece in pieces if not piece.is_written]
+    return int(rows.num_rows)
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """Rows that one region takes as a whole or not at all."""
+
+    region: RegionId
+    rows: pa.Table
+    is_written: bool = False
+
+
+def _write_pieces(services: Services, table: TableInfo, pieces: list[_Piece], op: OpType) -> SchemaOutdated | None:
+    """Write pieces, all at once; an error if some are refused because their region has another schema by now."""
+    outdated: SchemaOutdated | None = None
+    writing: list[tuple[_Piece, Future[int]]] = []
+    for piece in pieces:
+        try:
+            writing.append((piece, _start_write(services, table, piece, op)))
+        except SchemaOutdated as error:
+            outdated = error
+    for piece, future in writing:
+        try:
+            future.result()
+            piece.is_written = True
+        except SchemaOutdated as error:
+            outdated = error
+    return outdated
+
+
+def _start_write(services: Services, table: TableInfo, piece: _Piece, op: OpType) -> Future[int]:
+    schema = services.regions.schema(piece.region)
+    rows = piece.rows
+    if schema.version != table.schema_version:
+        newest = services.catalog.table_by_id(table.id) or table
+        rows = conform_rows(rows, table, newest, schema, op, now_ns=services.clock.now_ns())
+    (batch,) = rows.combine_chunks().to_batches()
+    return services.regions.write(
+        piece.region,
+        Batch.from_arrow(schema, batch, op),
+        timeout=services.options.write_timeout,
+        schema_version=schema.version,
+    )
 
 
 def _write_logical(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
     region = stored_in(services, table).region_ids[0]
     schema = services.regions.schema(region)
     futures = [
-        services.regions.write(region, write_batch(schema, table, batch, op), timeout=services.options.write_timeout)
+        services.regions.write(
+            region,
+            write_batch(schema, table, batch, op),
+            timeout=services.options.write_timeout,
+            schema_version=schema.version,
+        )
         for batch in rows.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
     ]
     return sum(future.result() for future in futures)

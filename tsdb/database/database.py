@@ -24,10 +24,12 @@ from tsdb.database._frames import write_frame
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._insert import insert
 from tsdb.database._processes import Process
+from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest.prometheus import Samples
 from tsdb.query import Affected, Channel, Output, Records, Session
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter
@@ -46,6 +48,7 @@ class Database:
     def __init__(self, services: Services) -> None:
         self.services = services
         self._ingestion = Ingestion(services)
+        self._samples = SampleWriter(services, self._ingestion)
 
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
@@ -81,6 +84,20 @@ class Database:
         """
         request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
         return self._ingestion.write(rows, request)
+
+    def ingest_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> WriteOutcome:
+        """Write samples of Prometheus, as `ingest` writes rows."""
+        request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
+        return self._samples.write(samples, request)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""

@@ -158,7 +158,7 @@ def check_batch(schema: RegionSchema, batch: Batch) -> None:
 
 
 def _check_series(schema: RegionSchema, batch: Batch) -> None:
-    received = batch.series.tags.schema
+    received = batch.series.tags_schema
     if not received.equals(schema.arrow_tags):
         names = [tag.name for tag in schema.tags]
         if received.names != names:

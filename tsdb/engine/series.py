@@ -96,10 +96,10 @@ def conform_series(table: SeriesTable, written: RegionSchema, current: RegionSch
     """Show series written under an older schema as the current one has them: renamed, widened, with new tags."""
     if written.tags_key == current.tags_key:
         return table
-    columns = []
+    columns, tags = [], table.tags
     for tag in current.tags:
         if tag.id in written.by_id:
-            columns.append(table.tags.column(written.by_id[tag.id].name).cast(tag.type))
+            columns.append(tags.column(written.by_id[tag.id].name).cast(tag.type))
         else:
             columns.append(pa.array([tag.default] * len(table), tag.type))
     return SeriesTable.of_tags(current, columns, len(table))
@@ -110,11 +110,11 @@ def _gather_tags(tables: Sequence[SeriesTable], bounds: Positions, chosen: Posit
     order = np.argsort(chosen, kind="stable")
     parts = np.split(chosen[order], np.searchsorted(chosen[order], bounds[1:-1]))
     pieces = [
-        take_tags(table.tags, part - start)
+        table.take_tags(part - start)
         for table, part, start in zip(tables, parts, bounds[:-1], strict=True)
         if len(part)
     ]
-    names = tables[0].tags.schema.names
+    names = tables[0].tags_schema.names
     columns = [pa.concat_arrays([piece.column(at) for piece in pieces]) for at in range(len(names))] if pieces else []
     gathered = make_tags(columns, names, len(chosen)) if pieces else tables[0].tags.slice(0, 0)
     back = np.empty(len(order), dtype=np.int64)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tsdb.ingest._survivors import drop_rejected
-from tsdb.ingest.rows import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest.rows import IngestRejected, KnownSeries, NewTable, Rejection, TableRows, WriteOutcome
 
-__all__ = ["IngestRejected", "NewTable", "Rejection", "TableRows", "WriteOutcome", "drop_rejected"]
+__all__ = ["IngestRejected", "KnownSeries", "NewTable", "Rejection", "TableRows", "WriteOutcome", "drop_rejected"]

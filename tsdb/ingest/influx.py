@@ -6,7 +6,8 @@ the tags of one it knows (`TableRows.known`); tags are decoded when somebody ask
 
 from __future__ import annotations
 
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -56,28 +57,31 @@ def parse_lines(
 
 
 def _to_rows(rows: _kernels.LineRows) -> TableRows:
-    def read_tags(numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
-        named = rows.tags(pa.array(numbers, pa.uint32()))
-        if not named:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
-        return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
-
-    numbers = _numpy(rows.series)
+    # Not the rows themselves: who keeps the function must not keep them in memory.
+    read_tags = partial(_read_tags, rows.tags)
+    names, numbers = tuple(rows.tag_names), _numpy(rows.series)
     return TableRows(
         table=rows.name,
-        tags=lambda: read_tags(numbers),
+        tags=lambda: read_tags(numbers).select(list(names)) if names else read_tags(numbers),
         series_index=_numpy(rows.index),
         times=_numpy(rows.times),
         unit="ns",
         fields={name: pa.array(column) for name, column in rows.fields},
         columns=tuple(rows.columns),
         places=_numpy(rows.lines),
-        known=KnownSeries(rows.source, numbers, rows.series_bound, tuple(rows.tag_names), read_tags),
+        known=KnownSeries(rows.source, numbers, rows.series_bound, names, read_tags),
     )
 
 
-def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[np.generic]:
-    values: npt.NDArray[np.generic] = pa.array(column).to_numpy()
+def _read_tags(tags: _kernels.LineTags, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+    named = tags.read(pa.array(numbers, pa.uint32()))
+    if not named:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
+    return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
+
+
+def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = pa.array(column).to_numpy()
     return values
 
 

@@ -82,6 +82,15 @@ class TableRows:
     def rows(self) -> int:
         return len(self.times)
 
+    @property
+    def series(self) -> int:
+        """How many distinct series there are."""
+        return self.tags.num_rows if self.known is None else len(self.known.numbers)
+
+    @property
+    def tag_names(self) -> list[str]:
+        return list(self.tags.schema.names if self.known is None else self.known.tag_names)
+
 
 # Not in the body of the class, where it would be the attribute's default.
 TableRows.tags = _LateTags()

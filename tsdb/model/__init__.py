@@ -20,7 +20,7 @@ from tsdb.model._metric import METRIC_TSID, add_labels
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
-from tsdb.model._series import SeriesTable, group_series, hash_tags, make_tags, take_tags
+from tsdb.model._series import LateTags, SeriesTable, group_series, hash_tags, make_tags, take_tags
 from tsdb.model._table import (
     CATALOG,
     DEFAULT_DATABASE,
@@ -73,6 +73,7 @@ __all__ = [
     "InvalidTimeZone",
     "InvalidTimestamp",
     "Kind",
+    "LateTags",
     "MergeMode",
     "OpType",
     "PartitionRule",

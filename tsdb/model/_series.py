@@ -6,8 +6,9 @@ series are the same when both hashes are, 128 bits together, so that comparing s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,19 +56,62 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LateTags:
+    """Tags that somebody else keeps, under numbers; they are read whenever they are asked for, and not kept here."""
+
+    schema: pa.Schema
+    numbers: npt.NDArray[np.uint32]
+    """One per series."""
+    read: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
+    """Return the tags of some numbers, with this schema."""
+
+
+class _Tags:
+    """The attribute `tags` of a table: a record batch, however it was given."""
+
+    def __get__(self, table: Any, owner: type | None = None) -> pa.RecordBatch:
+        if table is None:
+            raise AttributeError("tags")
+        tags = table.__dict__["tags"]
+        return tags.read(tags.numbers) if isinstance(tags, LateTags) else tags
+
+    def __set__(self, table: Any, tags: pa.RecordBatch | LateTags) -> None:
+        table.__dict__["tags"] = tags
+
+
+@dataclass(frozen=True, eq=False)
 class SeriesTable:
     """The distinct series of a batch, a memtable or a data file."""
 
     tsid: Hashes
     check: Hashes
     tags: pa.RecordBatch
-    """One column per tag, in the order of the primary key and named by the tag; one row per series."""
+    """One column per tag, in the order of the primary key and named by the tag; one row per series.
+
+    May be given as `LateTags`: then each use reads them anew, so take them once.
+    """
 
     def __post_init__(self) -> None:
-        assert len(self.tsid) == len(self.check) == self.tags.num_rows
+        late = self.late
+        assert len(self.tsid) == len(self.check) == (self.tags.num_rows if late is None else len(late.numbers))
 
     def __len__(self) -> int:
         return len(self.tsid)
+
+    @property
+    def late(self) -> LateTags | None:
+        """Where the tags are, if they are not here."""
+        tags = self.__dict__["tags"]
+        return tags if isinstance(tags, LateTags) else None
+
+    @property
+    def tags_schema(self) -> pa.Schema:
+        return self.__dict__["tags"].schema
+
+    def take_tags(self, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Return the tags of some series, in the order given; only theirs are read."""
+        late = self.late
+        return take_tags(self.tags, positions) if late is None else late.read(late.numbers[positions])
 
     @classmethod
     def of_tags(cls, schema: RegionSchema, columns: list[pa.Array], rows: int) -> SeriesTable:
@@ -78,11 +122,17 @@ class SeriesTable:
 
     def take(self, positions: npt.NDArray[np.int64]) -> SeriesTable:
         """Return some of the series, in the order given."""
-        return SeriesTable(self.tsid[positions], self.check[positions], take_tags(self.tags, positions))
+        return SeriesTable(self.tsid[positions], self.check[positions], self.take_tags(positions))
 
     @property
     def nbytes(self) -> int:
-        return int(self.tsid.nbytes + self.check.nbytes + self.tags.nbytes)
+        late = self.late
+        tags = self.tags.nbytes if late is None else late.numbers.nbytes
+        return int(self.tsid.nbytes + self.check.nbytes + tags)
+
+
+# Not in the body of the class, where it would be the attribute's default.
+SeriesTable.tags = _Tags()
 
 
 def make_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tsdb.ingest import IngestRejected, Rejection, TableRows, WriteOutcome, drop_rejected
-from tsdb.telemetry import counter
 
 ATTEMPTS_MAX = 8
 """How often what is left is tried again. One attempt learns of all rows that are refused, save a few odd cases."""
-
-REFUSED = counter(
-    "tsdb_servers_refused_items_total",
-    "Points, lines, spans and log records that were refused before they reached the database, by protocol.",
-    labels=("protocol",),
-)
 
 
 def write_what_fits(
@@ -29,13 +22,15 @@ def write_what_fits(
             break
         try:
             outcome = write(left)
-            rejections += outcome.rejections
-            reasons |= drop_rejected(left, outcome.rejections)[1]
-            return outcome, rejections, reasons
+            if not outcome.rejections:
+                return outcome, rejections, reasons
+            # A dry run tells what it would refuse instead of raising it.
+            refused = outcome.rejections
         except IngestRejected as error:
-            rejections += error.rejections
-            left, more = drop_rejected(left, error.rejections)
-            reasons |= more
+            refused = error.rejections
+        rejections += refused
+        left, more = drop_rejected(left, refused)
+        reasons = more | reasons
     unwritten = "not written, because too many other rows of the request were refused"
     for each in left:
         rejections.append(Rejection(each.table, unwritten, rows=each.rows))

@@ -86,7 +86,7 @@ impl Column {
     }
 
     /// Adds the value of a row that has none yet; false if the column is of another type.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, row: usize, value: &Value<'_>) -> bool {
         if self.len() < row {
             self.fill(row);

@@ -3,6 +3,8 @@
 //! A float is the nearest one to the text. Up to 2^53 and 22 powers of ten, one multiplication or division of two
 //! exact floats is that already; everything else goes to the standard library.
 
+use std::ops::Range;
+
 use super::columns::Value;
 
 const POWERS: [f64; 23] = [
@@ -13,51 +15,80 @@ const EXACT_MAX: u64 = 1 << 53;
 /// So many digits cannot overflow 64 bits, signed or not.
 const DIGITS_SAFE: usize = 18;
 
-pub const RANGE: &str = "a number that fits its type";
-
 /// What is wrong with a number, and how far into it.
 pub struct BadNumber {
     pub at: usize,
     pub expected: &'static str,
 }
 
-/// Reads the number that `text` begins with; returns it and its length.
-#[inline]
-pub fn parse_number(text: &[u8]) -> Result<(Value<'static>, usize), BadNumber> {
-    let is_negative = text.first() == Some(&b'-');
-    let start = usize::from(is_negative || text.first() == Some(&b'+'));
-    let (mut mantissa, mut at) = (0, start);
-    at += digits(&text[at..], &mut mantissa);
-    let whole = at - start;
-    match text.get(at) {
-        Some(b'i') if whole > 0 => {
-            let value = match whole <= DIGITS_SAFE {
-                true => Some(if is_negative { -(mantissa as i64) } else { mantissa as i64 }),
-                false => standard(&text[..at]),
-            };
-            Ok((Value::Int(value.ok_or(BadNumber { at: 0, expected: RANGE })?), at + 1))
+/// What a number is, and the bits of its value.
+#[derive(Clone, Copy, Default)]
+pub enum NumberKind {
+    #[default]
+    Float,
+    Int,
+    Uint,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Number {
+    kind: NumberKind,
+    bits: u64,
+}
+
+impl From<Number> for Value<'_> {
+    #[inline(always)]
+    fn from(number: Number) -> Self {
+        match number.kind {
+            NumberKind::Float => Value::Float(f64::from_bits(number.bits)),
+            NumberKind::Int => Value::Int(number.bits as i64),
+            NumberKind::Uint => Value::Uint(number.bits),
         }
-        Some(b'u') if whole > 0 => {
-            let value = match (is_negative, whole <= DIGITS_SAFE) {
-                (true, _) => None,
-                (false, true) => Some(mantissa),
-                (false, false) => standard(&text[..at]),
-            };
-            Ok((Value::Uint(value.ok_or(BadNumber { at: 0, expected: RANGE })?), at + 1))
-        }
-        _ => float(text, mantissa, start, at, is_negative),
     }
 }
 
-fn float(
-    text: &[u8],
-    mut mantissa: u64,
-    start: usize,
-    mut at: usize,
-    is_negative: bool,
-) -> Result<(Value<'static>, usize), BadNumber> {
-    let mut count = at - start;
-    let mut power = 0_i64;
+const OUT_OF_RANGE: BadNumber = BadNumber { at: 0, expected: "a number that fits its type" };
+
+/// Reads the number that `text` begins with; returns its length.
+#[inline(always)]
+pub fn parse_number(text: &[u8], number: &mut Number) -> Result<usize, BadNumber> {
+    let is_negative = text.first() == Some(&b'-');
+    let start = usize::from(is_negative || text.first() == Some(&b'+'));
+    let mut mantissa = 0;
+    let whole = digits(&text[start..], &mut mantissa);
+    let end = start + whole;
+    match text.get(end) {
+        Some(b'i') if whole > 0 => {
+            let value = match whole <= DIGITS_SAFE {
+                true if is_negative => -(mantissa as i64),
+                true => mantissa as i64,
+                false => standard(&text[..end]).ok_or(OUT_OF_RANGE)?,
+            };
+            *number = Number { kind: NumberKind::Int, bits: value as u64 };
+            Ok(end + 1)
+        }
+        Some(b'u') if whole > 0 => {
+            let value = match whole <= DIGITS_SAFE {
+                _ if is_negative => return Err(OUT_OF_RANGE),
+                true => mantissa,
+                false => standard(&text[..end]).ok_or(OUT_OF_RANGE)?,
+            };
+            *number = Number { kind: NumberKind::Uint, bits: value };
+            Ok(end + 1)
+        }
+        _ => {
+            let (value, length) = parse_float(text, mantissa, start..end)?;
+            let bits = value.to_bits() | u64::from(is_negative) << 63;
+            *number = Number { kind: NumberKind::Float, bits };
+            Ok(length)
+        }
+    }
+}
+
+/// Reads the rest of a float, without its sign, whose whole digits have been read.
+#[inline(always)]
+fn parse_float(text: &[u8], mut mantissa: u64, whole: Range<usize>) -> Result<(f64, usize), BadNumber> {
+    let (mut at, mut count, mut power) = (whole.end, whole.len(), 0_i64);
     if text.get(at) == Some(&b'.') {
         let fraction = digits(&text[at + 1..], &mut mantissa);
         at += 1 + fraction;
@@ -82,18 +113,14 @@ fn float(
         power += if is_down { -exponent } else { exponent };
     }
     let is_exact = count <= DIGITS_SAFE && mantissa <= EXACT_MAX && (-22..=22).contains(&power);
-    let value = match (is_exact, power < 0) {
-        (true, true) => mantissa as f64 / POWERS[-power as usize],
-        (true, false) => mantissa as f64 * POWERS[power as usize],
-        (false, _) => {
-            let value: f64 = standard(&text[start..at]).unwrap_or(f64::INFINITY);
-            if value.is_infinite() {
-                return Err(BadNumber { at: 0, expected: RANGE });
-            }
-            value
-        }
-    };
-    Ok((Value::Float(if is_negative { -value } else { value }), at))
+    if is_exact {
+        let (value, scale) = (mantissa as f64, POWERS[power.unsigned_abs() as usize]);
+        return Ok((if power < 0 { value / scale } else { value * scale }, at));
+    }
+    match standard::<f64>(&text[whole.start..at]) {
+        Some(value) if value.is_finite() => Ok((value, at)),
+        _ => Err(OUT_OF_RANGE),
+    }
 }
 
 /// Reads an integer with an optional minus; None if there is no digit, or it does not fit.

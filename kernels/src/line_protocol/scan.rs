@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::RwLockReadGuard;
 
 use super::columns::{Finished, Rows, Value};
-use super::number::{parse_number, parse_time};
+use super::number::{Number, parse_number, parse_time};
 use super::series::{DecodedKey, Known, Measurement, SeriesTable};
 
 /// A body that cannot be read.
@@ -138,8 +138,13 @@ impl<'a> Scan<'a> {
             return place;
         }
         let place = tables.len();
-        // Only the first is set aside memory for: bodies are of one measurement, or of many small ones.
-        let lines = if place == 0 { 1 + self.body.iter().filter(|&&byte| byte == b'\n').count() } else { 0 };
+        // Only the first is set aside memory for, as if all lines were as long as its first: bodies are of one
+        // measurement, or of many small ones.
+        let line_bytes = (self.at - self.line_start)
+            + self.body[self.at..].iter().position(|&byte| byte == b'\n').unwrap_or(0)
+            + 1;
+        let lines =
+            if place == 0 { self.body.len() / line_bytes + self.body.len() / line_bytes / 16 + 1 } else { 0 };
         let series = known.measurements[measurement as usize].series.len();
         tables.push(Rows::new(measurement, series, self.body.len(), lines));
         self.by_measurement.insert(measurement, place);
@@ -304,19 +309,22 @@ impl<'a> Scan<'a> {
         Ok(name)
     }
 
-    #[inline]
+    #[inline(always)]
     fn value<'s>(&mut self, scratch: &'s mut Vec<u8>) -> Result<Value<'s>, Bad>
     where
         'a: 's,
     {
         match self.peek() {
-            Some(b'0'..=b'9' | b'-' | b'+' | b'.') => match parse_number(&self.body[self.at..]) {
-                Ok((value, length)) => {
-                    self.at += length;
-                    Ok(value)
+            Some(b'0'..=b'9' | b'-' | b'+' | b'.') => {
+                let mut number = Number::default();
+                match parse_number(&self.body[self.at..], &mut number) {
+                    Ok(length) => self.at += length,
+                    Err(bad) => {
+                        return Err(self.bad_at(self.at + bad.at, format!("expected {}", bad.expected)));
+                    }
                 }
-                Err(bad) => Err(self.bad_at(self.at + bad.at, format!("expected {}", bad.expected))),
-            },
+                Ok(number.into())
+            }
             Some(b'"') => self.text(scratch),
             Some(b't' | b'T' | b'f' | b'F') => self.boolean(),
             _ => Err(self.bad("expected a value: a number, true or false, or text in double quotes")),

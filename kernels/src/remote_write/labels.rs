@@ -153,6 +153,29 @@ fn put_pair(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.push(PAIR_END);
 }
 
+/// The labels that a text holds.
+pub fn read_text_pairs(text: &str) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+    text.split_terminator(char::from(PAIR_END)).map(|pair| {
+        let (name, value) = pair.split_once(char::from(NAME_END)).unwrap_or((pair, ""));
+        (name, unescape(value))
+    })
+}
+
+fn unescape(value: &str) -> Cow<'_, str> {
+    if !value.contains(char::from(ESCAPE)) {
+        return Cow::Borrowed(value);
+    }
+    let mut out = String::with_capacity(value.len());
+    let mut characters = value.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{2}' => out.extend(characters.next().and_then(|next| char::from_u32(u32::from(next) - 3))),
+            _ => out.push(character),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// A name for a message; long ones are cut.
 fn show(name: &[u8]) -> String {
     const SHOWN_MAX: usize = 64;

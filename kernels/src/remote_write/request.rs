@@ -121,9 +121,9 @@ impl Columns {
 
     fn series_v1(&mut self, message: &[u8], start: usize) -> Result<(), Malformed> {
         let (samples, histograms) = (self.times.len(), self.histograms.len());
-        let mut fields = Fields::of(message);
         // The stretch of labels at the beginning; once labels follow something else, they are put together.
-        let (mut stretch, mut is_stretch) = (0, true);
+        let (mut stretch, mut is_stretch) = (skip_labels(message), true);
+        let mut fields = Fields::at(message, stretch);
         let made = self.made.len();
         while let Some((number, value)) = fields.next()? {
             match number {
@@ -203,6 +203,11 @@ impl Columns {
 
     #[inline]
     fn sample(&mut self, message: &[u8]) -> Result<(), Malformed> {
+        if let Some((time, value)) = usual_sample(message) {
+            self.times.push(time);
+            self.values.push(value);
+            return Ok(());
+        }
         let (mut time, mut value) = (0i64, 0.0f64);
         let mut fields = Fields::of(message);
         while let Some((number, content)) = fields.next()? {
@@ -225,6 +230,32 @@ impl Columns {
         self.histograms.push(content);
         Ok(())
     }
+}
+
+/// Where the labels at the beginning of a `TimeSeries` end, as far as their lengths are of one byte.
+#[inline]
+fn skip_labels(message: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(&[0x0a, length @ 0..0x80]) = message.get(at..at + 2) {
+        let end = at + 2 + usize::from(length);
+        if end > message.len() {
+            break;
+        }
+        at = end;
+    }
+    at
+}
+
+/// A sample as everybody writes it: first the value, then the time.
+#[inline]
+fn usual_sample(message: &[u8]) -> Option<(i64, f64)> {
+    let (head, time) = message.split_at_checked(10)?;
+    if head[0] != 0x09 || head[9] != 0x10 {
+        return None;
+    }
+    let (time, length) = read_varint(time).ok()?;
+    let value = f64::from_le_bytes(head[1..9].try_into().ok()?);
+    (10 + length == message.len()).then_some((time as i64, value))
 }
 
 /// Whether a label that ends at `end` begins where the stretch does, so that nothing else is between them.

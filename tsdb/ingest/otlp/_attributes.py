@@ -14,7 +14,7 @@ from tsdb.errors import InvalidArguments
 DEPTH_MAX = 32
 """How deep values may hold values."""
 
-Value: TypeAlias = None | str | bool | int | float | bytes | list["Value"] | dict[str, "Value"]
+Value: TypeAlias = str | bool | int | float | bytes | list["Value"] | dict[str, "Value"] | None
 
 
 def to_value(value: AnyValue, depth: int = 0) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
 
 import numpy as np
@@ -37,7 +37,7 @@ def explicit_buckets(point: HistogramDataPoint) -> Iterator[tuple[str, int]]:
         raise InvalidArguments(
             f"the histogram has {len(bounds)} bounds and {len(counts)} buckets, expected {len(bounds) + 1}"
         )
-    if any(low >= high for low, high in zip(bounds, bounds[1:], strict=False)):
+    if any(low >= high for low, high in pairwise(bounds)):
         raise InvalidArguments("the bounds of the histogram do not rise")
     if counts and sum(counts) != point.count:
         raise InvalidArguments(f"the buckets of the histogram hold {sum(counts)} values, its count is {point.count}")

@@ -2,7 +2,7 @@
 
 The tag is the scope; attributes that the request names (`extracted`) become tags too. A record without a time of its
 own has the time at which it was observed, and without that the time at which it arrived.
-Measured: 30,000 to 40,000 records per CPU second (5 attributes each, a busy machine of 2 cores).
+Measured: 29,000 to 35,000 records per CPU second (10,000 records with 5 attributes, a busy machine of 2 cores).
 """
 
 from __future__ import annotations

@@ -15,12 +15,32 @@ from enum import StrEnum
 from functools import lru_cache
 
 UNITS = {
-    **{"d": "days", "h": "hours", "min": "minutes", "s": "seconds"},
-    **{"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"},
-    **{"By": "bytes", "KiBy": "kibibytes", "MiBy": "mebibytes", "GiBy": "gibibytes", "TiBy": "tibibytes"},
-    **{"KBy": "kilobytes", "MBy": "megabytes", "GBy": "gigabytes", "TBy": "terabytes"},
-    **{"m": "meters", "V": "volts", "A": "amperes", "J": "joules", "W": "watts", "g": "grams"},
-    **{"Cel": "celsius", "Hz": "hertz", "%": "percent", "1": ""},
+    "d": "days",
+    "h": "hours",
+    "min": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+    "By": "bytes",
+    "KiBy": "kibibytes",
+    "MiBy": "mebibytes",
+    "GiBy": "gibibytes",
+    "TiBy": "tibibytes",
+    "KBy": "kilobytes",
+    "MBy": "megabytes",
+    "GBy": "gigabytes",
+    "TBy": "terabytes",
+    "m": "meters",
+    "V": "volts",
+    "A": "amperes",
+    "J": "joules",
+    "W": "watts",
+    "g": "grams",
+    "Cel": "celsius",
+    "Hz": "hertz",
+    "%": "percent",
+    "1": "",
 }
 """Words for the units of UCUM."""
 UNITS_PER = {"s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"} | {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import ErrorBody, full_error_body, short_error_body
+from tsdb.servers.http._influx import InfluxRoutes, influx_routes
 from tsdb.servers.http._messages import (
     AnyResponse,
     ClientDisconnected,
@@ -19,7 +20,9 @@ from tsdb.servers.http._messages import (
     Response,
     StreamingResponse,
 )
+from tsdb.servers.http._opentsdb import OpentsdbRoutes, opentsdb_routes
 from tsdb.servers.http._operational import operational_routes
+from tsdb.servers.http._otlp import OtlpRoutes, otlp_routes
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
 from tsdb.servers.http._sql import SqlDatabase, SqlRoutes, sql_routes
@@ -32,6 +35,9 @@ __all__ = [
     "Headers",
     "HttpApp",
     "HttpServer",
+    "InfluxRoutes",
+    "OpentsdbRoutes",
+    "OtlpRoutes",
     "Params",
     "Request",
     "Response",
@@ -39,7 +45,10 @@ __all__ = [
     "SqlRoutes",
     "StreamingResponse",
     "full_error_body",
+    "influx_routes",
+    "opentsdb_routes",
     "operational_routes",
+    "otlp_routes",
     "short_error_body",
     "sql_routes",
 ]

@@ -71,9 +71,9 @@ def find_header(request: Request, name: str) -> str | None:
     return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
 
 
-def make_ingest_session(request: Request, database: IngestDatabase) -> Session:
-    """The header names the database, else the parameter `db` does, else it is the default one."""
-    wanted = find_header(request, "db-name") or request.query.get("db") or DEFAULT_DATABASE
+def make_ingest_session(request: Request, database: IngestDatabase, named: str | None = None) -> Session:
+    """The header names the database, else what the protocol `named`, the parameter `db`, or it is the default one."""
+    wanted = find_header(request, "db-name") or named or request.query.get("db") or DEFAULT_DATABASE
     catalog, dash, name = wanted.partition("-")
     if dash and catalog in _CATALOGS and not database.has_database(wanted):
         wanted = name

@@ -7,13 +7,12 @@ every point is judged alone: what fits is written, and the answer counts the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from tsdb import __version__
-from tsdb.ingest import TableRows, WriteOutcome
+from tsdb.ingest import Rejection, TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
-from tsdb.servers._partial_write import REFUSED, write_what_fits
+from tsdb.servers._partial_write import write_what_fits
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._ingest import (
@@ -26,6 +25,8 @@ from tsdb.servers.http._ingest import (
     unpack_body,
 )
 from tsdb.servers.http._messages import Request, Response
+
+PROTOCOL = "opentsdb"
 
 
 class OpentsdbRoutes:
@@ -45,50 +46,53 @@ class OpentsdbRoutes:
 
     async def version(self, request: Request) -> Response:
         """Answer which version this is; clients ask before they send."""
-        return Response.json({"version": __version__, "short_revision": "", "repo": "tsdb"})
+        return Response.json({"version": __version__, "repo": "tsdb"})
 
     def _put(self, request: Request, body: bytes) -> Response:
-        found = parse_body(unpack_body(body, request.headers.get("content-encoding")))
         session, hints, dry_run = make_ingest_session(request, self._database), read_hints(request), is_dry_run(request)
+        found = parse_body(unpack_body(body, request.headers.get("content-encoding")))
 
         def write(rows: Sequence[TableRows]) -> WriteOutcome:
-            return self._database.ingest(rows, session, NEW_TABLE, dry_run=dry_run, hints=hints)
+            return self._database.ingest(rows, session, NEW_TABLE, dry_run=dry_run, hints=hints, protocol=PROTOCOL)
 
-        if dry_run:
-            points = [_parse_at(place, each) for place, each in enumerate(found)]
-            outcome, rejections, _ = write_what_fits(make_rows(enumerate(points)), write)
-            return dry_run_response(replace(outcome, rejections=tuple(rejections)))
-        if "summary" in request.query or "details" in request.query:
-            return self._put_each(found, write, is_detailed="details" in request.query)
-        points = [_parse_at(place, each) for place, each in enumerate(found)]
-        write(make_rows(enumerate(points)))
-        return Response(status=204)
-
-    def _put_each(
-        self, found: list[object], write: Callable[[Sequence[TableRows]], WriteOutcome], *, is_detailed: bool
-    ) -> Response:
-        points: list[tuple[int, Point]] = []
-        errors: dict[int, str] = {}
-        for place, each in enumerate(found):
-            try:
-                points.append((place, parse_point(each)))
-            except InvalidPoint as error:
-                errors[place] = str(error)
-        rows = make_rows(points)
-        REFUSED.labels("opentsdb").inc(len(errors))
-        errors |= write_what_fits(rows, write)[2]
-        answer: dict[str, object] = {"success": len(found) - len(errors), "failed": len(errors)}
-        if is_detailed:
-            answer["errors"] = [{"datapoint": found[place], "error": errors[place]} for place in sorted(errors)]
-        return Response.json(answer)
+        has_flag = "summary" in request.query or "details" in request.query
+        points, errors = _parse_points(found)
+        if errors and not dry_run:
+            told = [Rejection("", reason, place, kind="syntax") for place, reason in errors.items()]
+            self._database.reject(told, session, protocol=PROTOCOL)
+        if errors and not has_flag:
+            place = min(errors)
+            raise InvalidPoint(f"point {place}: {errors[place]}")
+        if has_flag and not dry_run:
+            return _answer_each(found, points, errors, write, is_detailed="details" in request.query)
+        outcome = write(make_rows(points))
+        return dry_run_response(outcome) if dry_run else Response(status=204)
 
 
-def _parse_at(place: int, found: object) -> Point:
-    try:
-        return parse_point(found)
-    except InvalidPoint as error:
-        REFUSED.labels("opentsdb").inc()
-        raise InvalidPoint(error.message, hint=error.hint, point=place) from None
+def _parse_points(found: list[object]) -> tuple[list[tuple[int, Point]], dict[int, str]]:
+    points: list[tuple[int, Point]] = []
+    errors: dict[int, str] = {}
+    for place, each in enumerate(found):
+        try:
+            points.append((place, parse_point(each)))
+        except InvalidPoint as error:
+            errors[place] = str(error)
+    return points, errors
+
+
+def _answer_each(
+    found: list[object],
+    points: list[tuple[int, Point]],
+    errors: dict[int, str],
+    write: Callable[[Sequence[TableRows]], WriteOutcome],
+    *,
+    is_detailed: bool,
+) -> Response:
+    errors = errors | write_what_fits(make_rows(points), write)[2]
+    answer: dict[str, object] = {"success": len(found) - len(errors), "failed": len(errors)}
+    if is_detailed:
+        answer["errors"] = [{"datapoint": found[place], "error": errors[place]} for place in sorted(errors)]
+    return Response.json(answer)
 
 
 def opentsdb_routes(app: HttpApp, database: IngestDatabase) -> OpentsdbRoutes:

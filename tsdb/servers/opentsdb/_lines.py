@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tsdb import __version__
 from tsdb.errors import TsdbError, wire
-from tsdb.ingest import NewTable, TableRows, WriteOutcome
+from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_put
 from tsdb.query import Session
 from tsdb.servers._partial_write import write_what_fits
@@ -22,7 +22,8 @@ from tsdb.telemetry import get_logger
 
 LINE_BYTES_MAX = 64 << 10
 """How long a line may be."""
-LINE_TOO_LONG = f"Invalid query: the line is longer than {LINE_BYTES_MAX} bytes"
+LINE_TOO_LONG = f"the line is longer than {LINE_BYTES_MAX} bytes"
+PROTOCOL = "opentsdb_telnet"
 
 _log = get_logger("tsdb.opentsdb")
 
@@ -38,8 +39,12 @@ class TelnetDatabase(Protocol):
         *,
         dry_run: bool = False,
         hints: Mapping[str, str] = ...,
+        protocol: str = ...,
     ) -> WriteOutcome:
         """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
+
+    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
+        """Count and remember what a protocol refused itself, because it could not be read."""
 
 
 @dataclass(slots=True)
@@ -48,8 +53,6 @@ class Handled:
 
     replies: dict[int, str] = field(default_factory=dict)
     """By the number of the line."""
-    refused: int = 0
-    """Lines that did not reach the database."""
     has_quit: bool = False
 
 
@@ -57,13 +60,10 @@ def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Sess
     """Handle lines in their order, up to one that ends the connection; blocks while it writes."""
     handled = Handled()
     points: list[tuple[int, Point]] = []
+    refused: dict[int, str] = {}
     for number, raw in enumerate(lines):
-        if len(raw) > LINE_BYTES_MAX:
-            handled.replies[number] = LINE_TOO_LONG
-            handled.refused += 1
-            continue
         try:
-            line = raw.decode("utf-8").strip()
+            line = _read_line(raw)
             command = line.lower()
             if command in ("quit", "exit"):
                 handled.has_quit = True
@@ -72,25 +72,35 @@ def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Sess
                 handled.replies[number] = f"tsdb {__version__}"
             elif line:
                 points.append((number, parse_put(line)))
-        except UnicodeDecodeError:
-            handled.replies[number] = "Invalid query: the line is not valid UTF-8"
-            handled.refused += 1
         except InvalidPoint as error:
-            handled.replies[number] = f"Invalid query: {error.message}"
-            handled.refused += 1
-    if points:
-        _write(points, database, session, handled)
-    return handled
-
-
-def _write(points: list[tuple[int, Point]], database: TelnetDatabase, session: Session, handled: Handled) -> None:
-    rows = make_rows(points)
-    refused: dict[int, str] = {}
+            refused[number] = error.message
+    handled.replies |= {number: f"Invalid query: {reason}" for number, reason in refused.items()}
     try:
-        reasons = write_what_fits(rows, lambda left: database.ingest(left, session, NEW_TABLE))[2]
-        refused = {number: f"Invalid query: {reason}" for number, reason in reasons.items()}
+        if refused:
+            told = [Rejection("", reason, number, kind="syntax") for number, reason in refused.items()]
+            database.reject(told, session, protocol=PROTOCOL)
+        if points:
+            handled.replies |= _write(points, database, session)
     except TsdbError as error:
         if wire(error.status).is_fault:
             _log.exception("a write failed", status=error.status.title)
-        refused = {number: f"Internal error: {error.status.value}, {error}" for number, _ in points}
-    handled.replies |= refused
+        failed = f"Internal error: {error.status.value}, {error}"
+        handled.replies |= {number: failed for number, _ in points}
+    return handled
+
+
+def _read_line(raw: bytes) -> str:
+    if len(raw) > LINE_BYTES_MAX:
+        raise InvalidPoint(LINE_TOO_LONG)
+    try:
+        return raw.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InvalidPoint("the line is not valid UTF-8") from None
+
+
+def _write(points: list[tuple[int, Point]], database: TelnetDatabase, session: Session) -> dict[int, str]:
+    """Write points; return replies to those that were refused."""
+    reasons = write_what_fits(
+        make_rows(points), lambda left: database.ingest(left, session, NEW_TABLE, protocol=PROTOCOL)
+    )[2]
+    return {number: f"Invalid query: {reason}" for number, reason in reasons.items()}

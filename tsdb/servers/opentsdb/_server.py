@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from tsdb.errors import StartError
+from tsdb.ingest import Rejection
 from tsdb.query import Session
-from tsdb.servers._partial_write import REFUSED
-from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, Handled, TelnetDatabase, handle_lines
+from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, TelnetDatabase, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
 CONNECTIONS_MAX = 1024
@@ -27,7 +27,6 @@ REPLY_SECONDS_MAX = 10.0
 
 _log = get_logger("tsdb.opentsdb")
 _CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
-_REFUSED = REFUSED.labels("opentsdb")
 
 
 class OpentsdbServer:
@@ -120,21 +119,19 @@ class OpentsdbServer:
                 if handled.has_quit:
                     return
             if len(rest) > LINE_BYTES_MAX:
-                _REFUSED.inc()
-                await _reply(writer, [LINE_TOO_LONG])
+                self._database.reject([Rejection("", LINE_TOO_LONG, kind="syntax")], session, protocol=PROTOCOL)
+                await _reply(writer, [f"Invalid query: {LINE_TOO_LONG}"])
                 return
 
     async def _handle(self, lines: list[bytes], session: Session) -> Handled:
         assert self._pool is not None
         work = asyncio.get_running_loop().run_in_executor(self._pool, handle_lines, lines, self._database, session)
         try:
-            handled = await asyncio.shield(work)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             # Lines that were taken are written before the connection ends.
             await work
             raise
-        _REFUSED.inc(handled.refused)
-        return handled
 
 
 async def _reply(writer: asyncio.StreamWriter, replies: list[str]) -> None:

@@ -1,0 +1,164 @@
+"""Samples of Prometheus into tables: known series straight into their region, others by way of rows and tables.
+
+    samples ─▶ which series are known? ─ others ─▶ rows of tables ─▶ Ingestion (creates, widens, refuses) ─▶ now known
+                        └─ known ─▶ one batch for each physical region, however many metrics there are
+
+Rows of series that are not known are written first: if they are refused, nothing is written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from tsdb.database._ingest import Ingestion, IngestRequest
+from tsdb.database._ingest_rejections import count_accepted
+from tsdb.database._rows import stored_in
+from tsdb.database._series_directory import Found, RegionSeries, SeriesDirectory
+from tsdb.database._services import Services
+from tsdb.engine.errors import RegionNotFound, SchemaOutdated
+from tsdb.ingest import TableRows, WriteOutcome
+from tsdb.ingest.prometheus import MetricRows, Samples
+from tsdb.metric import make_series
+from tsdb.model import Batch, RegionId, TableInfo
+
+DIRECTORIES_MAX = 64
+"""For how many databases, or sources of numbers, known series are remembered."""
+
+_Key: TypeAlias = tuple[tuple[int, int], str, str]
+_MILLISECONDS = pa.timestamp("ms")
+
+
+class SampleWriter:
+    """Writes samples. Safe to use from many threads."""
+
+    def __init__(self, services: Services, ingestion: Ingestion) -> None:
+        self._services = services
+        self._ingestion = ingestion
+        self._lock = threading.Lock()
+        self._directories: OrderedDict[_Key, SeriesDirectory] = OrderedDict()
+
+    def write(self, samples: Samples, request: IngestRequest) -> WriteOutcome:
+        """Write samples; they are durable and visible when this returns. IngestRejected if some do not fit."""
+        if request.is_dry or not request.new_table.is_metric:
+            return self._write_tables(samples.tables(), request)
+        directory = self._directory(samples, request)
+        found, unknown = directory.find(samples.numbers, self._services.catalog)
+        outcome = WriteOutcome(0)
+        if len(unknown):
+            tables = samples.tables(unknown)
+            outcome = self._write_tables(tables, request)
+            self._learn(directory, samples, tables, request)
+        futures = [(each, self._send(samples, each)) for each in found]
+        written = 0
+        for each, future in futures:
+            try:
+                written += future.result()
+            except (SchemaOutdated, RegionNotFound):
+                # The table is not what it was when its series were entered: look at everything again.
+                directory.forget(each.series)
+                more = self._write_tables(samples.tables(each.positions), request)
+                outcome = _add(outcome, more)
+        count_accepted(request.protocol, written)
+        return replace(outcome, rows=outcome.rows + written)
+
+    def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
+        key = (samples.source, request.session.database, _physical_name(request))
+        with self._lock:
+            found = self._directories.get(key)
+            if found is None:
+                # Numbers of earlier generations will not come again.
+                source, generation = samples.source
+                for old in [old for old in self._directories if old[0][0] == source and old[0][1] < generation]:
+                    del self._directories[old]
+                found = self._directories[key] = SeriesDirectory()
+            self._directories.move_to_end(key)
+            while len(self._directories) > DIRECTORIES_MAX:
+                self._directories.popitem(last=False)
+            return found
+
+    def _send(self, samples: Samples, found: Found) -> Future[int]:
+        places, index, times, values = found.places, samples.index, samples.times, samples.values
+        if len(found.positions) != len(samples.numbers):
+            local = np.full(len(samples.numbers), -1, np.int64)
+            local[found.positions] = np.arange(len(found.positions))
+            rows = np.flatnonzero(local[index] >= 0)
+            index, times, values = local[index[rows]].astype(np.uint32), times[rows], values.take(pa.array(rows))
+        series, moved = found.series.take(places)
+        if moved is not None:
+            index = moved[index].astype(np.uint32)
+        schema = found.series.schema
+        batch = Batch(series, index, times, {schema.fields[0].name: values})
+        try:
+            return self._services.regions.write(
+                found.series.region,
+                batch,
+                timeout=self._services.options.write_timeout,
+                schema_version=schema.version,
+            )
+        except (SchemaOutdated, RegionNotFound) as error:
+            refused: Future[int] = Future()
+            refused.set_exception(error)
+            return refused
+
+    def _write_tables(self, tables: list[MetricRows], request: IngestRequest) -> WriteOutcome:
+        if all(each.physical_table is None for each in tables):
+            return self._ingestion.write([each.rows for each in tables], request)
+        many: dict[str | None, list[TableRows]] = {}
+        for each in tables:
+            many.setdefault(each.physical_table, []).append(each.rows)
+        outcome = WriteOutcome(0)
+        for name, rows in many.items():
+            hints = request.hints if name is None else {**request.hints, "physical_table": name}
+            outcome = _add(outcome, self._ingestion.write(rows, replace(request, hints=hints)))
+        return outcome
+
+    def _learn(
+        self, directory: SeriesDirectory, samples: Samples, tables: list[MetricRows], request: IngestRequest
+    ) -> None:
+        """Enter the series of rows that were just written, as far as their tables are logical."""
+        by_region: dict[RegionId, list[tuple[TableInfo, MetricRows]]] = {}
+        for each in tables:
+            table = self._services.catalog.find_table(each.rows.database or request.session.database, each.rows.table)
+            if table is None or not table.is_logical:
+                continue
+            if {tag.name for tag in table.tags}.issuperset(each.rows.tags.schema.names):
+                region = stored_in(self._services, table).region_ids[0]
+                by_region.setdefault(region, []).append((table, each))
+        for region, members in by_region.items():
+            schema = self._services.regions.schema(region)
+            if schema.time.type == _MILLISECONDS and len(schema.fields) == 1:
+                self._enter(directory, directory.region(region, schema), samples, members)
+
+    def _enter(
+        self,
+        directory: SeriesDirectory,
+        series: RegionSeries,
+        samples: Samples,
+        members: list[tuple[TableInfo, MetricRows]],
+    ) -> None:
+        positions = np.concatenate([each.positions for _, each in members])
+        owner = np.repeat(np.arange(len(members)), [len(each.positions) for _, each in members])
+        table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
+        made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
+        start = directory.put(series, made)
+        directory.add(series, samples.numbers[positions], [table for table, _ in members], owner, start)
+
+
+def _physical_name(request: IngestRequest) -> str:
+    return request.hints.get("physical_table") or request.new_table.physical_table
+
+
+def _add(one: WriteOutcome, other: WriteOutcome) -> WriteOutcome:
+    return WriteOutcome(
+        one.rows + other.rows,
+        tuple(dict.fromkeys((*one.created_tables, *other.created_tables))),
+        tuple(dict.fromkeys((*one.added_columns, *other.added_columns))),
+        (*one.rejections, *other.rejections),
+    )

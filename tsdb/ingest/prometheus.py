@@ -1,0 +1,277 @@
+"""Prometheus remote write: the message of a request into samples, and those into rows of tables.
+
+    body ─ unpack ─▶ message ─ RemoteWriteReader ─▶ Samples ─ tables ─▶ rows of one table for each metric
+
+Samples stay one column for all metrics: whoever knows their series by number writes them as they are. Only series that
+he does not know are asked what they are, which is what costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb import _kernels
+from tsdb.errors import BodyTooLarge, InvalidArguments, Unsupported
+from tsdb.ingest.rows import NewTable, TableRows
+from tsdb.units import Size
+
+SERIES_MAX = 2_000_000
+"""How many series a reader remembers before it begins anew."""
+SERIES_BYTES_MAX = Size.parse("512MiB")
+
+VALUE_COLUMN = "tsdb_value"
+NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=True)
+
+Positions = npt.NDArray[np.int64]
+
+_PIECE_BYTES = 1 << 20
+_LENGTH_BYTES_MAX = 5
+_sources = itertools.count()
+
+
+def unpack(body: bytes, encoding: str | None, *, bytes_max: int) -> bytes:
+    """Undo the compression of a body, by the rule of its sender; `bytes_max` bounds what comes out.
+
+    Snappy blocks and zstd are tried in the order that the header suggests: senders are known to say one and send the
+    other.
+    """
+    order = (_unpack_zstd, _unpack_snappy) if "zstd" in (encoding or "").lower() else (_unpack_snappy, _unpack_zstd)
+    first_error: InvalidArguments | None = None
+    for unpack_with in order:
+        try:
+            return unpack_with(body, bytes_max)
+        except InvalidArguments as error:
+            first_error = first_error or error
+    assert first_error is not None
+    raise first_error
+
+
+def _unpack_snappy(body: bytes, bytes_max: int) -> bytes:
+    length = _snappy_length(body)
+    if length > bytes_max:
+        # A length out of all proportion means that the bytes are no snappy block.
+        if length > len(body) * _SNAPPY_RATIO_MAX:
+            raise InvalidArguments("the body is not a snappy block: its length cannot be")
+        raise BodyTooLarge(limit_bytes=bytes_max)
+    try:
+        unpacked: bytes = pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True)
+    except OSError as error:
+        raise InvalidArguments("the body is not a snappy block", hint="compress it with snappy, or zstd") from error
+    return unpacked
+
+
+_SNAPPY_RATIO_MAX = 32
+"""A snappy block becomes at most about 21 times as long: 64 bytes for each copy of three."""
+
+
+def _snappy_length(body: bytes) -> int:
+    length = 0
+    for at, byte in enumerate(body[:_LENGTH_BYTES_MAX]):
+        length |= (byte & 0x7F) << (7 * at)
+        if byte < 0x80:
+            return length
+    raise InvalidArguments("the body is not a snappy block: it does not begin with a length")
+
+
+def _unpack_zstd(body: bytes, bytes_max: int) -> bytes:
+    unpacked = bytearray()
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                unpacked += piece
+                if len(unpacked) > bytes_max:
+                    raise BodyTooLarge(limit_bytes=bytes_max)
+    except OSError as error:
+        raise InvalidArguments("the body is not compressed with zstd") from error
+    return bytes(unpacked)
+
+
+class RemoteWriteReader:
+    """Reads requests and remembers their series. For any number of threads."""
+
+    def __init__(
+        self, *, is_strict: bool, series_max: int = SERIES_MAX, series_bytes_max: int = SERIES_BYTES_MAX
+    ) -> None:
+        self._parser = _kernels.RemoteWriteParser(
+            is_strict=is_strict, series_max=series_max, bytes_max=series_bytes_max
+        )
+        self._source = next(_sources)
+
+    def read(self, message: bytes, *, version: int = 1) -> Samples:
+        """Read the message of a request; InvalidArguments if it is malformed."""
+        try:
+            batch = self._parser.parse(message, version=version)
+        except ValueError as error:
+            raise InvalidArguments(f"the request cannot be read: {error}") from None
+        if len(batch.histograms):
+            raise Unsupported(
+                "native histograms are not stored by this version",
+                hint="let the sender not send them (send_native_histograms: false)",
+            )
+        return Samples(batch, (self._source, batch.generation))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRows:
+    """Rows of one metric, and where they come from."""
+
+    rows: TableRows
+    physical_table: str | None
+    """What a label of the series chooses."""
+    positions: Positions
+    """Of the series in their request; `rows.tags` has them in this order."""
+
+
+class Samples:
+    """The samples of one request."""
+
+    def __init__(self, batch: _kernels.RemoteWriteBatch, source: tuple[int, int]) -> None:
+        self._batch = batch
+        self.source = source
+        """Numbers of series with the same source are of the same series."""
+        self.numbers: npt.NDArray[np.uint32] = _numpy(batch.series)
+        """Of the distinct series."""
+        self.index: npt.NDArray[np.uint32] = _numpy(batch.index)
+        """For each sample the position of its series in `numbers`."""
+        self.times: npt.NDArray[np.int64] = _numpy(batch.times)
+        """In milliseconds."""
+        self.values: pa.Array = pa.array(batch.values)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @cached_property
+    def metadata(self) -> list[tuple[str, int, str, str]]:
+        """Name, number of the type, help and unit of metrics."""
+        return self._batch.metadata
+
+    def labels(self, positions: Positions) -> pa.Array:
+        """Return the labels of series as texts in the form of the metric engine."""
+        return pa.array(self._batch.describe(pa.array(positions))[3])
+
+    def tables(self, positions: Positions | None = None) -> list[MetricRows]:
+        """Return the samples of some series, or of all, as rows of one table for each metric."""
+        if positions is None:
+            positions = np.arange(len(self.numbers))
+        if not len(positions):
+            return []
+        metrics, databases, physical, _ = (pa.array(each) for each in self._batch.describe(pa.array(positions)))
+        groups = _group(metrics, databases, physical)
+        places = _numpy(self._batch.places)
+        tags = _Pivot(self._batch, positions, groups)
+        rows_of = _Rows(self.index, positions, groups, len(self.numbers))
+        found = []
+        for number in range(groups.max() + 1):
+            members, rows, index = rows_of.group(number)
+            first = pa.scalar(int(members[0]))
+            columns = tags.group(number, members)
+            table = TableRows(
+                table=metrics[first.as_py()].as_py(),
+                tags=columns,
+                series_index=index,
+                times=self.times[rows],
+                unit="ms",
+                fields={VALUE_COLUMN: self.values.take(pa.array(rows))},
+                columns=("", VALUE_COLUMN, *columns.schema.names),
+                places=places[rows],
+                database=databases[first.as_py()].as_py(),
+            )
+            found.append(MetricRows(table, physical[first.as_py()].as_py(), positions[members]))
+        return found
+
+
+def _numpy(values: _kernels.ArrowArray) -> npt.NDArray[np.generic]:
+    array: npt.NDArray[np.generic] = pa.array(values).to_numpy()
+    return array
+
+
+def _group(metrics: pa.Array, databases: pa.Array, physical: pa.Array) -> Positions:
+    """Number the series by what they are rows of; numbers are in order of appearance."""
+    codes = np.zeros(len(metrics), np.int64)
+    for column in (metrics, databases, physical):
+        encoded = column.dictionary_encode(null_encoding="encode")
+        codes = codes * len(encoded.dictionary) + np.asarray(encoded.indices, np.int64)
+        # Dense again, so that the product of three never overflows.
+        dense = pa.array(codes).dictionary_encode()
+        codes = np.asarray(dense.indices, np.int64)
+    return codes
+
+
+class _Rows:
+    """The rows of each group of series."""
+
+    def __init__(
+        self, index: npt.NDArray[np.uint32], positions: Positions, groups: Positions, series_count: int
+    ) -> None:
+        self._members = _split(groups)
+        place = np.full(series_count, -1, np.int64)
+        place[positions] = np.arange(len(positions))
+        self._local = np.empty(len(positions), np.uint32)
+        for members in self._members:
+            self._local[members] = np.arange(len(members), dtype=np.uint32)
+        # For each sample its series among the chosen ones.
+        self._chosen = place[index]
+        group_of_row = np.where(self._chosen >= 0, groups[self._chosen], groups.max() + 1)
+        self._rows = _split(group_of_row)
+
+    def group(self, number: int) -> tuple[Positions, Positions, npt.NDArray[np.uint32]]:
+        """Return the group's series, as places among the chosen, its rows, and for each row which of these series."""
+        rows = self._rows[number]
+        return self._members[number], rows, self._local[self._chosen[rows]]
+
+
+def _split(codes: Positions) -> list[Positions]:
+    """Return for each code where it is."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.searchsorted(codes[order], np.arange(1, codes.max() + 1)))
+
+
+class _Pivot:
+    """Labels as columns, for each group those that one of its series has, by name."""
+
+    def __init__(self, batch: _kernels.RemoteWriteBatch, positions: Positions, groups: Positions) -> None:
+        owners, names, self._values = (pa.array(each) for each in batch.label_pairs(pa.array(positions)))
+        self._owners = np.asarray(owners, np.int64)
+        encoded = names.dictionary_encode()
+        rank = np.asarray(pc.rank(encoded.dictionary, tiebreaker="dense"), np.int64) - 1 if len(names) else np.empty(0)
+        self._names = sorted(encoded.dictionary.to_pylist())
+        self._codes = np.asarray(rank[np.asarray(encoded.indices)], np.int64)
+        group = groups[self._owners]
+        self._order = np.lexsort((self._codes, group))
+        self._bounds = np.searchsorted(group[self._order], np.arange(groups.max() + 2))
+
+    def group(self, number: int, members: Positions) -> pa.RecordBatch:
+        pairs = self._order[self._bounds[number] : self._bounds[number + 1]]
+        if not len(pairs):
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(members), pa.struct([])))
+        codes = self._codes[pairs]
+        starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(pairs)]
+        columns, names = [], []
+        for start, stop in itertools.pairwise(starts):
+            columns.append(self._spread(pairs[start:stop], members))
+            names.append(self._names[int(codes[start])])
+        return pa.RecordBatch.from_arrays(columns, names)
+
+    def _spread(self, pairs: Positions, members: Positions) -> pa.Array:
+        source = np.zeros(len(members), np.int64)
+        is_absent = np.ones(len(members), np.bool_)
+        at = np.searchsorted(members, self._owners[pairs])
+        source[at] = pairs
+        is_absent[at] = False
+        return self._values.take(pa.array(source, mask=is_absent))
+
+
+def by_physical_table(tables: Iterable[MetricRows]) -> Iterator[tuple[str | None, list[TableRows]]]:
+    """Return the rows for each physical table that labels choose."""
+    found: dict[str | None, list[TableRows]] = {}
+    for each in tables:
+        found.setdefault(each.physical_table, []).append(each.rows)
+    yield from found.items()

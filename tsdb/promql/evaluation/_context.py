@@ -1,0 +1,141 @@
+"""What the parts of one evaluation share: the query's times, its samples, its limits, its remarks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tsdb.promql._ast import DurationExpr, Expr, Matcher, NumberLiteral, TimeShift
+from tsdb.promql._errors import PromqlFailure, PromqlTooLarge
+from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
+from tsdb.promql.evaluation._values import Times
+
+LOOKBACK_MS = 300_000
+"""How old the last sample of a series may be."""
+
+SUBQUERY_STEP_MS = 60_000
+"""The step of a subquery that names none."""
+
+SAMPLES_MAX = 50_000_000
+"""How many samples, read or computed, one query may hold."""
+
+SERIES_MAX = 500_000
+"""How many series one selector may find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query may use."""
+
+    samples_max: int = SAMPLES_MAX
+    series_max: int = SERIES_MAX
+
+
+@dataclass(slots=True)
+class EvalContext:
+    """Of one query."""
+
+    source: SeriesSource
+    start_ms: int
+    end_ms: int
+    step_ms: int
+    """0 for an instant query."""
+    annotations: Annotations
+    lookback_ms: int = LOOKBACK_MS
+    limits: Limits = field(default_factory=Limits)
+    check: Callable[[], None] = lambda: None
+    """Raises when the query should not go on."""
+    selected: dict[tuple[tuple[Matcher, ...], int, int], SeriesSet] = field(default_factory=dict)
+    samples: int = 0
+
+    @property
+    def is_range(self) -> bool:
+        return self.step_ms > 0
+
+    def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> SeriesSet:
+        """Return the samples of a selector, read once however often a query asks for the same."""
+        key = (matchers, start_ms, end_ms)
+        if key not in self.selected:
+            self.check()
+            found = self.source.select(matchers, start_ms, end_ms)
+            if found.labels.rows > self.limits.series_max:
+                raise PromqlTooLarge(
+                    f"a selector of the query finds {found.labels.rows} series, more than {self.limits.series_max}",
+                    hint="add matchers",
+                )
+            self.count(len(found.times))
+            self.selected[key] = found
+        return self.selected[key]
+
+    def count(self, samples: int) -> None:
+        """Keep account of samples held; an error when they are too many."""
+        self.samples += samples
+        if self.samples > self.limits.samples_max:
+            raise PromqlTooLarge(
+                f"the query would hold more than {self.limits.samples_max} samples in memory",
+                hint="ask for fewer series, a shorter time or a longer step",
+            )
+
+    def reserve(self, rows: int, steps: int) -> None:
+        """Make sure that a matrix may be made."""
+        self.check()
+        if rows * steps > self.limits.samples_max:
+            self.count(rows * steps)
+
+    # Times
+
+    def shifted(self, times: Times, shift: TimeShift) -> Times:
+        """Return the times at which a selector looks."""
+        offset = shift.offset_ms if shift.offset_expr is None else self.duration(shift.offset_expr, is_offset=True)
+        at = shift.at_ms
+        if shift.at_edge is not None:
+            at = self.start_ms if shift.at_edge == "start" else self.end_ms
+        base = times if at is None else np.full(len(times), at, np.int64)
+        return base - offset
+
+    def duration(self, expr: Expr, *, is_offset: bool = False) -> int:
+        """Return the milliseconds of a computed duration."""
+        seconds = self._seconds(expr)
+        if not math.isfinite(seconds) or abs(seconds) >= 1 << 53:
+            raise PromqlFailure("duration is out of range")
+        if seconds <= 0 and not is_offset:
+            raise PromqlFailure("duration must be greater than 0")
+        return int(seconds * 1000)
+
+    def _seconds(self, expr: Expr) -> float:
+        if isinstance(expr, NumberLiteral):
+            return expr.value
+        assert isinstance(expr, DurationExpr)
+        if expr.op == "step":
+            return self.step_ms / 1000
+        if expr.op == "range":
+            return (self.end_ms - self.start_ms) / 1000
+        assert expr.rhs is not None
+        right = self._seconds(expr.rhs)
+        if expr.lhs is None:
+            return -right if expr.op == "-" else right
+        return _compute(expr.op, self._seconds(expr.lhs), right)
+
+
+def _compute(op: str, left: float, right: float) -> float:
+    if op in ("/", "%") and right == 0:
+        raise PromqlFailure("division by zero" if op == "/" else "modulo by zero")
+    try:
+        if op == "^":
+            power = left**right
+            return power if isinstance(power, float) else math.nan
+        return {
+            "+": lambda: left + right,
+            "-": lambda: left - right,
+            "*": lambda: left * right,
+            "/": lambda: left / right,
+            "%": lambda: math.fmod(left, right),
+            "min": lambda: min(left, right),
+            "max": lambda: max(left, right),
+        }[op]()
+    except (OverflowError, ZeroDivisionError):
+        return math.inf

@@ -1,0 +1,192 @@
+"""The labels of many series, column by column.
+
+A column has a code for each series and the values that codes stand for; code 0 is always the empty text, which is the
+same as not having the label. Values of a column are distinct, so equal codes are equal labels. Grouping, matching and
+ordering of series work on codes; texts are made for the answer only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.promql._lexer import go_quote
+
+NAME = "__name__"
+METADATA = (NAME, "__type__", "__unit__")
+"""What a series loses when its values become something else."""
+
+Codes = npt.NDArray[np.int64]
+_KEY_MAX = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelColumn:
+    """One label of all series."""
+
+    codes: Codes
+    values: tuple[str, ...]
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str]) -> LabelColumn:
+        found: dict[str, int] = {"": 0}
+        codes = np.fromiter((found.setdefault(text, len(found)) for text in texts), np.int64, len(texts))
+        return cls(codes, tuple(found))
+
+    @classmethod
+    def of_arrow(cls, column: pa.Array) -> LabelColumn:
+        """Take a column of strings; null is empty."""
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        found: dict[str, int] = {"": 0}
+        # The last slot is that of nulls.
+        places = [found.setdefault(text or "", len(found)) for text in encoded.dictionary.to_pylist()] + [0]
+        codes = np.array(places, np.int64)[encoded.indices.fill_null(len(places) - 1).to_numpy(zero_copy_only=False)]
+        return cls(codes, tuple(found))
+
+    @classmethod
+    def constant(cls, text: str, rows: int) -> LabelColumn:
+        if not text:
+            return cls(np.zeros(rows, np.int64), ("",))
+        return cls(np.ones(rows, np.int64), ("", text))
+
+    def take(self, positions: npt.NDArray[np.intp]) -> LabelColumn:
+        return LabelColumn(self.codes[positions], self.values)
+
+    def texts(self) -> list[str]:
+        values = self.values
+        return [values[code] for code in self.codes.tolist()]
+
+    def ranks(self) -> Codes:
+        """Return for each series the place of its value among all in order."""
+        order = sorted(range(len(self.values)), key=self.values.__getitem__)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank[self.codes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelTable:
+    """The labels of `rows` series."""
+
+    rows: int
+    columns: Mapping[str, LabelColumn]
+
+    @classmethod
+    def of_dicts(cls, labels: Sequence[Mapping[str, str]]) -> LabelTable:
+        names = sorted({name for each in labels for name in each})
+        columns = {name: LabelColumn.of_texts([each.get(name, "") for each in labels]) for name in names}
+        return cls(len(labels), columns)
+
+    @classmethod
+    def empty(cls, rows: int) -> LabelTable:
+        return cls(rows, {})
+
+    def take(self, positions: npt.NDArray[np.intp]) -> LabelTable:
+        return LabelTable(len(positions), {name: column.take(positions) for name, column in self.columns.items()})
+
+    def without(self, names: Iterable[str]) -> LabelTable:
+        gone = set(names)
+        return LabelTable(self.rows, {name: each for name, each in self.columns.items() if name not in gone})
+
+    def keep(self, names: Iterable[str]) -> LabelTable:
+        wanted = set(names)
+        return LabelTable(self.rows, {name: each for name, each in self.columns.items() if name in wanted})
+
+    def with_column(self, name: str, column: LabelColumn) -> LabelTable:
+        return LabelTable(self.rows, {**self.columns, name: column})
+
+    def column(self, name: str) -> LabelColumn:
+        return self.columns.get(name) or LabelColumn.constant("", self.rows)
+
+    def dropping(self, names: Sequence[str], where: npt.NDArray[np.bool_]) -> LabelTable:
+        """Return the table with some labels empty in some series."""
+        if not where.any():
+            return self
+        if where.all():
+            return self.without(names)
+        columns = dict(self.columns)
+        for name in names:
+            if name in columns:
+                columns[name] = LabelColumn(np.where(where, 0, columns[name].codes), columns[name].values)
+        return LabelTable(self.rows, columns)
+
+    def group(self, names: Iterable[str] | None = None) -> tuple[Codes, Codes]:
+        """Return for each series the number of its group, in order of appearance, and the first series of each group.
+
+        Series are in one group when they have the same values of the labels `names`; None means all labels.
+        """
+        wanted = self.columns.values() if names is None else [self.columns[n] for n in names if n in self.columns]
+        key = np.zeros(self.rows, np.int64)
+        size = 1
+        for column in wanted:
+            if len(column.values) == 1:
+                continue
+            if size * len(column.values) >= _KEY_MAX:
+                _, key = np.unique(key, return_inverse=True)
+                size = self.rows
+            key = key * len(column.values) + column.codes
+            size *= len(column.values)
+        if not self.rows:
+            return key, key
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return place[inverse.reshape(-1)], first[order].astype(np.int64)
+
+    def order(self) -> npt.NDArray[np.intp]:
+        """Return the series in the order of their labels: pair by pair, by name, then value; the shorter comes first."""
+        names = sorted(self.columns)
+        keys: list[Codes] = []
+        is_last = np.ones(self.rows, np.bool_)
+        for name in reversed(names):
+            column = self.columns[name]
+            ranks = column.ranks()
+            has = column.codes != 0
+            # Who lacks the label has a later one in its place, which is larger, unless nothing follows at all.
+            keys.append(np.where(has, ranks, np.where(is_last, -1, len(column.values) + 1)))
+            is_last &= ~has
+        return np.lexsort(keys) if keys else np.arange(self.rows)
+
+    def dicts(self) -> list[dict[str, str]]:
+        """Return the labels of each series, without empty ones, by name."""
+        out: list[dict[str, str]] = [{} for _ in range(self.rows)]
+        for name in sorted(self.columns):
+            column = self.columns[name]
+            for row, code in enumerate(column.codes.tolist()):
+                if code:
+                    out[row][name] = column.values[code]
+        return out
+
+    def row(self, position: int) -> dict[str, str]:
+        return self.take(np.array([position], np.intp)).dicts()[0]
+
+
+def concat_labels(tables: Sequence[LabelTable]) -> LabelTable:
+    """Put the series of several tables one behind the other."""
+    if len(tables) == 1:
+        return tables[0]
+    rows = sum(table.rows for table in tables)
+    names = {name: None for table in tables for name in table.columns}
+    columns: dict[str, LabelColumn] = {}
+    for name in names:
+        found: dict[str, int] = {"": 0}
+        parts = []
+        for table in tables:
+            column = table.columns.get(name)
+            if column is None:
+                parts.append(np.zeros(table.rows, np.int64))
+                continue
+            places = np.array([found.setdefault(value, len(found)) for value in column.values], np.int64)
+            parts.append(places[column.codes])
+        columns[name] = LabelColumn(np.concatenate(parts), tuple(found))
+    return LabelTable(rows, columns)
+
+
+def format_labels(labels: Mapping[str, str]) -> str:
+    """Return labels as messages show them: `{a="b", c="d"}`."""
+    return "{" + ", ".join(f"{name}={go_quote(value)}" for name, value in sorted(labels.items())) + "}"

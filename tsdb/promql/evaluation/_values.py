@@ -1,0 +1,140 @@
+"""What expressions evaluate to, for all steps at once.
+
+A `Vector` is a matrix with a row for each series and a column for each step, and a mask of the cells that have a value.
+A series whose name is to go keeps it until the end (`drops_name`), so that functions in between can still use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tsdb.promql._errors import PromqlFailure
+from tsdb.promql.evaluation._labels import METADATA, LabelTable, concat_labels
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Times = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+SAME_LABELS = "vector cannot contain metrics with the same labelset"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A number for each step."""
+
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """A string."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vector:
+    """Series over steps."""
+
+    labels: LabelTable
+    values: Floats
+    present: Bools
+    drops_name: Bools
+    """For each series."""
+    is_ordered: bool = False
+    """The order of the rows means something, because the query asked for it."""
+
+    @classmethod
+    def empty(cls, steps: int) -> Vector:
+        shape = (0, steps)
+        return cls(LabelTable.empty(0), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(0, np.bool_))
+
+    @classmethod
+    def single(cls, labels: dict[str, str], values: Floats, present: Bools | None = None) -> Vector:
+        """Return one series."""
+        mask = np.ones(len(values), np.bool_) if present is None else present
+        return cls(LabelTable.of_dicts([labels]), values.reshape(1, -1), mask.reshape(1, -1), np.zeros(1, np.bool_))
+
+    @property
+    def rows(self) -> int:
+        return self.labels.rows
+
+    @property
+    def steps(self) -> int:
+        return int(self.values.shape[1])
+
+    def mapped(self, values: Floats, present: Bools | None = None) -> Vector:
+        """Return the same series with other values, which the name does not fit any more."""
+        mask = self.present if present is None else present
+        return Vector(self.labels, values, mask, np.ones(self.rows, np.bool_))
+
+    def masked(self, present: Bools) -> Vector:
+        return replace(self, present=present)
+
+    def take(self, rows: Rows) -> Vector:
+        return Vector(
+            self.labels.take(rows), self.values[rows], self.present[rows], self.drops_name[rows], self.is_ordered
+        )
+
+    def compact(self) -> Vector:
+        """Return only the series that have a value somewhere."""
+        has = self.present.any(axis=1)
+        return self if has.all() else self.take(np.flatnonzero(has))
+
+
+Value: TypeAlias = Scalar | Text | Vector
+
+
+def broadcast(value: Value, steps: int) -> Value:
+    """Let the value of one step stand for many."""
+    if isinstance(value, Scalar):
+        return Scalar(np.repeat(value.values[:1], steps))
+    if isinstance(value, Vector):
+        return replace(
+            value, values=np.repeat(value.values[:, :1], steps, 1), present=np.repeat(value.present[:, :1], steps, 1)
+        )
+    return value
+
+
+def concat_vectors(vectors: list[Vector]) -> Vector:
+    """Put the series of several vectors one behind the other."""
+    if len(vectors) == 1:
+        return vectors[0]
+    return Vector(
+        concat_labels([each.labels for each in vectors]),
+        np.concatenate([each.values for each in vectors]),
+        np.concatenate([each.present for each in vectors]),
+        np.concatenate([each.drops_name for each in vectors]),
+    )
+
+
+def merge_same(vector: Vector) -> Vector:
+    """Make series with the same labels one; an error if two have a value at the same step."""
+    if vector.rows < 2:
+        return vector
+    groups, first = vector.labels.group()
+    if len(first) == vector.rows:
+        return vector
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(len(first)))
+    present = vector.present[order]
+    if (np.add.reduceat(present.astype(np.int64), starts, axis=0) > 1).any():
+        raise PromqlFailure(SAME_LABELS)
+    values = np.add.reduceat(np.where(present, vector.values[order], 0.0), starts, axis=0)
+    drops = np.logical_or.reduceat(vector.drops_name[order], starts)
+    merged = np.logical_or.reduceat(present, starts, axis=0)
+    return Vector(vector.labels.take(first), values, merged, drops, vector.is_ordered)
+
+
+def finish(vector: Vector) -> Vector:
+    """Take away the names that were to go, and series without values."""
+    vector = vector.compact()
+    if not vector.drops_name.any():
+        return merge_same(vector)
+    labels = vector.labels.dropping(METADATA, vector.drops_name)
+    return merge_same(replace(vector, labels=labels, drops_name=np.zeros(vector.rows, np.bool_)))
