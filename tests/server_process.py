@@ -56,13 +56,14 @@ class ServerProcess:
 def running(
     component: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[ServerProcess]:
-    """Run a component with its data and logs in a directory, on a free port."""
+    """Run a component with its data and logs in a directory, on free ports."""
     prefix = f"TSDB_{component.upper()}"
     home = f"{prefix}__DATA_HOME" if component == "metasrv" else f"{prefix}__STORAGE__DATA_HOME"
     variables = {
         **os.environ,
         f"{prefix}__HTTP__ADDR": "127.0.0.1:0",
         f"{prefix}__LOGGING__DIR": str(directory / "logs"),
+        **({f"{prefix}__OPENTSDB__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
         **({} if component == "frontend" else {home: str(directory / "data")}),
         **({f"{prefix}__NODE_ID": "1"} if component == "datanode" else {}),
         **(environment or {}),

@@ -26,6 +26,9 @@ class LineTags:
     def read(self, series: SupportsArrowArray) -> list[tuple[str, ArrowArray]]:
         """Return the tags of series by their numbers (uint32): a column for each tag that one of them has."""
 
+    def pack(self, series: SupportsArrowArray, names: Sequence[str]) -> ArrowArray:
+        """Return the named tags of series as bytes (uint8), each distinct value once; see `docs/format/wal.md`."""
+
 class LineRows:
     """The rows of one measurement of a body."""
 

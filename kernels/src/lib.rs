@@ -14,6 +14,13 @@ mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod prom_aggregate;
+mod prom_buckets;
+mod prom_extended;
+mod prom_json;
+mod prom_range;
+mod prom_sum;
+mod prom_window;
 mod protobuf;
 mod remote_read;
 mod remote_write;
@@ -53,6 +60,16 @@ mod _kernels {
     use crate::line_protocol::LineTags;
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::prom_aggregate::prom_aggregate;
+    #[pymodule_export]
+    use crate::prom_buckets::prom_buckets;
+    #[pymodule_export]
+    use crate::prom_json::prom_json;
+    #[pymodule_export]
+    use crate::prom_range::prom_instant;
+    #[pymodule_export]
+    use crate::prom_range::prom_range;
     #[pymodule_export]
     use crate::remote_read::encode_read_result;
     #[pymodule_export]

@@ -21,19 +21,21 @@ mod columns;
 mod number;
 mod scan;
 mod series;
+mod tags;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow_array::types::{Int64Type, UInt32Type};
+use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
-use columns::{Finished, tag_columns};
+use columns::Finished;
 use scan::{Bad, Times, parse_body};
 use series::SeriesTable;
+use tags::{pack_tags, tag_columns};
 
 /// Numbers the tables of all parsers of the process.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -162,9 +164,20 @@ impl LineRows {
 impl LineTags {
     fn read(&self, py: Python<'_>, series: Array) -> PyResult<Vec<(String, ArrowArray)>> {
         let numbers = series.values::<UInt32Type>("series")?;
-        let columns = py.detach(|| tag_columns(&self.table.read().measurements[self.measurement as usize], &numbers));
-        let columns = columns.ok_or_else(|| PyValueError::new_err("series: a number that was never given"))?;
+        let columns =
+            py.detach(|| tag_columns(&self.table.read().measurements[self.measurement as usize], &numbers));
+        let columns =
+            columns.ok_or_else(|| PyValueError::new_err("series: a number that was never given"))?;
         Ok(columns.into_iter().map(|(name, data)| (name, ArrowArray::from_data(data))).collect())
+    }
+
+    fn pack(&self, py: Python<'_>, series: Array, names: Vec<String>) -> PyResult<ArrowArray> {
+        let numbers = series.values::<UInt32Type>("series")?;
+        let known =
+            || pack_tags(&self.table.read().measurements[self.measurement as usize], &numbers, &names);
+        let packed = py.detach(known);
+        let packed = packed.ok_or_else(|| PyValueError::new_err("series: a number that was never given"))?;
+        Ok(ArrowArray::from_values::<UInt8Type>(packed))
     }
 }
 

@@ -256,6 +256,24 @@ def test_append_mode_can_be_entered_with_rows_and_never_left(world: World) -> No
     world.check_tidy()
 
 
+def test_a_table_with_a_damaged_region_can_be_dropped(world: World, tmp_path: Path) -> None:
+    table = world.catalog.create_table(draft("t"))
+    put(world, table, [{"host": "a", "ts": 1, "v": 1.0}])
+    for region in table.region_ids:
+        world.engine.flush(region).result(10)
+    damaged = list(tmp_path.rglob("*.parquet"))
+    assert damaged
+    for path in damaged:
+        path.unlink()
+    reopen(world, tmp_path)
+    assert world.engine.quarantined
+    world.catalog.drop_tables([world.catalog.table("public", "t")])
+    world.check_tidy()
+    reopen(world, tmp_path)
+    world.check_tidy()
+    assert world.catalog.find_table("public", "t") is None
+
+
 def test_tables_inherit_ttl_and_compaction_as_the_database_has_them_now(world: World, tmp_path: Path) -> None:
     given = {"ttl": "1day", "compaction.type": "twcs", "append_mode": "true"}
     world.catalog.create_database(DatabaseInfo("d", given))

@@ -84,7 +84,7 @@ def test_rows_from_before_keep_their_merge_mode(tmp_path: Path, restart: bool) -
     put(engine, [row("a", 0, None, 2)])
     enter(engine)
     put(engine, [row("a", 0, None, 3)])
-    engine.set_options(REGION, RegionOptions(append_mode=True, ttl=Duration.of_seconds(10**10))).result(10)
+    engine.set_options(REGION, RegionOptions(append_mode=True, ttl=Duration.of_seconds(5 * 10**9))).result(10)
     put(engine, [row("a", 0, 9.0, None)])
     if restart:
         engine.close(flush=False)

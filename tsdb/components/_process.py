@@ -1,6 +1,7 @@
 """The life of a component's process: take its place, serve, stop gracefully.
 
-    claim the directory ─▶ logs ─▶ claim the address ─▶ listen (`/health`) ─▶ open the parts ─▶ ready (`/ready`)
+    claim the directory ─▶ logs ─▶ claim the addresses ─▶ listen (`/health`) ─▶ open the parts ─▶ start the services
+    ─▶ ready (`/ready`)
     signal ─▶ accept no more ─▶ finish what is under way, at most the grace period ─▶ close the parts ─▶ let go
 
 Everything that can fail because of the place (directory, address, log directory) fails before anything is served,
@@ -12,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from tsdb.components._build_info import BuildInfo, build_info
+from tsdb.components._export_metrics import MetricsExporter, remote_write
 from tsdb.config import DatanodeConfig, LoadedConfig, render
 from tsdb.errors import StartError
 from tsdb.servers.http import HttpApp, HttpServer, operational_routes
@@ -37,11 +39,31 @@ _log = get_logger("tsdb.process")
 Announce = Callable[[str], None]
 
 
+class Service(Protocol):
+    """What works beside the HTTP server while the component is ready: other servers, and work at intervals."""
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What the start-up summary says about it."""
+
+    def probe(self) -> None:
+        """Claim what it needs, or raise a StartError that says in one line why it cannot be had."""
+
+    async def start(self) -> None:
+        """Begin to work."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Finish what is under way, at most for the grace period."""
+
+
 class Parts(Protocol):
     """What a component is made of beside its process: opened once the server listens, closed after it has stopped."""
 
     def add_routes(self, app: HttpApp) -> None:
         """Add the endpoints; they may be asked before `open` has ended."""
+
+    def services(self) -> Sequence[Service]:
+        """What is started after `open` and stopped before `close`."""
 
     def open(self) -> None:
         """Make everything ready; blocks, and raises TsdbError when the component cannot work."""
@@ -63,6 +85,9 @@ class NoParts:
     trouble = None
 
     def add_routes(self, app: HttpApp) -> None: ...
+
+    def services(self) -> Sequence[Service]:
+        return ()
 
     def open(self) -> None: ...
 
@@ -109,22 +134,27 @@ class Process:
             address = self._loaded.config.http.addr
             server = HttpServer(app, host=address.host, port=address.port)
             server.probe()
+            services = [*self._parts.services(), *self._exporters()]
+            for service in services:
+                service.probe()
             self._listen_for_signals(app)
-            await self._serve(server)
+            await self._serve(server, services)
         # The stack has let go of everything; what is left of the process holds nothing.
 
-    async def _serve(self, server: HttpServer) -> None:
+    async def _serve(self, server: HttpServer, services: Sequence[Service]) -> None:
         await server.start()
         try:
             await server.wait_listening()
             await asyncio.to_thread(self._parts.open)
+            for service in services:
+                await service.start()
             self._state = True
             _log.info("ready", component=str(self._loaded.component), version=self._build.version)
-            self._announce(self._summary(server.address))
+            self._announce(self._summary(server.address, services))
             await self._wait_for_end(server)
         finally:
             self._state = "stopping"
-            await server.stop(GRACE_SECONDS)
+            await asyncio.gather(server.stop(GRACE_SECONDS), *(each.stop(GRACE_SECONDS) for each in services))
             await asyncio.to_thread(self._parts.close)
             _log.info("stopped", component=str(self._loaded.component))
 
@@ -190,13 +220,31 @@ class Process:
         app_info(self._build.version, f"tsdb-{self._loaded.component}")
         return app
 
-    def _summary(self, address: str) -> str:
+    def _exporters(self) -> list[Service]:
+        """Remote write of metrics is the same in every component; only parts with a database can import them."""
+        export = self._loaded.config.export_metrics
+        if not export.enable:
+            return []
+        if export.remote_write is not None:
+            headers = {name: value.get_secret_value() for name, value in export.remote_write.headers.items()}
+            send = remote_write(export.remote_write.url, headers)
+            return [MetricsExporter(send, export.write_interval)]
+        if isinstance(self._parts, NoParts):
+            raise StartError(
+                "export_metrics.self_import needs a database in this process",
+                hint="use export_metrics.remote_write, or the component standalone",
+            )
+        return []
+
+    def _summary(self, address: str, services: Sequence[Service]) -> str:
         facts = {"HTTP": f"http://{address}"}
+        for service in services:
+            facts |= service.facts
         if self._directory is not None:
             facts["data"] = str(self._directory.path)
         facts["logs"] = self._loaded.config.logging.dir
         lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
-        lines += [f"  {name:<6} {value}" for name, value in facts.items()]
+        lines += [f"  {name:<8} {value}" for name, value in facts.items()]
         lines += [
             "try",
             f"  curl http://{address}/health",

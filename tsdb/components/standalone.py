@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from tsdb.components._build_info import build_info
+from tsdb.components._export_metrics import SELF_IMPORT_TABLES, MetricsExporter, self_import
 from tsdb.components._local import (
     COPY_DIRECTORY,
     SPILL_DIRECTORY,
@@ -13,14 +15,27 @@ from tsdb.components._local import (
     LocalOptions,
     open_directory,
 )
+from tsdb.components._process import Service
 from tsdb.config import FileStorage, MitoOptions, StandaloneConfig, memory_bytes
 from tsdb.config import WalOptions as WalConfig
 from tsdb.database import Database, DatabaseOptions, Output, Session
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest.prometheus import Samples
+from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.query import QueryOptions
-from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, otlp_routes, sql_routes
+from tsdb.query.promql import PromqlEngine
+from tsdb.servers.http import (
+    HttpApp,
+    influx_routes,
+    opentsdb_routes,
+    otlp_routes,
+    prometheus_api_routes,
+    prometheus_remote_routes,
+    sql_routes,
+)
+from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -53,10 +68,28 @@ class Standalone:
         self._routes = [sql_routes(app, door)]
         if self._config.influxdb.enable:
             self._routes.append(influx_routes(app, door))
+        if self._config.prom_store.enable:
+            has_metric_engine, is_strict = self._config.prom_store.with_metric_engine, self._config.http.is_strict_mode
+            self._routes.append(
+                prometheus_remote_routes(app, door, has_metric_engine=has_metric_engine, is_strict=is_strict)
+            )
+            self._routes.append(prometheus_api_routes(app, door, _build()))
         if self._config.opentsdb.enable:
             self._routes.append(opentsdb_routes(app, door))
         with_metric_engine = self._config.prom_store.with_metric_engine
         self._routes.append(otlp_routes(app, door, with_metric_engine=with_metric_engine))
+
+    def services(self) -> list[Service]:
+        services: list[Service] = []
+        opentsdb, export = self._config.opentsdb, self._config.export_metrics
+        if opentsdb.enable and opentsdb.addr is not None:
+            host, port = opentsdb.addr.host, opentsdb.addr.port
+            services.append(OpentsdbServer(_Door(self), host=host, port=port, threads_max=opentsdb.runtime_size))
+        if export.enable and export.self_import is not None:
+            session = Session(database=export.self_import.db)
+            send = self_import(lambda rows: self.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self"))
+            services.append(MetricsExporter(send, export.write_interval))
+        return services
 
     def open(self) -> None:
         """Open the data directory and replay its log."""
@@ -105,6 +138,10 @@ class _Door:
     def has_database(self, name: str) -> bool:
         return self._parts.database.has_database(name)
 
+    @property
+    def promql(self) -> PromqlEngine:
+        return self._parts.database.promql
+
     def execute(self, text: str, session: Session) -> Iterator[Output]:
         return self._parts.database.execute(text, session)
 
@@ -124,8 +161,38 @@ class _Door:
         database = self._parts.database
         return database.ingest(rows, session, new_table, dry_run=dry_run, hints=hints, protocol=protocol)
 
+    def ingest_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> WriteOutcome:
+        database = self._parts.database
+        return database.ingest_samples(samples, session, new_table, dry_run=dry_run, hints=hints, protocol=protocol)
+
+    def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
+        return self._parts.database.read_remote(queries, session)
+
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         self._parts.database.reject(rejections, session, protocol=protocol)
+
+
+def _build() -> dict[str, str]:
+    """What the Prometheus API tells about the build."""
+    build = build_info()
+    return {
+        "version": build.version,
+        "commit": build.commit,
+        "commit_short": build.commit[:8],
+        "branch": build.branch,
+        "clean": "",
+        "rustc": "",
+        "target": "",
+    }
 
 
 def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tsdb.catalog import TableAlreadyExists
 from tsdb.database._defaults import make_default
 from tsdb.database._external_table import plan_external_table
 from tsdb.database._names import check_table_name, check_writable, resolve
@@ -30,7 +31,7 @@ def create_table(statement: CreateTable, services: Services, session: Session) -
     if statement.if_not_exists and services.catalog.find_table(database, name) is not None:
         return Affected(0)
     draft = plan_table(statement, services, session, database=database, name=name)
-    services.catalog.create_table(draft)
+    _create(draft, services, if_not_exists=statement.if_not_exists)
     return Affected(0)
 
 
@@ -54,8 +55,17 @@ def create_table_like(statement: CreateTableLike, services: Services, session: S
         schema_version=0,
         created_ms=_now_ms(services),
     )
-    services.catalog.create_table(draft)
+    _create(draft, services, if_not_exists=statement.if_not_exists)
     return Affected(0)
+
+
+def _create(draft: TableInfo, services: Services, *, if_not_exists: bool) -> None:
+    """Enter a table in the catalog; another session may have been faster."""
+    try:
+        services.catalog.create_table(draft)
+    except TableAlreadyExists:
+        if not if_not_exists or services.catalog.find_table(draft.database, draft.name) is None:
+            raise
 
 
 def plan_table(statement: CreateTable, services: Services, session: Session, *, database: str, name: str) -> TableInfo:

@@ -58,8 +58,13 @@ class SeriesDirectory:
         if seen.source != known.source or len(seen.is_there) < known.bound or not seen.is_there[numbers].all():
             with self._lock:
                 seen = self._learn(known)
-        schema, read = self._schema, known.read_tags
-        late = LateTags(schema.arrow_tags, numbers, lambda chosen: _conform(schema, read(chosen)))
+        schema, read, pack = self._schema, known.read_tags, known.pack_tags
+        late = LateTags(
+            schema.arrow_tags,
+            numbers,
+            lambda chosen: _conform(schema, read(chosen)),
+            None if pack is None else lambda chosen: pack(chosen, schema.arrow_tags.names),
+        )
         return SeriesTable(seen.tsid[numbers], seen.check[numbers], late)
 
     def _learn(self, known: KnownSeries) -> _Seen:

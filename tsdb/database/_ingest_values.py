@@ -299,4 +299,7 @@ def _to_mask(values: pa.Array) -> Mask:
 
 
 def _shown(scalar: pa.Scalar) -> str | None:
-    return str(scalar)[:VALUE_CHARS_MAX] if scalar.is_valid else None
+    if not scalar.is_valid:
+        return None
+    # Python's own times end long before those of a column.
+    return str(scalar.value if pt.is_timestamp(scalar.type) else scalar)[:VALUE_CHARS_MAX]

@@ -90,11 +90,8 @@ class SampleWriter:
             local[found.positions] = np.arange(len(found.positions))
             rows = np.flatnonzero(local[index] >= 0)
             index, times, values = local[index[rows]].astype(np.uint32), times[rows], values.take(pa.array(rows))
-        series, moved = found.series.take(places)
-        if moved is not None:
-            index = moved[index].astype(np.uint32)
         schema = found.series.schema
-        batch = Batch(series, index, times, {schema.fields[0].name: values})
+        batch = Batch(found.series.take(places), index, times, {schema.fields[0].name: values})
         try:
             return self._services.regions.write(
                 found.series.region,

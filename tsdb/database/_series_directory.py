@@ -20,72 +20,79 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.catalog import Catalog
-from tsdb.model import RegionId, RegionSchema, SeriesTable, TableInfo
+from tsdb.model import LateTags, RegionId, RegionSchema, SeriesTable, TableInfo, take_tags
 
 Positions = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint32]
 
 UNKNOWN = -1
-_TAKES_BEFORE_JOIN = 16
-"""After so many requests without new series, the blocks of a region become one."""
+_READS_BEFORE_JOIN = 16
+"""After so many reads without new series, the blocks of a region become one."""
 
 
 class RegionSeries:
-    """Series of one region; blocks that only grow, so that the place of a series stays."""
+    """Series of one region, which only grow: the place of a series stays.
+
+    Tags are read when somebody asks for them, which is when a segment of the log names a series for the first time,
+    and when a memtable is flushed.
+    """
 
     def __init__(self, region: RegionId, schema: RegionSchema) -> None:
         self.region = region
         self.schema = schema
-        self._blocks: tuple[SeriesTable, ...] = ()
-        self._takes = 0
+        self._length = 0
+        self._tsid = np.zeros(0, np.uint64)
+        self._check = np.zeros(0, np.uint64)
+        self._blocks: tuple[pa.RecordBatch, ...] = ()
+        self._reads = 0
 
     def __len__(self) -> int:
-        return sum(len(block) for block in self._blocks)
+        return self._length
 
     def add(self, series: SeriesTable) -> int:
         """Append series; the place of the first. The caller holds the directory's lock."""
-        start = len(self)
-        blocks = [*self._blocks, series]
+        start, stop = self._length, self._length + len(series)
+        if stop > len(self._tsid):
+            more = max(stop, 2 * len(self._tsid)) - len(self._tsid)
+            self._tsid = np.concatenate([self._tsid, np.zeros(more, np.uint64)])
+            self._check = np.concatenate([self._check, np.zeros(more, np.uint64)])
+        self._tsid[start:stop], self._check[start:stop] = series.tsid, series.check
+        blocks = [*self._blocks, series.tags]
         while len(blocks) > 1 and 2 * len(blocks[-1]) >= len(blocks[-2]):
-            blocks[-2:] = [_join(blocks[-2:])]
+            blocks[-2:] = [pa.concat_batches(blocks[-2:])]
         self._blocks = tuple(blocks)
-        self._takes = 0
+        self._length = stop
+        self._reads = 0
         return start
 
-    def take(self, places: Positions) -> tuple[SeriesTable, Positions | None]:
-        """Return the series at places; if they had to be put in another order, for each place where it is then."""
+    def take(self, places: Positions) -> SeriesTable:
+        """Return the series at places."""
+        late = LateTags(self.schema.arrow_tags, places.astype(np.uint32), self._read_tags)
+        return SeriesTable(self._tsid[places], self._check[places], late)
+
+    def _read_tags(self, places: Numbers) -> pa.RecordBatch:
         blocks = self._blocks
         if len(blocks) == 1:
-            return blocks[0].take(places), None
-        self._takes += 1
-        if self._takes >= _TAKES_BEFORE_JOIN:
-            self._join_all(blocks)
+            return take_tags(blocks[0], places.astype(np.int64))
+        self._reads += 1
+        if self._reads >= _READS_BEFORE_JOIN:
+            self._join(blocks)
         order = np.argsort(places, kind="stable")
-        ascending, start, taken = places[order], 0, []
+        ascending, start, taken = places[order].astype(np.int64), 0, []
         for block in blocks:
             low, high = np.searchsorted(ascending, [start, start + len(block)])
             if high > low:
-                taken.append(block.take(ascending[low:high] - start))
+                taken.append(take_tags(block, ascending[low:high] - start))
             start += len(block)
-        moved = np.empty(len(places), np.int64)
-        moved[order] = np.arange(len(places))
-        return _join(taken), moved
+        back = np.empty(len(places), np.int64)
+        back[order] = np.arange(len(places))
+        return take_tags(pa.concat_batches(taken), back) if taken else blocks[0].slice(0, 0)
 
-    def _join_all(self, blocks: tuple[SeriesTable, ...]) -> None:
-        joined = _join(blocks)
-        # Somebody may have added to them meanwhile: then those stay as they are.
+    def _join(self, blocks: tuple[pa.RecordBatch, ...]) -> None:
+        joined = pa.concat_batches(blocks)
+        # Somebody may have added to them meanwhile: then they stay as they are, and are joined another time.
         if self._blocks is blocks:
             self._blocks = (joined,)
-
-
-def _join(blocks: list[SeriesTable] | tuple[SeriesTable, ...]) -> SeriesTable:
-    if len(blocks) == 1:
-        return blocks[0]
-    return SeriesTable(
-        np.concatenate([block.tsid for block in blocks]),
-        np.concatenate([block.check for block in blocks]),
-        pa.concat_batches([block.tags for block in blocks]),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,9 @@ class SeriesDirectory:
                 with self._lock:
                     self._region_of[self._table_of == number] = UNKNOWN
 
-    def add(self, series: RegionSeries, numbers: Numbers, tables: list[TableInfo], owner: Positions, start: int) -> None:
+    def add(
+        self, series: RegionSeries, numbers: Numbers, tables: list[TableInfo], owner: Positions, start: int
+    ) -> None:
         """Enter series, which are at places from `start` on; `owner` says which of the tables each is of."""
         with self._lock:
             self._grow(int(numbers.max()) + 1)

@@ -24,13 +24,16 @@ from tsdb.database._frames import write_frame
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._insert import insert
 from tsdb.database._processes import Process
+from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
+from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.query import Affected, Channel, Output, Records, Session
+from tsdb.query.promql import PromqlEngine
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter
 
@@ -47,6 +50,7 @@ class Database:
 
     def __init__(self, services: Services) -> None:
         self.services = services
+        self.promql = PromqlEngine(services.catalog, services.regions, services.clock)
         self._ingestion = Ingestion(services)
         self._samples = SampleWriter(services, self._ingestion)
 
@@ -98,6 +102,10 @@ class Database:
         """Write samples of Prometheus, as `ingest` writes rows."""
         request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
         return self._samples.write(samples, request)
+
+    def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
+        """Answer queries of Prometheus remote read, each with an encoded `QueryResult`."""
+        return read_remote(self.services, queries, session)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""

@@ -1,12 +1,13 @@
 """Batches as log entries: the series and the rows, as Arrow record batches and plain columns of integers.
 
-    u32 × 8: bytes of tags schema, tags, fields schema, fields; number of series, number of rows; 0, 0
+    u32 × 8: bytes of tags schema, tags, fields schema, fields; number of series, number of rows; form of the tags, 0
     tags schema │ tags │ fields schema │ fields │ tsid u64[] │ check u64[] │ times i64[] │ series index u32[] │ padding
 
 Schemas are encoded once and kept, and the record batch of the tags is taken as it is, so that an entry costs little
-more than its buffers. Columns are named by their id, so that an entry survives renaming, and carry their type, so that
-it survives widening; which columns existed when it was written is told by the schema version of its frame. Every part
-begins at a multiple of 8 bytes.
+more than its buffers. Tags that somebody else keeps are packed by him: each value once, and a small number per series.
+Columns are named by their id, so that an entry survives renaming, and carry their type, so that it survives widening;
+which columns existed when it was written is told by the schema version of its frame. Every part begins at a multiple of
+8 bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, make_
 
 _LENGTHS = struct.Struct("<8I")
 _SCHEMAS_MAX = 1024
+_RECORD_BATCH, _PACKED = 0, 1
+"""Forms of the tags."""
+_PACKED_COLUMN = struct.Struct("<4I")
+_CODES: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 FRAME_KINDS = {OpType.PUT: FrameKind.DATA, OpType.DELETE: FrameKind.DELETE}
 
@@ -35,10 +40,10 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     _, tags_header = _schema(tuple((tag.id, tag.type) for tag in schema.tags))
     columns = [schema.by_name[name] for name in batch.fields]
     fields_schema, fields_header = _schema(tuple((column.id, column.type) for column in columns))
-    tags = batch.series.tags.serialize()
+    form, tags = _encode_tags(batch.series)
     fields = pa.RecordBatch.from_arrays(list(batch.fields.values()), schema=fields_schema).serialize()
     lengths = _LENGTHS.pack(
-        len(tags_header), tags.size, len(fields_header), fields.size, len(batch.series), batch.rows, 0, 0
+        len(tags_header), tags.size, len(fields_header), fields.size, len(batch.series), batch.rows, form, 0
     )
     series, index = batch.series, batch.series_index
     parts = [lengths, tags_header, tags, fields_header, fields]
@@ -46,12 +51,19 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     return encode_frame_payload(parts)
 
 
+def _encode_tags(series: SeriesTable) -> tuple[int, pa.Buffer]:
+    late = series.late
+    if late is None or late.pack is None:
+        return _RECORD_BATCH, series.tags.serialize()
+    return _PACKED, late.pack(late.numbers)
+
+
 def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, version: int) -> Batch:
     """Read an entry, written under a schema version, as a batch of the schema given.
 
     Columns that are gone since are left out; hashes of tags that may have been renamed since are made anew.
     """
-    *lengths, series_count, row_count, _, _ = _LENGTHS.unpack(payload.slice(0, _LENGTHS.size).to_pybytes())
+    *lengths, series_count, row_count, form, _ = _LENGTHS.unpack(payload.slice(0, _LENGTHS.size).to_pybytes())
     parts, start = [], _LENGTHS.size
     for length in lengths:
         parts.append(payload.slice(start, length))
@@ -62,7 +74,7 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     check = np.frombuffer(payload, np.uint64, series_count, start + 8 * series_count)
     times = np.frombuffer(payload, np.int64, row_count, after_hashes)
     index = np.frombuffer(payload, np.uint32, row_count, after_hashes + 8 * row_count)
-    known = _columns(tags, tags_header)
+    known = _unpack_tags(tags, tags_header, series_count) if form == _PACKED else _columns(tags, tags_header)
     columns = [
         _as(known[tag.id], tag.type) if tag.id in known else pa.nulls(series_count, tag.type) for tag in schema.tags
     ]
@@ -100,6 +112,26 @@ def _columns(encoded: pa.Buffer, header: pa.Buffer) -> dict[ColumnId, pa.Array]:
         return {}
     batch = pa.ipc.read_record_batch(encoded, schema)
     return {ColumnId(int(name)): column for name, column in zip(schema.names, batch.columns, strict=True)}
+
+
+def _unpack_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, pa.Array]:
+    """Read tags that are packed: of each column its distinct values, and for each series the number of one."""
+    columns, at = {}, 0
+    for name in _parse_schema(header.to_pybytes()).names:
+        count, text_bytes, width, _ = _PACKED_COLUMN.unpack(packed.slice(at, _PACKED_COLUMN.size).to_pybytes())
+        offsets_at = at + _PACKED_COLUMN.size
+        text_at = offsets_at + _padded(4 * (count + 1))
+        codes_at = text_at + _padded(text_bytes)
+        at = codes_at + _padded(width * rows)
+        offsets, text = packed.slice(offsets_at, 4 * (count + 1)), packed.slice(text_at, text_bytes)
+        codes = np.frombuffer(packed, _CODES[width], rows, codes_at)
+        values = pa.StringArray.from_buffers(count, offsets, text)
+        columns[ColumnId(int(name))] = values.take(pa.array(codes, mask=codes == np.iinfo(codes.dtype).max))
+    return columns
+
+
+def _padded(size: int) -> int:
+    return (size + 7) & -8
 
 
 def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:

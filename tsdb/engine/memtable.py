@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,6 +27,8 @@ from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, TimeRange
 FREEZE_ROWS = 65_536
 TIER_RUNS = 8
 RUNS_MAX = 32
+DEPTH_MAX = 3
+"""Runs at one time, up to which they count as following each other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,9 +205,11 @@ def _mergeable(runs: tuple[Run, ...]) -> slice | None:
     """Find the newest runs of about one size that are worth a merge.
 
     Runs that follow each other in time, as rows in order make them, are read one after the other without a merge: there
-    only their number counts. Runs that overlap in time cost a merge at every read.
+    only their number counts. So it is with runs of which only neighbours share a little time, as writers side by side
+    make them: merged, they would still touch their neighbours. Runs that lie on top of each other cost a merge of all
+    of them at every read.
     """
-    count = TIER_RUNS if _overlap(runs[-TIER_RUNS:]) else RUNS_MAX // 2
+    count = TIER_RUNS if _depth(runs[-TIER_RUNS:]) > DEPTH_MAX else RUNS_MAX // 2
     newest = runs[-count:]
     if len(runs) < (TIER_RUNS if count == TIER_RUNS else RUNS_MAX):
         return None
@@ -214,9 +217,10 @@ def _mergeable(runs: tuple[Run, ...]) -> slice | None:
     return slice(len(runs) - count, len(runs)) if largest < TIER_RUNS * max(smallest, FREEZE_ROWS) else None
 
 
-def _overlap(runs: tuple[Run, ...]) -> bool:
-    ranges = sorted((run.facts.time_range for run in runs), key=lambda span: span.start)
-    return any(one.overlaps(two) for one, two in itertools.pairwise(ranges))
+def _depth(runs: tuple[Run, ...]) -> int:
+    """Return how many of the runs, at most, have rows around the same time."""
+    spans = [run.facts.time_range for run in runs]
+    return max(sum(span.start <= moment.start <= span.last for span in spans) for moment in spans)
 
 
 def _has_unique_keys(ranks: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> bool:

@@ -59,7 +59,7 @@ def set_options(context: EngineContext, region: Region, options: RegionOptions) 
     if old.append_mode:
         options = replace(options, append_from=old.append_from, merge_mode=old.merge_mode)
     elif options.append_mode:
-        options = replace(options, append_from=region.last_sequence + 1, merge_mode=old.merge_mode)
+        options = replace(options, append_from=_next_sequence(region), merge_mode=old.merge_mode)
     crash_point("options.before_manifest")
     try:
         region.commit(context, Change(options=options))
@@ -69,6 +69,13 @@ def set_options(context: EngineContext, region: Region, options: RegionOptions) 
             region.pause_writing("it is unknown whether the region is in append mode")
         raise
     crash_point("options.after_manifest")
+
+
+def _next_sequence(region: Region) -> int:
+    """The sequence of the next row; 0 if there is none before it."""
+    version = region.version
+    is_empty = not version.files and all(memtable.is_empty for memtable in version.memtables)
+    return 0 if is_empty else region.last_sequence + 1
 
 
 def truncate(context: EngineContext, region: Region) -> None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from tsdb.ingest._builder import single_value_rows
 from tsdb.ingest._survivors import drop_rejected
 from tsdb.ingest.rows import IngestRejected, KnownSeries, NewTable, Rejection, TableRows, WriteOutcome
 
-__all__ = ["IngestRejected", "KnownSeries", "NewTable", "Rejection", "TableRows", "WriteOutcome", "drop_rejected"]
+__all__ = [
+    "IngestRejected",
+    "KnownSeries",
+    "NewTable",
+    "Rejection",
+    "TableRows",
+    "WriteOutcome",
+    "drop_rejected",
+    "single_value_rows",
+]

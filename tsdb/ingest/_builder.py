@@ -6,13 +6,16 @@ is null, and so is one that earlier rows lacked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from tsdb.ingest.rows import TableRows
 from tsdb.model import DataType, Kind
+
+VALUE_COLUMN = "tsdb_value"
+"""The field of protocols that know one value per row."""
 
 
 class RowsBuilder:
@@ -71,6 +74,17 @@ class RowsBuilder:
             places=np.array(self._places, np.int64),
             types={name: kind for name, kind in self._types.items() if kind.kind is Kind.JSON},
         )
+
+
+def single_value_rows(samples: Iterable[tuple[str, tuple[tuple[str, str], ...], float, int]]) -> list[TableRows]:
+    """Make rows of samples (table, tags, value, time in milliseconds); their places are their indexes."""
+    builders: dict[str, RowsBuilder] = {}
+    for place, (table, tags, value, time_ms) in enumerate(samples):
+        builder = builders.get(table)
+        if builder is None:
+            builder = builders[table] = RowsBuilder(table, "ms", {VALUE_COLUMN: DataType(Kind.FLOAT64)})
+        builder.add(builder.series(tags), time_ms, {VALUE_COLUMN: value}, place=place)
+    return [builder.build() for builder in builders.values()]
 
 
 def make_tags(series: list[tuple[tuple[str, str], ...]], first: tuple[str, ...] = ()) -> pa.RecordBatch:

@@ -69,7 +69,7 @@ def _to_rows(rows: _kernels.LineRows) -> TableRows:
         fields={name: pa.array(column) for name, column in rows.fields},
         columns=tuple(rows.columns),
         places=_numpy(rows.lines),
-        known=KnownSeries(rows.source, numbers, rows.series_bound, names, read_tags),
+        known=KnownSeries(rows.source, numbers, rows.series_bound, names, read_tags, partial(_pack_tags, rows.tags)),
     )
 
 
@@ -78,6 +78,10 @@ def _read_tags(tags: _kernels.LineTags, numbers: npt.NDArray[np.uint32]) -> pa.R
     if not named:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
     return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
+
+
+def _pack_tags(tags: _kernels.LineTags, numbers: npt.NDArray[np.uint32], names: list[str]) -> pa.Buffer:
+    return pa.array(tags.pack(pa.array(numbers, pa.uint32()), names)).buffers()[1]
 
 
 def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ machine of 2 cores); the loop over points is most of it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -18,11 +19,10 @@ from typing import NamedTuple
 import orjson
 
 from tsdb.errors import InvalidArguments, InvalidSyntax
-from tsdb.ingest._builder import RowsBuilder
+from tsdb.ingest._builder import VALUE_COLUMN, RowsBuilder
 from tsdb.ingest.rows import NewTable, TableRows
 from tsdb.model import DataType, Kind
 
-VALUE_COLUMN = "tsdb_value"
 NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=True)
 """How tables of new metrics look."""
 
@@ -34,6 +34,7 @@ _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE
 )
 _PUT_TOKENS_MIN = 4
+_SHOWN_CHARS_MAX = 100
 
 
 class InvalidPoint(InvalidArguments):
@@ -92,8 +93,10 @@ def _milliseconds(timestamp: int) -> int:
 
 
 def _shown(value: object) -> str:
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= 100 else text[:100] + "…"
+    if isinstance(value, list | dict):
+        return "an array" if isinstance(value, list) else "an object"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
 
 
 def parse_put(line: str) -> Point:

@@ -9,9 +9,9 @@ he does not know are asked what they are, which is what costs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -171,10 +171,10 @@ class Samples:
         found = []
         for number in range(groups.max() + 1):
             members, rows, index = rows_of.group(number)
-            first = pa.scalar(int(members[0]))
+            first = int(members[0])
             columns = tags.group(number, members)
             table = TableRows(
-                table=metrics[first.as_py()].as_py(),
+                table=metrics[first].as_py(),
                 tags=columns,
                 series_index=index,
                 times=self.times[rows],
@@ -182,14 +182,14 @@ class Samples:
                 fields={VALUE_COLUMN: self.values.take(pa.array(rows))},
                 columns=("", VALUE_COLUMN, *columns.schema.names),
                 places=places[rows],
-                database=databases[first.as_py()].as_py(),
+                database=databases[first].as_py(),
             )
-            found.append(MetricRows(table, physical[first.as_py()].as_py(), positions[members]))
+            found.append(MetricRows(table, physical[first].as_py(), positions[members]))
         return found
 
 
-def _numpy(values: _kernels.ArrowArray) -> npt.NDArray[np.generic]:
-    array: npt.NDArray[np.generic] = pa.array(values).to_numpy()
+def _numpy(values: _kernels.ArrowArray) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = pa.array(values).to_numpy()
     return array
 
 
@@ -267,11 +267,3 @@ class _Pivot:
         source[at] = pairs
         is_absent[at] = False
         return self._values.take(pa.array(source, mask=is_absent))
-
-
-def by_physical_table(tables: Iterable[MetricRows]) -> Iterator[tuple[str | None, list[TableRows]]]:
-    """Return the rows for each physical table that labels choose."""
-    found: dict[str | None, list[TableRows]] = {}
-    for each in tables:
-        found.setdefault(each.physical_table, []).append(each.rows)
-    yield from found.items()

@@ -2,7 +2,7 @@
 
     ReadRequest ─ parse_read_request ─▶ ReadQuery… ─▶ (somebody finds the series) ─ encode_read_response ─▶ ReadResponse
 
-Requests are a few hundred bytes, so they are read by plain Python. The results of queries, which are long, come encoded.
+Requests are a few hundred bytes, so plain Python reads them. The results of queries, which are long, come encoded.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _parse_query(message: bytes) -> ReadQuery:
     names = [each for each in matchers if each.name == METRIC_LABEL]
     if len(names) != 1 or names[0].kind is not MatchKind.EQUAL or not names[0].value:
         raise InvalidArguments(
-            f"a query needs exactly one matcher of the form {METRIC_LABEL}=\"metric\"", received=len(names)
+            f'a query needs exactly one matcher of the form {METRIC_LABEL}="metric"', received=len(names)
         )
     databases = [each for each in matchers if each.name in DATABASE_LABELS]
     if any(each.kind is not MatchKind.EQUAL for each in databases):

@@ -34,6 +34,8 @@ class KnownSeries:
     """The tags that series of this request have."""
     read_tags: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
     """Return the tags of some numbers, one column for each tag that one of them has."""
+    pack_tags: Callable[[npt.NDArray[np.uint32], list[str]], pa.Buffer] | None = None
+    """Return tags that are named as the log holds them; None for a parser that cannot."""
 
 
 class _LateTags:

@@ -21,5 +21,38 @@ from tsdb.promql._ast import (
 )
 from tsdb.promql._durations import format_duration_ms, parse_duration_ms
 from tsdb.promql._errors import PromqlFailure, PromqlSyntax, PromqlTooLarge
+from tsdb.promql._json import expr_to_json
 from tsdb.promql._parser import parse_promql, parse_selector
+from tsdb.promql._printer import format_expr, format_query
 from tsdb.promql._regex import match_values, matches, matches_empty
+
+__all__ = [
+    "Aggregate",
+    "Binary",
+    "Call",
+    "Expr",
+    "Matcher",
+    "MatrixSelector",
+    "NumberLiteral",
+    "Paren",
+    "PromqlFailure",
+    "PromqlSyntax",
+    "PromqlTooLarge",
+    "StringLiteral",
+    "Subquery",
+    "Unary",
+    "ValueType",
+    "VectorSelector",
+    "expr_to_json",
+    "format_duration_ms",
+    "format_expr",
+    "format_query",
+    "match_values",
+    "matches",
+    "matches_empty",
+    "parse_duration_ms",
+    "parse_promql",
+    "parse_selector",
+    "unwrap",
+    "walk",
+]

@@ -63,16 +63,15 @@ def check_selector(parser: Parser, selector: VectorSelector, *, is_info: bool) -
 def check_unary(parser: Parser, expr: Expr, sign: Token) -> None:
     if expr.type not in _NUMERIC:
         raise parser.error(
-            sign.start, f'unary expression only allowed on expressions of type scalar or instant vector, got "{expr.type}"'
+            sign.start,
+            f'unary expression only allowed on expressions of type scalar or instant vector, got "{expr.type}"',
         )
 
 
 def check_binary(parser: Parser, expr: Binary, start: int) -> None:
     lhs, rhs = expr.lhs.type, expr.rhs.type
     if lhs not in _NUMERIC or rhs not in _NUMERIC:
-        raise parser.error(
-            expr.span.start, "binary expression must contain only scalar and instant vector types"
-        )
+        raise parser.error(expr.span.start, "binary expression must contain only scalar and instant vector types")
     if expr.is_bool and expr.op not in COMPARISONS:
         raise parser.error(start, "bool modifier can only be used on comparison operators")
     both_scalar = lhs is ValueType.SCALAR and rhs is ValueType.SCALAR
@@ -105,20 +104,14 @@ def _check_matching(parser: Parser, expr: Binary, matching: Matching, start: int
     if matching.is_on:
         for name in matching.labels:
             if name in matching.include:
-                raise parser.error(
-                    start, f"label {go_quote(name)} must not occur in ON and GROUP clause at once"
-                )
+                raise parser.error(start, f"label {go_quote(name)} must not occur in ON and GROUP clause at once")
 
 
 def check_subquery(parser: Parser, expr: Subquery) -> None:
     if expr.expr.type is not ValueType.VECTOR and expr.expr.type is not ValueType.SCALAR:
-        raise parser.error(
-            expr.span.start, f"subquery is only allowed on instant vector, got {expr.expr.type} instead"
-        )
+        raise parser.error(expr.span.start, f"subquery is only allowed on instant vector, got {expr.expr.type} instead")
     if expr.expr.type is ValueType.SCALAR:
-        raise parser.error(
-            expr.span.start, f"subquery is only allowed on instant vector, got {expr.expr.type} instead"
-        )
+        raise parser.error(expr.span.start, f"subquery is only allowed on instant vector, got {expr.expr.type} instead")
 
 
 def check_call(parser: Parser, call: Call, signature: Signature) -> None:
@@ -128,15 +121,15 @@ def check_call(parser: Parser, call: Call, signature: Signature) -> None:
     if signature.optional == 0 and count != most:
         raise parser.error(call.span.start, f"expected {most} argument(s) in call to {name}, got {count}")
     if count < signature.least:
-        raise parser.error(call.span.start, f"expected at least {signature.least} argument(s) in call to {name}, got {count}")
+        raise parser.error(
+            call.span.start, f"expected at least {signature.least} argument(s) in call to {name}, got {count}"
+        )
     if not signature.is_variadic and count > most:
         raise parser.error(call.span.start, f"expected at most {most} argument(s) in call to {name}, got {count}")
     for position, arg in enumerate(call.args):
         wanted = signature.types[min(position, most - 1)]
         if arg.type is not wanted:
-            raise parser.error(
-                arg.span.start, f"expected type {wanted} in call to function {name}, got {arg.type}"
-            )
+            raise parser.error(arg.span.start, f"expected type {wanted} in call to function {name}, got {arg.type}")
     if call.name == "info" and count > 1:
         _check_info(parser, call)
 

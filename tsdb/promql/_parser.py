@@ -209,7 +209,7 @@ class Parser:
         return is_bool, matching
 
     def _is_fill(self) -> bool:
-        """Tell `fill(0) b` from the metric or function of that name, which a parenthesis does not follow with a number."""
+        """Tell the modifier `fill(0)` from a metric of that name, which no number in parentheses follows."""
         following = self._tokens[self._position + 1 : self._position + 5]
         if len(following) < 3 or following[0].text != "(":
             return False
@@ -347,7 +347,9 @@ class Parser:
             while not self.at("}"):
                 matcher = self._matcher()
                 if matcher.name == "__name__" and name and matcher.op == "=":
-                    raise self.error(start, f"metric name must not be set twice: {go_quote(name)} or {go_quote(matcher.value)}")
+                    raise self.error(
+                        start, f"metric name must not be set twice: {go_quote(name)} or {go_quote(matcher.value)}"
+                    )
                 matchers.append(matcher)
                 if self.at(","):
                     self.advance()
@@ -418,7 +420,8 @@ class Parser:
         else:
             raise self.error(
                 expr.span.start,
-                f"{what} modifier must be preceded by an instant vector selector or range vector selector or a subquery",
+                f"{what} modifier must be preceded by an instant vector selector or range vector selector "
+                "or a subquery",
             )
         return shift
 
@@ -483,5 +486,3 @@ def parse_number(text: str) -> float:
     if len(plain) > 1 and plain.isdigit() and plain[0] == "0" and not set(plain) - set("01234567"):
         return float(int(plain, 8))
     return float(plain)
-
-

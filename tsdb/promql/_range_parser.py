@@ -40,9 +40,7 @@ class DurationParser:
             if not parser.at("]"):
                 step_ms, step_expr = self._positive("subquery selector", 'duration or "]"')
             parser.expect("]", "subquery selector")
-            subquery = Subquery(
-                Span(expr.span.start, parser.last_end), expr, range_ms, range_expr, step_ms, step_expr
-            )
+            subquery = Subquery(Span(expr.span.start, parser.last_end), expr, range_ms, range_expr, step_ms, step_expr)
             checks.check_subquery(parser, subquery)
             return subquery
         if not parser.at("]"):

@@ -118,7 +118,7 @@ impl Column {
         }
     }
 
-    fn finish(mut self, rows: usize) -> (String, ArrayData) {
+    pub fn finish(mut self, rows: usize) -> (String, ArrayData) {
         if self.len() < rows {
             self.fill(rows);
         }
@@ -232,7 +232,7 @@ impl Rows {
             if self.tags.contains(&tag) {
                 continue;
             }
-            let name = &measurement.tag_names[tag as usize];
+            let name = &measurement.tags[tag as usize].name;
             if self.by_name.contains_key(name.as_bytes()) {
                 return Err(name);
             }
@@ -273,7 +273,7 @@ impl Rows {
         value: &Value<'_>,
         measurement: &Measurement,
     ) -> Option<usize> {
-        if self.tags.iter().any(|&tag| measurement.tag_names[tag as usize] == name) {
+        if self.tags.iter().any(|&tag| measurement.tags[tag as usize].name == name) {
             return None;
         }
         let position = self.columns.len();
@@ -293,7 +293,7 @@ impl Rows {
     }
 
     pub fn finish(self, measurement: &Measurement) -> Finished {
-        let tag_name = |tag: u32| measurement.tag_names[tag as usize].clone();
+        let tag_name = |tag: u32| measurement.tags[tag as usize].name.clone();
         let columns = self
             .order
             .iter()
@@ -346,20 +346,4 @@ fn validity(missing: &[u32], rows: usize) -> Option<NullBuffer> {
     bits.append_n(rows, true);
     missing.iter().for_each(|&row| bits.set_bit(row as usize, false));
     Some(NullBuffer::new(bits.finish()))
-}
-
-/// The tags of some series, one column for each name that one of them has.
-pub fn tag_columns(measurement: &Measurement, series: &[u32]) -> Option<Vec<(String, ArrayData)>> {
-    let mut columns: Vec<Option<Column>> = measurement.tag_names.iter().map(|_| None).collect();
-    for (row, &number) in series.iter().enumerate() {
-        for (name, value) in super::series::Tags(measurement.series.get(number as usize)?) {
-            let value = Value::Text(value);
-            columns[name]
-                .get_or_insert_with(|| {
-                    Column::new(measurement.tag_names[name].clone(), Vec::new(), &value, series.len())
-                })
-                .push(row, &value);
-        }
-    }
-    Some(columns.into_iter().flatten().map(|column| column.finish(series.len())).collect())
 }

@@ -56,13 +56,56 @@ pub struct Known {
 #[derive(Default)]
 pub struct Measurement {
     pub name: String,
-    pub tag_names: Vec<String>,
+    pub tags: Vec<Tag>,
     by_tag: HashMap<String, u32>,
     pub shapes: Vec<Box<[u32]>>,
     by_shape: HashMap<Box<[u32]>, u32>,
-    /// The tags of each series; see `encode_tags`.
-    pub series: Vec<Arc<[u8]>>,
-    by_tags: HashMap<Arc<[u8]>, u32>,
+    /// The tags of each series.
+    pub series: Vec<Arc<[TagValue]>>,
+    by_tags: HashMap<Arc<[TagValue]>, u32>,
+}
+
+/// A tag of a measurement and the values that it has had, numbered in the order of appearance.
+pub struct Tag {
+    pub name: String,
+    value_bytes: Vec<u8>,
+    value_ends: Vec<usize>,
+    by_value: HashMap<Box<str>, u32>,
+}
+
+/// A value by the numbers of its tag and of itself; the tags of a series are in the order of tags.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TagValue {
+    pub tag: u32,
+    pub value: u32,
+}
+
+impl Tag {
+    fn new(name: String) -> Self {
+        Self { name, value_bytes: Vec::new(), value_ends: Vec::new(), by_value: HashMap::new() }
+    }
+
+    pub fn values(&self) -> usize {
+        self.value_ends.len()
+    }
+
+    pub fn value(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = if number == 0 { 0 } else { self.value_ends[number - 1] };
+        &self.value_bytes[start..self.value_ends[number]]
+    }
+
+    fn learn(&mut self, value: &str, added: &mut usize) -> u32 {
+        if let Some(&number) = self.by_value.get(value) {
+            return number;
+        }
+        let number = self.value_ends.len() as u32;
+        *added += 2 * value.len() + ENTRY_BYTES / 2;
+        self.value_bytes.extend_from_slice(value.as_bytes());
+        self.value_ends.push(self.value_bytes.len());
+        self.by_value.insert(value.into(), number);
+        number
+    }
 }
 
 impl SeriesTable {
@@ -175,69 +218,50 @@ impl Known {
 
 impl Measurement {
     /// The number of a series and the shape of its key, and how many bytes they took.
-    fn learn(&mut self, tags: &[(String, String)]) -> (u32, u32, usize) {
+    fn learn(&mut self, written: &[(String, String)]) -> (u32, u32, usize) {
         let mut added = 0;
-        let shape: Box<[u32]> = tags
-            .iter()
-            .map(|(name, _)| {
-                if let Some(&number) = self.by_tag.get(name) {
-                    return number;
-                }
-                added += 2 * name.len() + ENTRY_BYTES;
-                let number = self.tag_names.len() as u32;
-                self.tag_names.push(name.clone());
-                self.by_tag.insert(name.clone(), number);
-                number
-            })
-            .collect();
-        let mut parts: Vec<(u32, &str)> =
-            shape.iter().zip(tags).map(|(&name, (_, value))| (name, value.as_str())).collect();
-        parts.sort_unstable();
-        let encoded = encode_tags(&parts);
-        let shape_number = match self.by_shape.get(&shape) {
-            Some(&number) => number,
-            None => {
-                let number = self.shapes.len() as u32;
-                added += 8 * shape.len() + ENTRY_BYTES;
-                self.shapes.push(shape.clone());
-                self.by_shape.insert(shape, number);
-                number
-            }
-        };
-        if let Some(&number) = self.by_tags.get(encoded.as_slice()) {
-            return (number, shape_number, added);
+        let mut tags = Vec::with_capacity(written.len());
+        for (name, value) in written {
+            let tag = self.tag_of(name, &mut added);
+            let value = self.tags[tag as usize].learn(value, &mut added);
+            tags.push(TagValue { tag, value });
+        }
+        let shape = self.shape_of(tags.iter().map(|value| value.tag).collect(), &mut added);
+        tags.sort_unstable();
+        if let Some(&number) = self.by_tags.get(tags.as_slice()) {
+            return (number, shape, added);
         }
         let number = self.series.len() as u32;
-        let kept: Arc<[u8]> = encoded.into();
-        added += kept.len();
-        self.series.push(kept.clone());
-        self.by_tags.insert(kept, number);
-        (number, shape_number, added)
+        let tags: Arc<[TagValue]> = tags.into();
+        added += size_of_val(&*tags);
+        self.series.push(tags.clone());
+        self.by_tags.insert(tags, number);
+        (number, shape, added)
     }
-}
 
-/// For each tag in the order of the measurement's names: name (u32), length (u32), bytes.
-fn encode_tags(parts: &[(u32, &str)]) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(parts.iter().map(|(_, value)| 8 + value.len()).sum());
-    for (name, value) in parts {
-        encoded.extend_from_slice(&name.to_le_bytes());
-        encoded.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        encoded.extend_from_slice(value.as_bytes());
+    fn tag_of(&mut self, name: &str, added: &mut usize) -> u32 {
+        if let Some(&number) = self.by_tag.get(name) {
+            return number;
+        }
+        *added += 2 * name.len() + ENTRY_BYTES;
+        let number = self.tags.len() as u32;
+        self.tags.push(Tag::new(name.into()));
+        self.by_tag.insert(name.into(), number);
+        number
     }
-    encoded
-}
 
-/// What `encode_tags` was given, piece by piece.
-pub struct Tags<'a>(pub &'a [u8]);
+    fn shape_of(&mut self, shape: Box<[u32]>, added: &mut usize) -> u32 {
+        if let Some(&number) = self.by_shape.get(&shape) {
+            return number;
+        }
+        *added += 2 * size_of_val(&*shape) + ENTRY_BYTES;
+        let number = self.shapes.len() as u32;
+        self.shapes.push(shape.clone());
+        self.by_shape.insert(shape, number);
+        number
+    }
 
-impl<'a> Iterator for Tags<'a> {
-    type Item = (usize, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (name, rest) = self.0.split_first_chunk::<4>()?;
-        let (length, rest) = rest.split_first_chunk::<4>()?;
-        let (value, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        self.0 = rest;
-        Some((u32::from_le_bytes(*name) as usize, value))
+    pub fn find_tag(&self, name: &str) -> Option<u32> {
+        self.by_tag.get(name).copied()
     }
 }

@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::protobuf::{
-    Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, varint_length,
+    Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, read_varint, varint_length,
 };
 use crate::remote_write::histogram;
 

@@ -60,7 +60,8 @@ class World:
         return rows
 
     def tables(self) -> list[str]:
-        return [next(iter(row.values())) for row in self.ask("SHOW TABLES")]
+        names = [next(iter(row.values())) for row in self.ask("SHOW TABLES")]
+        return [name for name in names if name != "numbers"]
 
     def close(self) -> None:
         self._routes.close()

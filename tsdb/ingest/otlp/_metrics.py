@@ -30,7 +30,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 
 from tsdb.errors import InvalidArguments
-from tsdb.ingest._builder import RowsBuilder
+from tsdb.ingest._builder import VALUE_COLUMN, RowsBuilder
 from tsdb.ingest.otlp._attributes import Value, attributes, to_text
 from tsdb.ingest.otlp._buckets import bound_text, explicit_buckets, exponential_buckets
 from tsdb.ingest.otlp._names import Strategy, label_name, metric_name
@@ -38,7 +38,6 @@ from tsdb.ingest.otlp._parsed import Parsed, parse_message
 from tsdb.ingest.rows import NewTable, Rejection
 from tsdb.model import DataType, Kind
 
-VALUE_COLUMN = "tsdb_value"
 PROMOTED = frozenset(
     {"service.instance.id", "service.name", "service.namespace", "service.version"}
     | {"cloud.availability_zone", "cloud.region", "container.name"}

@@ -33,7 +33,19 @@ from tsdb.promql.evaluation._values import Scalar, Text, Times, Value, Vector, b
 from tsdb.promql.evaluation._vector_functions import call_vector
 
 _STEP_FUNCTIONS = frozenset(
-    "days_in_month day_of_month day_of_week day_of_year hour minute month year predict_linear time timestamp".split()
+    [
+        "days_in_month",
+        "day_of_month",
+        "day_of_week",
+        "day_of_year",
+        "hour",
+        "minute",
+        "month",
+        "year",
+        "predict_linear",
+        "time",
+        "timestamp",
+    ]
 )
 """Their value depends on the step, whatever their arguments are."""
 

@@ -139,7 +139,7 @@ class LabelTable:
         return place[inverse.reshape(-1)], first[order].astype(np.int64)
 
     def order(self) -> npt.NDArray[np.intp]:
-        """Return the series in the order of their labels: pair by pair, by name, then value; the shorter comes first."""
+        """Return the series in the order of their labels: pair by pair, name, then value; the shorter first."""
         names = sorted(self.columns)
         keys: list[Codes] = []
         is_last = np.ones(self.rows, np.bool_)

@@ -48,9 +48,7 @@ def _check_extension(call: Call, windows: Windows) -> None:
         )
 
 
-def _check_arguments(
-    context: EvalContext, call: Call, windows: Windows, scalars: list[Scalar], function: str
-) -> None:
+def _check_arguments(context: EvalContext, call: Call, windows: Windows, scalars: list[Scalar], function: str) -> None:
     if not windows.rows:
         return
     if function == "quantile_over_time":

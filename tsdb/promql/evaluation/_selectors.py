@@ -150,5 +150,3 @@ def range_vector(windows: Windows, values: Floats, present: Bools, *, keeps_name
     """Return the vector of what a function gave."""
     drops = windows.drops_name if keeps_name else np.ones(windows.rows, np.bool_)
     return Vector(windows.series.labels, values, present, drops)
-
-

@@ -23,6 +23,12 @@ from tsdb.servers.http._messages import (
 from tsdb.servers.http._opentsdb import OpentsdbRoutes, opentsdb_routes
 from tsdb.servers.http._operational import operational_routes
 from tsdb.servers.http._otlp import OtlpRoutes, otlp_routes
+from tsdb.servers.http._prometheus_api import PrometheusApiRoutes, PromqlDatabase, prometheus_api_routes
+from tsdb.servers.http._prometheus_remote import (
+    PrometheusDatabase,
+    PrometheusRemoteRoutes,
+    prometheus_remote_routes,
+)
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
 from tsdb.servers.http._sql import SqlDatabase, SqlRoutes, sql_routes
@@ -39,6 +45,10 @@ __all__ = [
     "OpentsdbRoutes",
     "OtlpRoutes",
     "Params",
+    "PrometheusApiRoutes",
+    "PrometheusDatabase",
+    "PrometheusRemoteRoutes",
+    "PromqlDatabase",
     "Request",
     "Response",
     "SqlDatabase",
@@ -49,6 +59,8 @@ __all__ = [
     "opentsdb_routes",
     "operational_routes",
     "otlp_routes",
+    "prometheus_api_routes",
+    "prometheus_remote_routes",
     "short_error_body",
     "sql_routes",
 ]

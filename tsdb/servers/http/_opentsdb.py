@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import orjson
+
 from tsdb import __version__
 from tsdb.ingest import Rejection, TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
@@ -91,8 +93,16 @@ def _answer_each(
     errors = errors | write_what_fits(make_rows(points), write)[2]
     answer: dict[str, object] = {"success": len(found) - len(errors), "failed": len(errors)}
     if is_detailed:
-        answer["errors"] = [{"datapoint": found[place], "error": errors[place]} for place in sorted(errors)]
+        answer["errors"] = [{"datapoint": _echo(found[place]), "error": errors[place]} for place in sorted(errors)]
     return Response.json(answer)
+
+
+def _echo(found: object) -> object:
+    """A point as it came; null for what was nested too deep to be said again."""
+    try:
+        return orjson.Fragment(orjson.dumps(found))
+    except orjson.JSONEncodeError:
+        return None
 
 
 def opentsdb_routes(app: HttpApp, database: IngestDatabase) -> OpentsdbRoutes:

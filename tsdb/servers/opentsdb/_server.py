@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -48,6 +49,11 @@ class OpentsdbServer:
     def address(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._port}"
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """For the start-up summary."""
+        return {self.name: self.address}
 
     def probe(self) -> None:
         """Take the address, or raise a StartError that says in one line why it cannot be had."""

@@ -1,0 +1,96 @@
+//! Sums that keep the low bits: what PromQL's sums, means and regressions are made of.
+
+/// A running sum with its compensation (Neumaier's form of Kahan's sum).
+#[derive(Clone, Copy, Default)]
+pub struct Sum {
+    pub value: f64,
+    pub lost: f64,
+}
+
+impl Sum {
+    pub fn of(value: f64) -> Self {
+        Self { value, lost: 0.0 }
+    }
+
+    pub fn add(self, more: f64) -> Self {
+        let value = self.value + more;
+        let lost = if value.is_infinite() {
+            0.0
+        } else if self.value.abs() >= more.abs() {
+            self.lost + ((self.value - value) + more)
+        } else {
+            self.lost + ((more - value) + self.value)
+        };
+        Self { value, lost }
+    }
+
+    pub fn total(self) -> f64 {
+        if self.value.is_infinite() { self.value } else { self.value + self.lost }
+    }
+
+    fn scaled(self, factor: f64) -> Self {
+        Self { value: self.value * factor, lost: self.lost * factor }
+    }
+}
+
+/// A mean: of the sum as long as that does not overflow, of the mean so far from there on.
+#[derive(Clone, Copy)]
+pub struct Mean {
+    sum: Sum,
+    count: f64,
+    is_incremental: bool,
+}
+
+impl Mean {
+    pub fn of(value: f64) -> Self {
+        Self { sum: Sum::of(value), count: 1.0, is_incremental: false }
+    }
+
+    pub fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        if !self.is_incremental {
+            let next = self.sum.add(value);
+            if !next.value.is_infinite() {
+                self.sum = next;
+                return;
+            }
+            self.is_incremental = true;
+            let before = self.count - 1.0;
+            self.sum = Sum { value: self.sum.value / before, lost: self.sum.lost / before };
+        }
+        let share = (self.count - 1.0) / self.count;
+        self.sum = self.sum.scaled(share).add(value / self.count);
+    }
+
+    pub fn result(self) -> f64 {
+        if self.is_incremental {
+            self.sum.value + self.sum.lost
+        } else {
+            self.sum.value / self.count + self.sum.lost / self.count
+        }
+    }
+}
+
+/// The quantile of values, which are put in order: NaN is the smallest.
+pub fn quantile(q: f64, values: &mut [f64]) -> f64 {
+    if values.is_empty() || q.is_nan() {
+        return f64::NAN;
+    }
+    if q < 0.0 {
+        return f64::NEG_INFINITY;
+    }
+    if q > 1.0 {
+        return f64::INFINITY;
+    }
+    values.sort_unstable_by(|a, b| match (a.is_nan(), b.is_nan()) {
+        (true, true) => std::cmp::Ordering::Equal,
+        (true, false) => std::cmp::Ordering::Less,
+        (false, true) => std::cmp::Ordering::Greater,
+        (false, false) => a.total_cmp(b),
+    });
+    let rank = q * (values.len() - 1) as f64;
+    let lower = rank.floor().max(0.0) as usize;
+    let upper = (lower + 1).min(values.len() - 1);
+    let weight = rank - rank.floor();
+    values[lower] * (1.0 - weight) + values[upper] * weight
+}

@@ -1,0 +1,181 @@
+"""Prometheus remote read: the series of a metric that match, as an encoded `QueryResult`.
+
+Any table with a value is a metric: one of the metric engine, or an ordinary one whose only field, or field
+`tsdb_value`, is a number. Matchers are decided on the distinct values of a tag, before any row is read. Series come in
+the order of their labels; labels with an empty value do not exist for Prometheus, so series that differ in nothing else
+become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb import _kernels
+from tsdb.database._rows import stored_in
+from tsdb.database._services import Services
+from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
+from tsdb.errors import InvalidArguments
+from tsdb.ingest.prometheus import VALUE_COLUMN
+from tsdb.ingest.prometheus_read import Matcher, ReadQuery
+from tsdb.metric import encode_labels, view_snapshot
+from tsdb.model import METRIC_LABELS, ColumnInfo, RegionId, SeriesTable, TableInfo, TimeRange
+from tsdb.query import Session
+
+Positions = npt.NDArray[np.int64]
+
+_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
+
+
+def read_remote(services: Services, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
+    """Answer queries, each with an encoded result; a metric that there is not has no series."""
+    return [_answer(services, query, session) for query in queries]
+
+
+def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
+    database = query.database or session.database
+    if query.database is not None:
+        services.catalog.database(database)
+    table = services.catalog.find_table(database, query.metric)
+    if table is None or query.start_ms > query.end_ms or not stored_in(services, table).region_ids:
+        return b""
+    value = _value_column(table)
+    found = [_scan(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    rows = _lay_out(_Rows.of(scan, table, value) for scan in found)
+    return _kernels.encode_read_result(
+        query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values
+    )
+
+
+def _value_column(table: TableInfo) -> ColumnInfo:
+    fields = table.fields
+    if len(fields) != 1:
+        fields = tuple(field for field in fields if field.name == VALUE_COLUMN)
+    if not fields:
+        raise InvalidArguments(f"table {table.name} has several fields and none is called {VALUE_COLUMN}")
+    if not (pa.types.is_floating(fields[0].type.arrow) or pa.types.is_integer(fields[0].type.arrow)):
+        raise InvalidArguments(
+            f"the field {fields[0].name} of table {table.name} is {fields[0].type.name}, and no number"
+        )
+    return fields[0]
+
+
+def _scan(services: Services, table: TableInfo, region: RegionId, value: ColumnInfo, query: ReadQuery) -> SeriesScan:
+    snapshot: Snapshot = services.regions.dataset(region).snapshot
+    if table.is_logical:
+        snapshot = view_snapshot(snapshot, table)
+    try:
+        wanted = _series_filter(snapshot, table, query.matchers)
+        span = _time_range(query, table.time_index.type.arrow.unit)
+        return scan_series(snapshot, wanted, span, [value.name])
+    finally:
+        snapshot.release()
+
+
+def _time_range(query: ReadQuery, unit: str) -> TimeRange:
+    if unit == "s":
+        span = TimeRange(-(-query.start_ms // 1000), query.end_ms // 1000 + 1)
+    else:
+        factor = _PER_MILLISECOND.get(unit, 1)
+        span = TimeRange(query.start_ms * factor, (query.end_ms + 1) * factor)
+    return TimeRange.ALL.intersection(span)
+
+
+def _series_filter(snapshot: Snapshot, table: TableInfo, matchers: Iterable[Matcher]) -> pc.Expression | None:
+    """Return the condition on tags; a matcher of a label that the table lacks decides over all series."""
+    tags = {tag.name for tag in table.tags}
+    wanted: pc.Expression | None = None
+    for matcher in matchers:
+        if matcher.name in tags:
+            condition = _condition(snapshot, matcher)
+        else:
+            condition = pc.scalar(bool(matcher.select(pa.array([None], pa.string()))[0]))
+        wanted = condition if wanted is None else wanted & condition
+    return wanted
+
+
+def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
+    columns = [source.block.table.tags.column(matcher.name) for source in snapshot.sources]
+    if not columns:
+        return pc.scalar(False)
+    values = pa.chunked_array([_plain(column) for column in columns]).unique()
+    kind = columns[0].type.value_type if pa.types.is_dictionary(columns[0].type) else columns[0].type
+    chosen = values.filter(pa.array(matcher.select(values.cast(pa.string()))))
+    condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
+    return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Rows series by series: those of series i are `offsets[i]` to `offsets[i + 1]`."""
+
+    labels: pa.Array
+    offsets: Positions
+    times: Positions
+    values: pa.Array
+
+    @classmethod
+    def of(cls, scan: SeriesScan, table: TableInfo, value: ColumnInfo) -> _Rows:
+        """Take what a scan found, without the rows that have no value."""
+        times = _milliseconds(scan.times, table.time_index.type.arrow.unit)
+        values, offsets = scan.fields[value.name].cast(pa.float64()), scan.offsets
+        if values.null_count:
+            valid = values.is_valid().to_numpy(zero_copy_only=False)
+            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
+            times, values, offsets = times[valid], values.drop_null(), before[offsets]
+        return cls(_labels(scan.series, table), offsets, times, values)
+
+
+def _milliseconds(times: Positions, unit: str) -> Positions:
+    return times * 1000 if unit == "s" else times // _PER_MILLISECOND.get(unit, 1)
+
+
+def _labels(series: SeriesTable, table: TableInfo) -> pa.Array:
+    """Return the labels as texts, without those that are empty."""
+    if table.is_logical:
+        texts = _plain(series.tags.column(METRIC_LABELS))
+        if not pc.any(pc.match_substring(texts, "\x01\x00")).as_py():
+            return texts
+    columns = {tag.name: _plain(series.tags.column(tag.name)).cast(pa.string()) for tag in table.tags}
+    none = pa.scalar(None, pa.string())
+    return encode_labels(
+        {name: pc.if_else(pc.equal(column, ""), none, column) for name, column in columns.items()}, len(series)
+    )
+
+
+def _lay_out(parts: Iterable[_Rows]) -> _Rows:
+    """Put parts together in the order of labels, series that are equal into one, rows in the order of time."""
+    many = list(parts)
+    labels = pa.concat_arrays([part.labels for part in many])
+    order = np.asarray(pc.array_sort_indices(labels), np.int64)
+    counts = np.concatenate([np.diff(part.offsets) for part in many])
+    times = np.concatenate([part.times for part in many])
+    values = pa.concat_arrays([part.values for part in many])
+    encoded = labels.dictionary_encode()
+    if len(encoded.dictionary) == len(labels) and bool((order == np.arange(len(order))).all()):
+        return _without_empty(labels, counts, times, values)
+    # Equal labels share a rank; rows go by rank, then by time, which is enough to make equal series one.
+    ranks = np.asarray(pc.rank(labels, tiebreaker="dense"), np.int64) - 1
+    row_ranks = np.repeat(ranks, counts)
+    rows = np.lexsort((times, row_ranks))
+    first = np.zeros(len(encoded.dictionary), np.int64)
+    first[ranks] = np.arange(len(labels))
+    totals = np.bincount(row_ranks, minlength=len(first)).astype(np.int64)
+    return _without_empty(labels.take(pa.array(first)), totals, times[rows], values.take(pa.array(rows)))
+
+
+def _without_empty(labels: pa.Array, counts: Positions, times: Positions, values: pa.Array) -> _Rows:
+    """Leave out series that have no row."""
+    if len(counts) and not counts.all():
+        labels, counts = labels.filter(pa.array(counts > 0)), counts[counts > 0]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return _Rows(labels, offsets, times, values)

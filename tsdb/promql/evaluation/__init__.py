@@ -1,0 +1,32 @@
+"""The evaluation of PromQL: whole matrices of series and steps, in numpy and kernels."""
+
+from __future__ import annotations
+
+from tsdb.promql.evaluation._context import LOOKBACK_MS, SAMPLES_MAX, SERIES_MAX, Limits
+from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_labels
+from tsdb.promql.evaluation._numbers import format_float
+from tsdb.promql.evaluation._run import Answer, QueryOptions, run_instant, run_range
+from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet, SeriesSource
+from tsdb.promql.evaluation._values import Scalar, Text, Vector, concat_vectors
+
+__all__ = [
+    "LOOKBACK_MS",
+    "SAMPLES_MAX",
+    "SERIES_MAX",
+    "STALE_BITS",
+    "Answer",
+    "LabelColumn",
+    "LabelTable",
+    "Limits",
+    "QueryOptions",
+    "Scalar",
+    "SeriesSet",
+    "SeriesSource",
+    "Text",
+    "Vector",
+    "concat_labels",
+    "concat_vectors",
+    "format_float",
+    "run_instant",
+    "run_range",
+]

@@ -1,0 +1,157 @@
+"""Aggregations over groups of series."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.promql._ast import Aggregate
+from tsdb.promql._checks import is_utf8
+from tsdb.promql._errors import PromqlFailure
+from tsdb.promql._lexer import go_quote
+from tsdb.promql.evaluation._annotations import go_float
+from tsdb.promql.evaluation._context import EvalContext
+from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._numbers import format_float
+from tsdb.promql.evaluation._range_functions import remark_quantiles
+from tsdb.promql.evaluation._selectors import to_floats, to_mask
+from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector, concat_vectors, merge_same
+
+_INT64 = float(1 << 63)
+
+
+def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Value | None) -> Vector:
+    """Return the value of an aggregation."""
+    if isinstance(param, Scalar):
+        _check_param(node, param.values)
+    vector = vector.compact()
+    if node.op == "count_values":
+        assert isinstance(param, Text)
+        return _count_values(node, vector, param.value)
+    if not vector.rows:
+        return Vector.empty(vector.steps)
+    groups, first = _group(node, vector.labels)
+    if node.op in ("topk", "bottomk", "limitk", "limit_ratio"):
+        assert isinstance(param, Scalar)
+        return _some_of(context, node, vector, groups, param.values)
+    if node.op == "quantile":
+        assert isinstance(param, Scalar)
+        remark_quantiles(context, param.values, node.param.span if node.param is not None else node.span)
+    numbers = param.values if isinstance(param, Scalar) else np.zeros(vector.steps)
+    values, present = _kernels.prom_aggregate(
+        node.op,
+        pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
+        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(groups),
+        len(first),
+        pa.array(numbers),
+    )
+    labels = _group_labels(node, vector.labels.take(first))
+    drops = _any_of(groups, vector.drops_name, len(first))
+    return Vector(
+        labels, to_floats(values, len(first), vector.steps), to_mask(present, len(first), vector.steps), drops
+    )
+
+
+def _group(node: Aggregate, labels: LabelTable) -> tuple[Codes, Codes]:
+    if not node.is_without:
+        return labels.group(node.grouping)
+    return labels.group([name for name in labels.columns if name != NAME and name not in node.grouping])
+
+
+def _group_labels(node: Aggregate, labels: LabelTable) -> LabelTable:
+    return labels.without((NAME, *node.grouping)) if node.is_without else labels.keep(node.grouping)
+
+
+def _any_of(groups: Codes, flags: Bools, count: int) -> Bools:
+    out = np.zeros(count, np.bool_)
+    out[groups[flags]] = True
+    return out
+
+
+def _check_param(node: Aggregate, values: Floats) -> None:
+    if node.op in ("topk", "bottomk", "limitk"):
+        if np.isnan(values).any():
+            raise PromqlFailure("Parameter value is NaN")
+        wrong = ~((values > -_INT64) & (values < _INT64))
+        if wrong.any():
+            raise PromqlFailure(f"Scalar value {go_float(float(values[wrong][0]))} overflows int64")
+    elif node.op == "limit_ratio" and np.isnan(values).any():
+        raise PromqlFailure("Ratio value is NaN")
+
+
+def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Codes, param: Floats) -> Vector:
+    """Return some series of each group, as they are."""
+    if node.op == "limit_ratio":
+        return vector.masked(vector.present & _sampled(context, node, vector, param))
+    ranks = _ranks(node.op, vector, groups)
+    limits = np.trunc(np.clip(param, -1.0, float(vector.rows + 1))).astype(np.int64)
+    chosen = vector.masked(vector.present & (ranks < limits))
+    if context.is_range or vector.steps != 1 or node.op == "limitk":
+        return chosen
+    rows = np.lexsort((ranks[:, 0], groups))
+    rows = rows[chosen.present[rows, 0]]
+    return Vector(
+        chosen.labels.take(rows), chosen.values[rows], chosen.present[rows], chosen.drops_name[rows], is_ordered=True
+    )
+
+
+def _ranks(op: str, vector: Vector, groups: Codes) -> Codes:
+    """Return the place of each cell in its group and step; earlier series come first among equals, NaN comes last."""
+    shape = vector.values.shape
+    absence = np.where(vector.present, np.isnan(vector.values).astype(np.int64), 2)
+    if op == "limitk":
+        keys = [np.where(vector.present, 0, 2)]
+    else:
+        keys = [-vector.values if op == "topk" else vector.values, absence]
+    table = np.broadcast_to(groups[:, None], shape)
+    order = np.lexsort((*keys, table), axis=0)
+    starts = np.searchsorted(np.sort(groups), np.arange(int(groups.max()) + 1))
+    places = np.empty(shape, np.int64)
+    position = np.broadcast_to(np.arange(shape[0])[:, None], shape)
+    np.put_along_axis(places, order, position, axis=0)
+    result: Codes = places - starts[groups][:, None]
+    return result
+
+
+def _sampled(context: EvalContext, node: Aggregate, vector: Vector, param: Floats) -> Bools:
+    """Choose series by the hash of their labels, so that the same ones are chosen every time."""
+    ratios = np.clip(param, -1.0, 1.0)
+    for value in dict.fromkeys(param[ratios != param].tolist()):
+        span = node.param.span if node.param is not None else node.span
+        capped = 1 if value > 0 else -1
+        context.annotations.warn(
+            f"ratio value should be between -1 and 1, got {go_float(value)}, capping to {capped}", span
+        )
+    names = sorted(vector.labels.columns)
+    columns = [pa.array(vector.labels.columns[name].texts(), pa.string()) for name in names]
+    hashes = pa.array(_kernels.row_hash(columns, names, rows=vector.rows)).to_numpy(zero_copy_only=False)
+    places = (hashes.astype(np.float64) / float(1 << 64))[:, None]
+    chosen: Bools = np.where(ratios >= 0, places < ratios, places >= 1.0 + ratios)
+    return chosen
+
+
+def _count_values(node: Aggregate, vector: Vector, label: str) -> Vector:
+    if not label or not is_utf8(label):
+        raise PromqlFailure(f"invalid label name {go_quote(label)}")
+    grouped = node.grouping if not node.is_without else tuple({*node.grouping, label})
+    names = grouped if not node.is_without else [n for n in vector.labels.columns if n != NAME and n not in grouped]
+    if not vector.rows:
+        return Vector.empty(vector.steps)
+    by = [name for name in names if name != label]
+    groups, first = vector.labels.group(by)
+    base = vector.labels.take(first).keep(by)
+    drops = _any_of(groups, vector.drops_name, len(first))
+    parts = []
+    cells = vector.values[vector.present]
+    distinct = [*np.unique(cells[~np.isnan(cells)]).tolist(), *([math.nan] if np.isnan(cells).any() else [])]
+    for value in distinct:
+        same = np.isnan(vector.values) if math.isnan(value) else vector.values == value
+        counts = np.zeros((len(first), vector.steps))
+        np.add.at(counts, groups, (vector.present & same).astype(np.float64))
+        labels = base.with_column(label, LabelColumn.constant(format_float(value), len(first)))
+        parts.append(Vector(labels, counts, counts > 0, drops).compact())
+    return merge_same(concat_vectors(parts)) if parts else Vector.empty(vector.steps)

@@ -1,0 +1,146 @@
+"""Classic histograms: series whose label `le` is the upper bound of a bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from tsdb import _kernels
+from tsdb.promql._ast import Call, Span
+from tsdb.promql._errors import PromqlFailure
+from tsdb.promql._lexer import go_quote
+from tsdb.promql.evaluation._context import EvalContext
+from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._numbers import format_float
+from tsdb.promql.evaluation._range_functions import remark_quantiles
+from tsdb.promql.evaluation._selectors import to_floats, to_mask
+from tsdb.promql.evaluation._values import Floats, Scalar, Text, Value, Vector, concat_vectors, merge_same
+
+HISTOGRAM_FUNCTIONS = frozenset(
+    [
+        "histogram_avg",
+        "histogram_count",
+        "histogram_fraction",
+        "histogram_quantile",
+        "histogram_quantiles",
+        "histogram_stddev",
+        "histogram_stdvar",
+        "histogram_sum",
+    ]
+)
+_BOUND = "le"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Buckets:
+    """The series that are buckets, with their bounds and histograms."""
+
+    vector: Vector
+    bounds: Floats
+    groups: Codes
+    labels: LabelTable
+    """Of the histograms."""
+
+
+def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> Vector:
+    """Evaluate a function of histograms."""
+    if call.name == "histogram_quantile":
+        quantiles = cast(Scalar, args[0]).values
+        remark_quantiles(context, quantiles, call.args[0].span)
+        buckets = _find_buckets(context, cast(Vector, args[1]), call.args[1].span)
+        return _of_buckets(context, "quantile", buckets, quantiles, np.zeros_like(quantiles), call.args[1].span)
+    if call.name == "histogram_quantiles":
+        return _quantiles(context, call, args)
+    if call.name == "histogram_fraction":
+        lower, upper = cast(Scalar, args[0]).values, cast(Scalar, args[1]).values
+        buckets = _find_buckets(context, cast(Vector, args[2]), call.args[2].span)
+        return _of_buckets(context, "fraction", buckets, lower, upper, call.args[2].span)
+    # The others look at native histograms only.
+    return Vector.empty(cast(Vector, args[0]).steps)
+
+
+def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
+    buckets = _find_buckets(context, cast(Vector, args[0]), call.args[0].span)
+    label = cast(Text, args[1]).value
+    parts = []
+    for position, arg in enumerate(args[2:], start=2):
+        quantiles = cast(Scalar, arg).values
+        remark_quantiles(context, quantiles, call.args[position].span)
+        if len(np.unique(quantiles)) > 1:
+            raise PromqlFailure("the quantiles of histogram_quantiles must be the same at all steps")
+        found = _of_buckets(context, "quantile", buckets, quantiles, np.zeros_like(quantiles), call.args[0].span)
+        text = _open_metrics(float(quantiles[0]))
+        labels = found.labels.with_column(label, LabelColumn.constant(text, found.rows))
+        parts.append(Vector(labels, found.values, found.present, found.drops_name))
+    return merge_same(concat_vectors(parts))
+
+
+def _open_metrics(value: float) -> str:
+    """Return a number as OpenMetrics writes it in labels: with a point, if it is an integer."""
+    text = format_float(value)
+    return f"{text}.0" if text.lstrip("-").isdigit() else text
+
+
+def _find_buckets(context: EvalContext, vector: Vector, span: Span) -> _Buckets:
+    """Keep the series that have a bound; of others a warning tells."""
+    vector = vector.compact()
+    column = vector.labels.column(_BOUND)
+    bounds = np.array([_parse_bound(text) for text in column.values])
+    is_wrong = np.array([bound is None for bound in bounds.tolist()], np.bool_)
+    wrong = is_wrong[column.codes]
+    if wrong.any():
+        _remark_bounds(context, vector.take(np.flatnonzero(wrong)), span)
+        vector = vector.take(np.flatnonzero(~wrong))
+        column = vector.labels.column(_BOUND)
+    numbers = np.where(is_wrong, 0.0, np.where(is_wrong, None, bounds)).astype(np.float64)
+    others = vector.labels.without((_BOUND,))
+    groups, first = others.group()
+    return _Buckets(vector, numbers[column.codes], groups, others.take(first))
+
+
+def _parse_bound(text: str) -> float | None:
+    try:
+        return float(text.replace("_", "x"))
+    except ValueError:
+        return None
+
+
+def _remark_bounds(context: EvalContext, vector: Vector, span: Span) -> None:
+    names, bounds = vector.labels.column(NAME).texts(), vector.labels.column(_BOUND).texts()
+    for name, bound in dict.fromkeys(zip(names, bounds, strict=True)):
+        context.annotations.warn(
+            f'bucket label "le" is missing or has a malformed value of {go_quote(bound)} '
+            f"for metric name {go_quote(name)}",
+            span,
+        )
+
+
+def _of_buckets(
+    context: EvalContext, function: str, buckets: _Buckets, first: Floats, second: Floats, span: Span
+) -> Vector:
+    vector, count = buckets.vector, buckets.labels.rows
+    if not count:
+        return Vector.empty(vector.steps)
+    values, present, raised = _kernels.prom_buckets(
+        function,
+        pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
+        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(buckets.groups),
+        pa.array(buckets.bounds),
+        count,
+        pa.array(first),
+        pa.array(second),
+    )
+    if function == "quantile":
+        is_raised = to_mask(raised, count, vector.steps).any(axis=1)
+        for name in dict.fromkeys(buckets.labels.take(np.flatnonzero(is_raised)).column(NAME).texts()):
+            context.annotations.info(
+                "input to histogram_quantile needed to be fixed for monotonicity (see https://prometheus.io/docs/"
+                f"prometheus/latest/querying/functions/#histogram_quantile) for metric name {go_quote(name)}",
+                span,
+            )
+    drops = np.ones(count, np.bool_)
+    return Vector(buckets.labels, to_floats(values, count, vector.steps), to_mask(present, count, vector.steps), drops)

@@ -1,0 +1,118 @@
+"""`info`: the labels of info metrics, added to the series of the same instance and job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tsdb.promql._ast import Call, Matcher, TimeShift, VectorSelector, walk
+from tsdb.promql._errors import PromqlFailure
+from tsdb.promql._regex import matches, matches_empty
+from tsdb.promql.evaluation._context import EvalContext
+from tsdb.promql.evaluation._labels import NAME, LabelTable
+from tsdb.promql.evaluation._selectors import instant_vector
+from tsdb.promql.evaluation._values import Times, Vector, merge_same
+
+IDENTITY = ("instance", "job")
+"""The labels that tell what a series and its info have in common."""
+
+TARGET_INFO = "target_info"
+
+
+@dataclass(slots=True)
+class _Found:
+    """The info series of one query: labels, and for each step when their sample was taken, -1 without one."""
+
+    labels: list[dict[str, str]]
+    seen: np.ndarray  # type: ignore[type-arg]
+    by_identity: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
+
+
+def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelector | None, times: Times) -> Vector:
+    """Return series with the labels of their infos."""
+    given = selector.matchers if selector is not None else ()
+    names = [each for each in given if each.name == NAME] or [Matcher(NAME, "=", TARGET_INFO)]
+    wanted = [each for each in given if each.name != NAME]
+    base = base.compact()
+    labels = base.labels.dicts()
+    is_info = [bool(names) and all(matches(each, row.get(NAME, "")) for each in names) for row in labels]
+    if selector is None or any(each.name == NAME for each in given):
+        ignored = is_info
+    else:
+        ignored = [False] * base.rows
+    found = _find(context, call, (*names, *wanted), times)
+    parts: list[tuple[dict[str, str], int, np.ndarray]] = []  # type: ignore[type-arg]
+    for row, own in enumerate(labels):
+        if ignored[row]:
+            parts.append((own, row, base.present[row]))
+            continue
+        for text, mask in _enriched(own, found, wanted, base.present[row]):
+            parts.append((text, row, mask))
+    if not parts:
+        return Vector.empty(base.steps)
+    rows = np.array([row for _, row, _ in parts], np.intp)
+    table = LabelTable.of_dicts([text for text, _, _ in parts])
+    mask = np.stack([mask for _, _, mask in parts])
+    return merge_same(Vector(table, base.values[rows], mask, base.drops_name[rows]))
+
+
+def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _Found:
+    """Read the info series at the times at which the first selector of the argument looks."""
+    shift = next((each.shift for each in walk(call.args[0]) if isinstance(each, VectorSelector)), TimeShift())
+    node = VectorSelector(call.span, "", matchers, shift)
+    vector, seen = instant_vector(context, node, times)
+    found = _Found(vector.labels.dicts(), np.where(vector.present, seen, np.iinfo(np.int64).min))
+    for row, own in enumerate(found.labels):
+        found.by_identity.setdefault(tuple(own.get(name, "") for name in IDENTITY), []).append(row)
+    return found
+
+
+def _enriched(
+    own: dict[str, str],
+    found: _Found,
+    wanted: Sequence[Matcher],
+    present: np.ndarray,  # type: ignore[type-arg]
+) -> list[tuple[dict[str, str], np.ndarray]]:  # type: ignore[type-arg]
+    """Return the labels a series gets, each with the steps at which it gets them."""
+    identity = tuple(own.get(name, "") for name in IDENTITY)
+    rows = found.by_identity.get(identity, []) if any(identity) else []
+    by_name: dict[str, list[int]] = {}
+    for row in rows:
+        by_name.setdefault(found.labels[row].get(NAME, ""), []).append(row)
+    data_names = {each.name for each in wanted}
+    may_lack = all(matches_empty(each) for each in wanted)
+    out: dict[tuple[int, ...], np.ndarray] = {}  # type: ignore[type-arg]
+    for step in np.flatnonzero(present).tolist():
+        chosen = tuple(_latest(found, members, step) for members in by_name.values())
+        key = tuple(row for row in chosen if row >= 0)
+        if not key and not may_lack:
+            continue
+        out.setdefault(key, np.zeros(len(present), np.bool_))[step] = True
+    return [({**own, **_added(own, found, key, data_names)}, mask) for key, mask in out.items()]
+
+
+def _latest(found: _Found, rows: list[int], step: int) -> int:
+    """Return the info series with the newest sample, -1 if none has one."""
+    seen = found.seen[rows, step]
+    newest = int(seen.max())
+    if newest == np.iinfo(np.int64).min:
+        return -1
+    best = [row for row, when in zip(rows, seen.tolist(), strict=True) if when == newest]
+    if len(best) > 1:
+        raise PromqlFailure("found duplicate series for info metric")
+    return best[0]
+
+
+def _added(own: dict[str, str], found: _Found, rows: tuple[int, ...], wanted: set[str]) -> dict[str, str]:
+    added: dict[str, str] = {}
+    for row in rows:
+        for name, value in found.labels[row].items():
+            if name == NAME or (wanted and name not in wanted):
+                continue
+            if added.get(name, value) != value:
+                raise PromqlFailure(f"conflicting label: {name}")
+            if name not in own:
+                added[name] = value
+    return added

@@ -1,0 +1,113 @@
+"""A query as a whole: from its text and its times to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tsdb.promql._ast import Expr, MatrixSelector, Subquery, ValueType, unwrap
+from tsdb.promql._errors import PromqlFailure
+from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._context import LOOKBACK_MS, EvalContext, Limits
+from tsdb.promql.evaluation._evaluator import Evaluator
+from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
+from tsdb.promql.evaluation._values import Scalar, Text, Times, Vector, finish
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a query gives. `value` is a SeriesSet for a range vector: its samples are as they were taken."""
+
+    times: Times
+    value: Scalar | Text | Vector | SeriesSet
+    warnings: list[str]
+    infos: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """How a query is evaluated."""
+
+    lookback_ms: int = LOOKBACK_MS
+    limits: Limits = field(default_factory=Limits)
+    check: Callable[[], None] = lambda: None
+
+
+def run_instant(
+    expr: Expr, text: str, source: SeriesSource, time_ms: int, options: QueryOptions | None = None
+) -> Answer:
+    """Evaluate a query at one time."""
+    options = options or QueryOptions()
+    context = _context(text, source, time_ms, time_ms, 0, options)
+    times = np.array([time_ms], np.int64)
+    with np.errstate(all="ignore"):
+        if expr.type is ValueType.MATRIX:
+            return _answer(context, times, _samples(context, expr, times))
+        value = Evaluator(context).evaluate(expr, times)
+        if isinstance(value, Vector):
+            value = finish(value)
+    return _answer(context, times, value)
+
+
+def run_range(
+    expr: Expr,
+    text: str,
+    source: SeriesSource,
+    *,
+    start_ms: int,
+    end_ms: int,
+    step_ms: int,
+    options: QueryOptions | None = None,
+) -> Answer:
+    """Evaluate a query at each step from `start_ms` to `end_ms`; numbers become series without labels."""
+    if expr.type not in (ValueType.SCALAR, ValueType.VECTOR):
+        raise PromqlFailure(f'invalid expression type "{expr.type}" for range query, must be Scalar or instant Vector')
+    if step_ms <= 0:
+        raise PromqlFailure("the step of a range query must be greater than 0")
+    options = options or QueryOptions()
+    context = _context(text, source, start_ms, end_ms, step_ms, options)
+    times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
+    if not len(times):
+        return _answer(context, times, Vector.empty(0))
+    context.reserve(1, len(times))
+    with np.errstate(all="ignore"):
+        value = Evaluator(context).evaluate(expr, times)
+        if isinstance(value, Scalar):
+            value = Vector.single({}, value.values)
+        assert isinstance(value, Vector)
+        vector = finish(value)
+        vector = replace(vector.take(vector.labels.order()), is_ordered=True)
+    return _answer(context, times, vector)
+
+
+def _context(
+    text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: QueryOptions
+) -> EvalContext:
+    return EvalContext(
+        source,
+        start_ms,
+        end_ms,
+        step_ms,
+        Annotations(text),
+        lookback_ms=options.lookback_ms,
+        limits=options.limits,
+        check=options.check,
+    )
+
+
+def _answer(context: EvalContext, times: Times, value: Scalar | Text | Vector | SeriesSet) -> Answer:
+    return Answer(times, value, context.annotations.warnings, context.annotations.infos)
+
+
+def _samples(context: EvalContext, expr: Expr, times: Times) -> SeriesSet:
+    """Return the samples of a range vector at one time."""
+    node = unwrap(expr)
+    assert isinstance(node, MatrixSelector | Subquery)
+    windows = Evaluator(context).windows(node, times)
+    if windows.extension:
+        raise PromqlFailure(f"{windows.extension} range vectors can only be used in functions")
+    found = windows.samples_in_first()
+    names = found.labels.dropping(("__name__", "__type__", "__unit__"), windows.drops_name)
+    return SeriesSet(names, found.offsets, found.times, found.values)

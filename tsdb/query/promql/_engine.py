@@ -1,0 +1,110 @@
+"""PromQL over the tables of a database.
+
+A table with several fields is several metrics under one name: unless a matcher of `__field__` chooses one, the query
+is evaluated once for each field, and the label `__field__` tells the answers apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tsdb.clock import Clock
+from tsdb.engine import Regions
+from tsdb.promql import Expr, VectorSelector, parse_promql, walk
+from tsdb.promql.evaluation import (
+    LOOKBACK_MS,
+    Answer,
+    LabelColumn,
+    Limits,
+    QueryOptions,
+    Vector,
+    concat_vectors,
+    run_instant,
+    run_range,
+)
+from tsdb.query._life import QueryLife
+from tsdb.query.promql._source import TableSeries
+from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
+from tsdb.query.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The times of a query: one without a step, else every step up to the end."""
+
+    start_ms: int
+    end_ms: int
+    step_ms: int = 0
+    lookback_ms: int = LOOKBACK_MS
+
+    @classmethod
+    def instant(cls, time_ms: int, lookback_ms: int = LOOKBACK_MS) -> Span:
+        return cls(time_ms, time_ms, 0, lookback_ms)
+
+
+class PromqlEngine:
+    """Answers PromQL queries over the tables of a catalog."""
+
+    def __init__(self, catalog: MetricCatalog, regions: Regions, clock: Clock, limits: Limits | None = None) -> None:
+        self.catalog = catalog
+        self.clock = clock
+        self._regions = regions
+        self._limits = limits or Limits()
+
+    def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
+        """Return the series that a session sees."""
+        life = QueryLife(self.clock, session.timeout)
+
+        def is_wanted() -> None:
+            check()
+            life.check()
+
+        return TableSeries(self.catalog, self._regions, session.database, is_wanted, session.timeout)
+
+    def run(self, text: str, session: Session, span: Span, check: Callable[[], None] = lambda: None) -> Answer:
+        """Evaluate a query."""
+        expr = parse_promql(text)
+        source = self.source(session, check)
+        fields = fields_of(expr, source)
+        if len(fields) < 2:
+            return self.evaluate(expr, text, source, span)
+        answers = [self.evaluate(expr, text, replace(source, field=name), span) for name in fields]
+        return _with_fields(answers, fields)
+
+    def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:
+        """Evaluate a query over a source."""
+        options = QueryOptions(lookback_ms=span.lookback_ms, limits=self._limits, check=source.check)
+        if span.step_ms == 0:
+            return run_instant(expr, text, source, span.start_ms, options)
+        return run_range(
+            expr, text, source, start_ms=span.start_ms, end_ms=span.end_ms, step_ms=span.step_ms, options=options
+        )
+
+
+def fields_of(expr: Expr, source: TableSeries) -> list[str]:
+    """Return the fields for which a query is evaluated: those of the tables that have several."""
+    fields: dict[str, None] = {}
+    for node in walk(expr):
+        if not isinstance(node, VectorSelector):
+            continue
+        chosen = split_matchers(node.matchers, source.database)
+        if not any(matcher.op == "=" for matcher in chosen.names):
+            continue
+        for table in find_tables(source.catalog, chosen):
+            columns = chosen_columns(table, chosen.fields)
+            if len(columns) > 1:
+                fields.update(dict.fromkeys(column.name for column in columns))
+    return list(fields)
+
+
+def _with_fields(answers: list[Answer], fields: list[str]) -> Answer:
+    """Put the answers for several fields together."""
+    vectors = []
+    for answer, field in zip(answers, fields, strict=True):
+        if not isinstance(answer.value, Vector):
+            return answers[0]
+        labels = answer.value.labels.with_column(FIELD_LABEL, LabelColumn.constant(field, answer.value.rows))
+        vectors.append(replace(answer.value, labels=labels))
+    whole = concat_vectors(vectors)
+    return replace(answers[0], value=replace(whole.take(whole.labels.order()), is_ordered=True))

@@ -1,0 +1,186 @@
+"""The samples of tables, for PromQL.
+
+Conditions on labels are decided on the distinct values of a tag, before any row is read. What a region holds comes
+series by series and in the order of time already; nothing is sorted again unless series of two regions are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb.engine import Regions
+from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
+from tsdb.errors import InvalidArguments
+from tsdb.metric import view_snapshot
+from tsdb.model import ColumnInfo, RegionId, TableInfo, TimeRange
+from tsdb.promql import Matcher, match_values, matches_empty
+from tsdb.promql.evaluation import LabelColumn, LabelTable, SeriesSet, concat_labels
+from tsdb.query.promql._tables import (
+    NAME_LABEL,
+    MetricCatalog,
+    Selection,
+    chosen_columns,
+    find_tables,
+    split_matchers,
+)
+from tsdb.units import Duration
+
+_PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
+
+
+@dataclass(slots=True)
+class TableSeries:
+    """The tables of a database as a source of samples."""
+
+    catalog: MetricCatalog
+    regions: Regions
+    database: str
+    check: Callable[[], None] = lambda: None
+    timeout: Duration | None = None
+    field: str | None = None
+    """Of tables with several fields, the one to read; None takes the first."""
+
+    def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesSet:
+        """Return the series that satisfy all conditions, with their samples from `start_ms` to `end_ms`."""
+        chosen = split_matchers(matchers, self.database)
+        parts = []
+        for table in find_tables(self.catalog, chosen):
+            self.check()
+            column = self.column_of(table, chosen)
+            if column is None or not _may_match(table, chosen.labels):
+                continue
+            for region in self.regions_of(table):
+                part = self._read(table, region, column, chosen, start_ms, end_ms)
+                if len(part.times):
+                    parts.append(part)
+        return _put_together(parts)
+
+    def column_of(self, table: TableInfo, chosen: Selection) -> ColumnInfo | None:
+        """Return the field of a table to read, None if no field is wanted."""
+        columns = chosen_columns(table, chosen.fields)
+        if len(columns) > 1 and self.field is not None:
+            return next((column for column in columns if column.name == self.field), None)
+        return columns[0] if columns else None
+
+    def regions_of(self, table: TableInfo) -> tuple[RegionId, ...]:
+        if table.physical_table_id is None:
+            return table.region_ids
+        physical = self.catalog.table_by_id(table.physical_table_id)
+        if physical is None:
+            raise InvalidArguments("the physical table is gone", table=table.full_name)
+        return physical.region_ids
+
+    @contextmanager
+    def snapshot(self, table: TableInfo, region: RegionId) -> Iterator[Snapshot]:
+        """Hold what a region has of a table."""
+        snapshot: Snapshot = self.regions.dataset(region, timeout=self.timeout).snapshot
+        if table.is_logical:
+            snapshot = view_snapshot(snapshot, table)
+        try:
+            yield snapshot
+        finally:
+            snapshot.release()
+
+    def _read(
+        self, table: TableInfo, region: RegionId, column: ColumnInfo, chosen: Selection, start_ms: int, end_ms: int
+    ) -> SeriesSet:
+        unit = table.time_index.type.arrow.unit
+        with self.snapshot(table, region) as snapshot:
+            wanted = series_filter(snapshot, table, chosen.labels)
+            scan = scan_series(snapshot, wanted, time_range(start_ms, end_ms, unit), [column.name])
+        return _to_set(scan, table, column, unit)
+
+
+def _may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
+    """Tell whether a table can have matching series, as far as the labels that it lacks decide."""
+    tags = {tag.name for tag in table.tags}
+    return all(matcher.name in tags or matches_empty(matcher) for matcher in labels)
+
+
+def time_range(start_ms: int, end_ms: int, unit: str) -> TimeRange:
+    """Return a range of time, both ends included, in the unit of a table."""
+    if unit == "s":
+        span = TimeRange(-(-start_ms // 1000), end_ms // 1000 + 1)
+    else:
+        factor = _PER_MILLISECOND.get(unit, 1)
+        span = TimeRange(start_ms * factor, (end_ms + 1) * factor)
+    found = TimeRange.ALL.intersection(span)
+    return found if found.start < found.end else TimeRange(0, 0)
+
+
+def series_filter(snapshot: Snapshot, table: TableInfo, labels: Sequence[Matcher]) -> pc.Expression | None:
+    """Return the condition on tags."""
+    tags = {tag.name for tag in table.tags}
+    wanted: pc.Expression | None = None
+    for matcher in labels:
+        if matcher.name not in tags:
+            continue
+        condition = _condition(snapshot, matcher)
+        wanted = condition if wanted is None else wanted & condition
+    return wanted
+
+
+def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
+    columns = [plain(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
+    if not columns:
+        return pc.scalar(False)
+    kind = columns[0].type
+    values = pa.chunked_array(columns).unique()
+    chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
+    condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
+    return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column without its dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def label_table(tags: pa.RecordBatch, table: TableInfo) -> LabelTable:
+    """Return the labels of series of a table, its name among them."""
+    columns = {NAME_LABEL: LabelColumn.constant(table.name, tags.num_rows)}
+    for tag in table.tags:
+        column = tags.column(tag.name)
+        if not pa.types.is_string(tag.type.arrow):
+            column = plain(column).cast(pa.string())
+        columns[tag.name] = LabelColumn.of_arrow(column)
+    return LabelTable(tags.num_rows, columns)
+
+
+def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -> SeriesSet:
+    times = scan.times * 1000 if unit == "s" else scan.times // _PER_MILLISECOND.get(unit, 1)
+    values, offsets = scan.fields[column.name], scan.offsets
+    if not pa.types.is_float64(values.type):
+        values = pc.cast(values, pa.float64(), safe=False)
+    if values.null_count:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
+        times, values, offsets = times[valid], values.drop_null(), before[offsets]
+    numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+    return SeriesSet(label_table(scan.series.tags, table), offsets, times, numbers)
+
+
+def _put_together(parts: list[SeriesSet]) -> SeriesSet:
+    """Return the series of several tables and regions, those with the same labels as one."""
+    if not parts:
+        return SeriesSet.empty()
+    labels = concat_labels([part.labels for part in parts])
+    counts = np.concatenate([np.diff(part.offsets) for part in parts])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    times = np.concatenate([part.times for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    groups, first = labels.group()
+    if len(first) == labels.rows:
+        return SeriesSet(labels, offsets, times, values)
+    rows = np.repeat(groups, counts)
+    order = np.lexsort((times, rows))
+    totals = np.bincount(rows, minlength=len(first))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
+    return SeriesSet(labels.take(first), offsets, times[order], values[order])

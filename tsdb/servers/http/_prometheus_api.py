@@ -1,0 +1,381 @@
+"""Prometheus' HTTP API under `/v1/prometheus/api/v1`, and `/v1/promql`, which answers in the formats of `/v1/sql`.
+
+Parameters come in the query string or in a form; the query string wins. What there is not (a metric, a label, a
+database) gives an empty answer, as in Prometheus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Protocol, TypeVar
+from urllib.parse import unquote
+
+import orjson
+
+from tsdb.errors import Cancelled, InvalidArguments, Status, Unsupported
+from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_duration_ms, parse_promql, parse_selector
+from tsdb.promql.evaluation import LOOKBACK_MS
+from tsdb.query import Channel, Session
+from tsdb.query.promql import (
+    DATABASE_LABELS,
+    FIELD_LABEL,
+    Period,
+    PromqlEngine,
+    Span,
+    find_series,
+    is_metric,
+    label_names,
+    metric_names,
+    split_matchers,
+    value_columns,
+)
+from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._ingest import find_header
+from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
+from tsdb.servers.http._prometheus_json import encode_answer
+from tsdb.servers.http._sql import read_form
+
+PREFIX = "/v1/prometheus/api/v1"
+THREADS_MAX = 16
+"""How many queries run at the same time; further ones wait."""
+
+POINTS_MAX = 11_000
+"""How many steps one query may have."""
+
+_DAY_MS = 86_400_000
+_NS_PER_MS = 1_000_000
+_CATALOGS = (CATALOG, "greptime")
+_TIME_MAX = 1e13
+_T = TypeVar("_T")
+
+
+class PromqlDatabase(Protocol):
+    """What these routes need of the database."""
+
+    @property
+    def promql(self) -> PromqlEngine:
+        """What answers PromQL."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+def prometheus_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
+    return orjson.dumps({"status": "error", "error": message, "errorType": status.title})
+
+
+class PrometheusApiRoutes:
+    """What the routes share. `close` it when the server has stopped."""
+
+    def __init__(self, database: PromqlDatabase, build: dict[str, str], *, threads_max: int = THREADS_MAX) -> None:
+        self._database = database
+        self._build = build
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
+
+    def close(self) -> None:
+        """Let the threads end; what they are doing is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def query(self, request: Request) -> AnyResponse:
+        """Evaluate at one time."""
+        ask = await self._ask(request)
+        text = ask.require("query")
+        span = Span.instant(ask.time("time", ask.now_ms), ask.lookback())
+        return await self._answer(ask, text, span, is_range=False)
+
+    async def query_range(self, request: Request) -> AnyResponse:
+        """Evaluate at each step."""
+        ask = await self._ask(request)
+        text = ask.require("query")
+        span = read_span(ask)
+        return await self._answer(ask, text, span, is_range=True)
+
+    async def _answer(self, ask: _Ask, text: str, span: Span, *, is_range: bool) -> Response:
+        def work(check: Callable[[], None]) -> bytes:
+            return encode_answer(self._database.promql.run(text, ask.session, span, check), is_range=is_range)
+
+        return Response(await self._run(work), content_type=JSON)
+
+    async def labels(self, request: Request) -> AnyResponse:
+        """List the names of labels."""
+        ask = await self._ask(request)
+        selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
+
+        def work(check: Callable[[], None]) -> list[str]:
+            source = self._database.promql.source(ask.session, check)
+            if selectors:
+                table = find_series(source, selectors, period)
+                found = {name for name, column in table.columns.items() if column.codes.any()}
+            else:
+                found = set(label_names(source))
+            return sorted({"__name__", *found})[:limit]
+
+        return _success(await self._run(work))
+
+    async def label_values(self, request: Request) -> AnyResponse:
+        """List the values of a label."""
+        ask = await self._ask(request)
+        name = unquote(request.path.removeprefix(f"{PREFIX}/label/"))
+        if not name.endswith("/values") or name == "/values":
+            raise InvalidArguments("expected the path label/<name>/values")
+        name = name.removesuffix("/values")
+        selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
+
+        def work(check: Callable[[], None]) -> list[str]:
+            source = self._database.promql.source(ask.session, check)
+            if name == "__name__":
+                names = [each for matchers in selectors for each in matchers if each.name == "__name__"]
+                return metric_names(source, names)[:limit]
+            if name in DATABASE_LABELS:
+                return self._databases_with(selectors)[:limit]
+            if name == FIELD_LABEL:
+                return self._fields(ask.session, selectors)[:limit]
+            chosen = selectors or [(Matcher("__name__", "!=", ""),)]
+            column = find_series(source, chosen, period).column(name)
+            used = {column.values[code] for code in set(column.codes.tolist()) if code}
+            return sorted(used)[:limit]
+
+        return _success(await self._run(work))
+
+    def _databases_with(self, selectors: list[tuple[Matcher, ...]]) -> list[str]:
+        """Return the databases that hold a metric."""
+        catalog = self._database.promql.catalog
+        names = [each for matchers in selectors for each in matchers if each.name == "__name__"]
+        found = []
+        for database in catalog.databases():
+            tables = [table.name for table in catalog.tables(database.name) if not table.is_physical]
+            if not names or any(all(matches(each, table) for each in names) for table in tables):
+                found.append(database.name)
+        return sorted(found)
+
+    def _fields(self, session: Session, selectors: list[tuple[Matcher, ...]]) -> list[str]:
+        """Return the fields of the tables that selectors name, of all without one."""
+        catalog = self._database.promql.catalog
+        chosen = [split_matchers(matchers, session.database) for matchers in selectors]
+        found: set[str] = set()
+        for table in catalog.tables(session.database) if catalog.find_database(session.database) else ():
+            if table.is_physical:
+                continue
+            if not chosen or any(all(matches(each, table.name) for each in one.names) for one in chosen):
+                found.update(column.name for column in value_columns(table))
+        return sorted(found)
+
+    async def series(self, request: Request) -> AnyResponse:
+        """List series."""
+        ask = await self._ask(request)
+        selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
+        if not selectors:
+            raise Unsupported("match[] parameter is required")
+
+        def work(check: Callable[[], None]) -> list[dict[str, str]]:
+            table = find_series(self._database.promql.source(ask.session, check), selectors, period)
+            return table.take(table.order()[:limit]).dicts()
+
+        return _success(await self._run(work))
+
+    async def metadata(self, request: Request) -> AnyResponse:
+        """Describe metrics, as far as their names tell."""
+        ask = await self._ask(request)
+        metric, limit = ask.find("metric"), ask.limit()
+
+        def work(check: Callable[[], None]) -> dict[str, list[dict[str, str]]]:
+            catalog = self._database.promql.catalog
+            if catalog.find_database(ask.session.database) is None:
+                return {}
+            names = [table.name for table in catalog.tables(ask.session.database) if is_metric(table)]
+            wanted = [name for name in names if metric in (None, "", name)][:limit]
+            return {name: [{"type": _kind_of(name), "unit": _unit_of(name), "help": ""}] for name in wanted}
+
+        return _success(await self._run(work))
+
+    async def format_query(self, request: Request) -> AnyResponse:
+        """Lay a query out."""
+        ask = await self._ask(request)
+        text = ask.require("query")
+        return _success(await self._run(lambda _: format_query(parse_promql(text))))
+
+    async def parse_query(self, request: Request) -> AnyResponse:
+        """Show the syntax tree of a query."""
+        ask = await self._ask(request)
+        text = ask.require("query")
+        return _success(await self._run(lambda _: expr_to_json(parse_promql(text))))
+
+    async def build_info(self, request: Request) -> AnyResponse:
+        """Tell what server this is."""
+        return _success(self._build)
+
+    async def exemplars(self, request: Request) -> AnyResponse:
+        """There are none."""
+        return _success([])
+
+    async def alive(self, request: Request) -> AnyResponse:
+        """Clients ask whether there is a server."""
+        return Response.text("")
+
+    async def _ask(self, request: Request) -> _Ask:
+        form = await read_form(request)
+        if form is None:
+            raise InvalidArguments("the body of a POST to this path must be a form")
+        return _Ask(self._database, request, form)
+
+    async def _run(self, work: Callable[[Callable[[], None]], _T]) -> _T:
+        """Work on a thread; when the request is cancelled, so is the work at its next step."""
+        stopped = threading.Event()
+
+        def check() -> None:
+            if stopped.is_set():
+                raise Cancelled("the query was cancelled")
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work, check)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+
+class _Ask:
+    """The parameters of a request."""
+
+    def __init__(self, database: PromqlDatabase, request: Request, form: Params) -> None:
+        self._query, self._form = request.query, form
+        self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
+        wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
+        catalog, dash, name = wanted.partition("-")
+        if dash and catalog in _CATALOGS and not database.has_database(wanted):
+            wanted = name
+        self.session = Session(channel=Channel.HTTP, database=wanted, client=request.client_host or "")
+
+    def find(self, name: str) -> str | None:
+        found = self._query.get(name)
+        return found if found is not None else self._form.get(name)
+
+    def require(self, name: str) -> str:
+        found = self.find(name)
+        if found is None:
+            raise InvalidArguments(f"the parameter {name} is required")
+        return found
+
+    def time(self, name: str, default: int | None = None) -> int:
+        text = self.find(name)
+        if text is None or text == "":
+            if default is None:
+                raise InvalidArguments(f"the parameter {name} is required")
+            return default
+        return parse_time_ms(name, text)
+
+    def lookback(self) -> int:
+        text = self.find("lookback") or self.find("lookback_delta")
+        return parse_step_ms("lookback", text) if text else LOOKBACK_MS
+
+    def selectors(self) -> list[tuple[Matcher, ...]]:
+        texts = [*self._query.get_all("match[]"), *self._form.get_all("match[]")]
+        return [parse_selector(text).matchers for text in texts]
+
+    def period(self) -> Period:
+        end = self.time("end", self.now_ms)
+        return Period(self.time("start", end - _DAY_MS), end)
+
+    def limit(self) -> int | None:
+        text = self.find("limit")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise InvalidArguments(f"the parameter limit must be a number, received {text!r}")
+        return int(text) or None
+
+
+def read_span(ask: _Ask) -> Span:
+    """Read start, end and step of a range query."""
+    start, end = ask.time("start"), ask.time("end")
+    step = parse_step_ms("step", ask.require("step"))
+    return check_span(Span(start, end, step, ask.lookback()))
+
+
+def check_span(span: Span) -> Span:
+    """Refuse a range that ends before it starts, and one of too many steps."""
+    if span.end_ms < span.start_ms:
+        raise InvalidArguments("end timestamp must not be before start time")
+    if (span.end_ms - span.start_ms) // span.step_ms + 1 > POINTS_MAX:
+        raise InvalidArguments(
+            f"exceeded maximum resolution of {POINTS_MAX:,} points per timeseries",
+            hint="decrease the resolution of the query (step)",
+        )
+    return span
+
+
+def parse_time_ms(name: str, text: str) -> int:
+    """Read seconds since 1970 or a date and time."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidArguments(f"the parameter {name} is no time: {text!r}") from None
+        if moment.tzinfo is None:
+            raise InvalidArguments(f"the parameter {name} has no time zone: {text!r}") from None
+        return round(moment.timestamp() * 1000)
+    if not abs(seconds) < _TIME_MAX:
+        raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
+    return round(seconds * 1000)
+
+
+def parse_step_ms(name: str, text: str) -> int:
+    """Read seconds or a duration, more than nothing."""
+    ms = parse_duration_ms(text)
+    if ms is None:
+        try:
+            seconds = float(text)
+        except ValueError:
+            raise InvalidArguments(f"the parameter {name} is no duration: {text!r}") from None
+        if not abs(seconds) < _TIME_MAX:
+            raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
+        ms = round(seconds * 1000)
+    if ms <= 0:
+        raise InvalidArguments(f"the parameter {name} must be greater than 0, received {text!r}")
+    return ms
+
+
+def _kind_of(name: str) -> str:
+    if name.endswith(("_total", "_count", "_sum")):
+        return "counter"
+    return "histogram" if name.endswith("_bucket") else "gauge"
+
+
+def _unit_of(name: str) -> str:
+    base = name.removesuffix("_total").removesuffix("_bucket").removesuffix("_sum")
+    unit = base.rpartition("_")[2]
+    return unit if unit in ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules") else ""
+
+
+def _success(data: object) -> Response:
+    return Response(orjson.dumps({"status": "success", "data": data}), content_type=JSON)
+
+
+def prometheus_api_routes(
+    app: HttpApp, database: PromqlDatabase, build: dict[str, str] | None = None, *, threads_max: int = THREADS_MAX
+) -> PrometheusApiRoutes:
+    """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
+    routes = PrometheusApiRoutes(database, build or {}, threads_max=threads_max)
+    both, get = ("GET", "POST"), ("GET",)
+    for path, handler, methods in (
+        ("query", routes.query, both),
+        ("query_range", routes.query_range, both),
+        ("labels", routes.labels, both),
+        ("series", routes.series, both),
+        ("metadata", routes.metadata, get),
+        ("format_query", routes.format_query, both),
+        ("parse_query", routes.parse_query, both),
+        ("query_exemplars", routes.exemplars, both),
+        ("status/buildinfo", routes.build_info, get),
+    ):
+        app.add(f"{PREFIX}/{path}", handler, methods=methods, error_body=prometheus_error_body)
+    app.add_prefix(f"{PREFIX}/label/", routes.label_values, methods=both, error_body=prometheus_error_body)
+    for path in ("/v1/prometheus", "/v1/prometheus/"):
+        app.add(path, routes.alive, methods=get)
+    return routes

@@ -1,0 +1,166 @@
+"""`/v1/prometheus/write` and `/v1/prometheus/read`: Prometheus and those who speak like it keep their samples here.
+
+A request is one message of Protocol Buffers, compressed as a snappy block or with zstd. Senders that say one and send
+the other are understood, and so are those that say nothing. Of remote write, versions 1 and 2 are taken; the answer to
+version 2 tells how many samples were written, also when it is a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import pyarrow as pa
+
+from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.ingest import NewTable, Rejection, WriteOutcome
+from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
+from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_read_request
+from tsdb.query import Session
+from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._errors import error_response, short_error_body
+from tsdb.servers.http._ingest import (
+    UNPACKED_BYTES_MAX,
+    IngestDatabase,
+    IngestPool,
+    dry_run_response,
+    is_dry_run,
+    make_ingest_session,
+    read_hints,
+)
+from tsdb.servers.http._messages import Request, Response
+
+PROTOCOL = "prometheus"
+
+_PROTOBUF = "application/x-protobuf"
+_VERSIONS = {"prometheus.WriteRequest": 1, "io.prometheus.write.v2.Request": 2}
+_WRITTEN = "x-prometheus-remote-write-{}-written"
+
+
+class PrometheusDatabase(IngestDatabase, Protocol):
+    """What these routes need of the database."""
+
+    def ingest_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        dry_run: bool = False,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = ...,
+    ) -> WriteOutcome:
+        """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
+
+    def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
+        """Answer queries, each with an encoded `QueryResult`."""
+
+
+class PrometheusRemoteRoutes:
+    """What the routes share. `close` it when the server has stopped."""
+
+    def __init__(self, database: PrometheusDatabase, *, has_metric_engine: bool, is_strict: bool) -> None:
+        self._database = database
+        self._new_table = replace(NEW_TABLE, is_metric=has_metric_engine)
+        self._reader = RemoteWriteReader(is_strict=is_strict)
+        self._pool = IngestPool("http-prometheus")
+
+    def close(self) -> None:
+        self._pool.close()
+
+    async def write(self, request: Request) -> Response:
+        """Take samples."""
+        if "get_vm_proto_version" in request.query:
+            # Agents of VictoriaMetrics ask this before they send zstd.
+            return Response.text("1")
+        version = _find_version(request)
+        if version is None or (version == 2 and not _is_known_encoding(request)):
+            return _unsupported_media_type()
+        body = await request.body()
+        return await self._pool.run(partial(self._write, request, body, version))
+
+    async def read(self, request: Request) -> Response:
+        """Answer with samples."""
+        body = await request.body()
+        return await self._pool.run(partial(self._read, request, body))
+
+    def _write(self, request: Request, body: bytes, version: int) -> Response:
+        try:
+            outcome = self._take(request, body, version)
+        except TsdbError as error:
+            if version == 1:
+                raise
+            response = error_response(error, 0, short_error_body)
+            response.raw_headers += Response(headers=_written_headers(0)).raw_headers
+            return response
+        if is_dry_run(request):
+            return dry_run_response(outcome)
+        return Response(status=204, headers=_written_headers(outcome.rows) if version == 2 else ())
+
+    def _take(self, request: Request, body: bytes, version: int) -> WriteOutcome:
+        session = make_ingest_session(request, self._database, request.query.get("db"))
+        hints = read_hints(request)
+        physical = request.query.get("physical_table")
+        if physical:
+            hints["physical_table"] = physical
+        try:
+            message = unpack(body, request.headers.get("content-encoding"), bytes_max=UNPACKED_BYTES_MAX)
+            samples = self._reader.read(message, version=version)
+        except InvalidArguments as error:
+            self._database.reject([Rejection("", str(error), kind="syntax")], session, protocol=PROTOCOL)
+            raise
+        return self._database.ingest_samples(
+            samples, session, self._new_table, dry_run=is_dry_run(request), hints=hints, protocol=PROTOCOL
+        )
+
+    def _read(self, request: Request, body: bytes) -> Response:
+        session = make_ingest_session(request, self._database, request.query.get("db"))
+        message = unpack(body, request.headers.get("content-encoding"), bytes_max=UNPACKED_BYTES_MAX)
+        results = self._database.read_remote(parse_read_request(message), session)
+        packed = pa.compress(encode_read_response(results), codec="snappy", asbytes=True)
+        return Response(packed, content_type=_PROTOBUF, headers=[("content-encoding", "snappy")])
+
+
+def prometheus_remote_routes(
+    app: HttpApp, database: PrometheusDatabase, *, has_metric_engine: bool = True, is_strict: bool = True
+) -> PrometheusRemoteRoutes:
+    """Add `/v1/prometheus/write` and `/read`. The result is to be closed after the server has stopped."""
+    routes = PrometheusRemoteRoutes(database, has_metric_engine=has_metric_engine, is_strict=is_strict)
+    app.add("/v1/prometheus/write", routes.write, methods=("POST",), error_body=short_error_body, timeout_status=504)
+    app.add("/v1/prometheus/read", routes.read, methods=("POST",), error_body=short_error_body)
+    return routes
+
+
+def _find_version(request: Request) -> int | None:
+    """Which version of remote write the Content-Type names: 1 if there is none; None if it names something else."""
+    said = request.headers.get("content-type")
+    if said is None or not said.strip():
+        return 1
+    kind, *parameters = (part.strip() for part in said.split(";"))
+    if kind.lower() != _PROTOBUF:
+        return None
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "proto":
+            return _VERSIONS.get(value.strip().strip('"'))
+    return 1
+
+
+def _is_known_encoding(request: Request) -> bool:
+    said = (request.headers.get("content-encoding") or "snappy").strip().lower()
+    return said in ("snappy", "zstd")
+
+
+def _unsupported_media_type() -> Response:
+    kinds = ", ".join(f"{_PROTOBUF};proto={name}" for name in _VERSIONS)
+    return Response.json(
+        {"error": f"the Content-Type must be one of {kinds}, and version 2 be compressed with snappy or zstd"},
+        status=415,
+    )
+
+
+def _written_headers(samples: int) -> list[tuple[str, str]]:
+    counts = (("samples", samples), ("histograms", 0), ("exemplars", 0))
+    return [(_WRITTEN.format(what), str(count)) for what, count in counts]
