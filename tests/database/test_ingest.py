@@ -357,6 +357,19 @@ def test_a_dry_run_of_metrics_tells_all_that_would_be_made(database: Database) -
     assert ask(database, "SHOW TABLES") == ["numbers"]
 
 
+def test_a_table_that_shows_a_file_is_read_only(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir(exist_ok=True)
+    (tmp_path / "copy" / "seen.csv").write_text("host,ts,v\na,2020-01-01T00:00:00,1.5\n")
+    ask(
+        database,
+        "CREATE EXTERNAL TABLE seen (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE) "
+        "WITH (location = 'seen.csv', format = 'csv')",
+    )
+    rows = [make_rows(name, [{"host": "a", "time": 1, "v": 1.0}]) for name in ("fresh", "seen")]
+    assert "read-only" in refused(database, *rows).reason
+    assert ask(database, "SHOW TABLES LIKE 'fresh'") == []
+
+
 def test_nothing_is_nothing(database: Database) -> None:
     assert ingest(database) == WriteOutcome(0)
     assert ingest(database, make_rows("m", [])) == WriteOutcome(0)

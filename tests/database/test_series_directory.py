@@ -6,42 +6,84 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tsdb.database._series_directory import RegionSeries, SeriesDirectory
-from tsdb.model import Column, ColumnId, RegionId, RegionSchema, Semantic, SeriesTable
+from tsdb.database._region_series import RegionSeries
+from tsdb.database._series_directory import SeriesDirectory
+from tsdb.engine.entry import decode_batch, encode_batch
+from tsdb.engine.wal import FrameKind
+from tsdb.metric import make_series
+from tsdb.model import (
+    METRIC_LABELS,
+    METRIC_TABLE_ID,
+    Batch,
+    Column,
+    ColumnId,
+    RegionId,
+    RegionSchema,
+    Semantic,
+    SeriesTable,
+)
+
+Tags = list[tuple[int, str]]
 
 
 def make_schema() -> RegionSchema:
     columns = (
-        Column(ColumnId(0), "host", pa.string(), Semantic.TAG),
-        Column(ColumnId(1), "ts", pa.timestamp("ms"), Semantic.TIMESTAMP),
-        Column(ColumnId(2), "v", pa.float64(), Semantic.FIELD),
+        Column(ColumnId(0), METRIC_TABLE_ID, pa.uint32(), Semantic.TAG),
+        Column(ColumnId(1), METRIC_LABELS, pa.string(), Semantic.TAG),
+        Column(ColumnId(2), "ts", pa.timestamp("ms"), Semantic.TIMESTAMP),
+        Column(ColumnId(3), "v", pa.float64(), Semantic.FIELD),
     )
-    return RegionSchema(columns, 0, 3)
+    return RegionSchema(columns, 0, 4)
 
 
-def make_table(hosts: list[str]) -> SeriesTable:
-    return SeriesTable.of_tags(make_schema(), [pa.array(hosts)], len(hosts))
+def make_table(tags: Tags) -> SeriesTable:
+    owners = pa.array([owner for owner, _ in tags], pa.uint32())
+    return make_series(make_schema(), owners, pa.array([labels for _, labels in tags]))
+
+
+def read_tags(table: SeriesTable) -> Tags:
+    return [(row[METRIC_TABLE_ID], row[METRIC_LABELS]) for row in table.tags.to_pylist()]
+
+
+def fill(series: RegionSeries, sizes: list[int]) -> Tags:
+    """Add series, of which three tables have the same labels each time."""
+    tags: Tags = []
+    for size in sizes:
+        added = [(1024 + at % 3, f"h{len(tags) + at // 3}") for at in range(size)]
+        assert series.add(make_table(added)) == len(tags)
+        tags += added
+    assert len(series) == len(tags)
+    return tags
 
 
 @pytest.mark.parametrize("rounds", [1, 20])
-def test_series_are_found_at_their_places_in_one_block_or_many(rounds: int) -> None:
+def test_series_are_found_at_their_places_whatever_was_added(rounds: int) -> None:
     series = RegionSeries(RegionId(1), make_schema())
-    sizes = [100, 10, 40, 3, 1, 30]
-    names: list[str] = []
-    for size in sizes:
-        added = [f"h{len(names) + at}" for at in range(size)]
-        assert series.add(make_table(added)) == len(names)
-        names += added
-    assert len(series) == len(names)
-    places = np.random.default_rng(7).permutation(len(names))[:50].astype(np.int64)
+    tags = fill(series, [100, 10, 40, 3, 1, 30])
+    places = np.random.default_rng(7).permutation(len(tags))[:50].astype(np.int64)
     for _ in range(rounds):
         taken = series.take(places)
-        hosts = taken.tags.column("host").to_pylist()
-        assert hosts == [names[place] for place in places]
-        assert taken.tsid.tolist() == make_table(hosts).tsid.tolist()
-        assert taken.check.tolist() == make_table(hosts).check.tolist()
-        assert taken.take_tags(np.array([3, 1])).column("host").to_pylist() == [hosts[3], hosts[1]]
+        assert read_tags(taken) == [tags[place] for place in places]
+        plain = make_table(read_tags(taken))
+        assert taken.tsid.tolist() == plain.tsid.tolist()
+        assert taken.check.tolist() == plain.check.tolist()
+        assert taken.take_tags(np.array([3, 1])).equals(plain.tags.take(pa.array([3, 1])))
     assert series.take(places[:0]).tags.num_rows == 0
+
+
+@pytest.mark.parametrize("count", [1, 50, 800, 3000])
+def test_what_the_log_holds_of_known_series_is_read_back(count: int) -> None:
+    series, schema = RegionSeries(RegionId(1), make_schema()), make_schema()
+    tags = fill(series, [count])
+    times = np.arange(count)
+    values = {"v": pa.array(times.astype(np.float64))}
+    payload = encode_batch(schema, Batch(series.take(times[::-1].copy()), times.astype(np.uint32), times, values))
+    raw = payload.stored
+    if payload.raw_bytes != payload.size_bytes:
+        raw = pa.decompress(raw, decompressed_size=payload.raw_bytes, codec="lz4_raw")
+    decoded = decode_batch(schema, pa.py_buffer(raw), FrameKind.DATA, version=0)
+    assert read_tags(decoded.series) == tags[::-1]
+    assert decoded.series.tsid.tolist() == make_table(tags[::-1]).tsid.tolist()
 
 
 def test_a_number_that_was_never_entered_is_not_known() -> None:

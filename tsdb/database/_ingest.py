@@ -33,7 +33,7 @@ from tsdb.database._names import check_table_name, check_writable
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine import SchemaOutdated
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import AddColumn, ColumnExists, RegionId, TableInfo
@@ -211,6 +211,8 @@ class Ingestion:
             table, _ = widen_table(rows, table, names)
             return _Plan(self._fit(rows, table, names), None, physical=physical)
         check_metric_writable(was)
+        if not was.region_numbers and not was.is_logical:
+            raise Unsupported("it is read-only: it shows a file")
         names = field_names(rows, was, request.new_table)
         table, changes = widen_table(rows, was, names)
         if table is not was and not request.may_create:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from tsdb.database._ingest_known import SeriesDirectory
 from tsdb.database._ingest_values import Fitted, is_known
 from tsdb.engine import Regions, SchemaOutdated
-from tsdb.errors import Unsupported
 from tsdb.metric import encode_labels, make_series
 from tsdb.model import (
     Batch,
@@ -65,8 +64,6 @@ class Part:
 
 def make_target(regions: Regions, table: TableInfo) -> Target:
     """Look up what writing to a table needs; SchemaOutdated while its regions are being changed."""
-    if not table.region_ids:
-        raise Unsupported(f"table {table.name} is read-only: it shows a file")
     first = table.region_ids[0]
     schema = regions.schema(first)
     if schema.version != table.schema_version:

@@ -21,6 +21,9 @@ from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Channel, Records, Session
 from tsdb.sql.statements import Expression, Insert, Special, Values
 
+HELD_BYTES_MAX = 128 * 1024 * 1024
+"""How much of a query's answer is held back until the query is over: one that fails by then has written nothing."""
+
 WRITE_ROWS = 65_536
 WRITE_BYTES = 32 << 20
 """Rows of a query are gathered to this much before they are written: joins make batches of a few rows each."""
@@ -154,22 +157,31 @@ def _insert_rows(
                 f"Failed to plan SQL: the query has {len(records.schema)} columns, the table takes {len(columns)}",
                 table=table.name,
             )
-        total = 0
+        total, held, held_bytes = 0, [], 0
         for batch in _gathered(records):
             process.check()
             given = {
                 column.name: assign_column(batch.column(position), column, zone=session.time_zone)
                 for position, column in enumerate(columns)
             }
-            rows = complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns())
-            total += put_rows(services, table, rows)
-        return total
+            held.append(complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns()))
+            held_bytes += held[-1].nbytes
+            if held_bytes > HELD_BYTES_MAX:
+                total += _put_all(services, table, held)
+        return total + _put_all(services, table, held)
     finally:
         records.close()
 
 
+def _put_all(services: Services, table: TableInfo, held: list[pa.Table]) -> int:
+    """Write what is held back, and hold it no longer."""
+    total = sum(put_rows(services, table, rows) for rows in held)
+    held.clear()
+    return total
+
+
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join batches to ones that are worth a write. A query that fails before the first of them writes nothing."""
+    """Join batches to ones that are worth a write."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

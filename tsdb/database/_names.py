@@ -11,6 +11,9 @@ from tsdb.sql.statements import Dialect, Name
 
 _PATTERN = re.compile(r"[a-zA-Z_:-][a-zA-Z0-9_:\-.@#]*")
 
+NAME_CHARS_MAX = 255
+"""How long the name of a database, table or view may be."""
+
 READ_ONLY_DATABASES = frozenset({"information_schema", "pg_catalog"})
 """Databases whose tables describe the others."""
 
@@ -50,18 +53,26 @@ def check_writable(database: str) -> None:
         raise Unsupported(f"the database {database} is read-only")
 
 
+def _check_length(name: str) -> None:
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidArguments(f"a name has at most {NAME_CHARS_MAX} characters, {name[:40]!r}… has {len(name)}")
+
+
 def check_table_name(name: str) -> None:
+    _check_length(name)
     if _PATTERN.fullmatch(name) is None:
         raise InvalidArguments(f"Invalid table name: {name}")
 
 
 def check_new_name(name: str) -> None:
     """Refuse a name that a table cannot be renamed to."""
+    _check_length(name)
     if _PATTERN.fullmatch(name) is None:
         raise InvalidName(f"Invalid table name: {name}")
 
 
 def check_database_name(name: str) -> None:
+    _check_length(name)
     if _PATTERN.fullmatch(name) is None:
         raise InvalidName(f"Invalid database name: {name}")
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
+from tsdb.database._region_series import RegionSeries
 from tsdb.database._rows import stored_in
-from tsdb.database._series_directory import Found, RegionSeries, SeriesDirectory
+from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
 from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.ingest import TableRows, WriteOutcome
@@ -72,7 +73,7 @@ class SampleWriter:
         key = (samples.source, request.session.database, _physical_name(request))
         with self._lock:
             found = self._directories.get(key)
-            if found is None:
+            if found is None or found.is_worn:
                 # Numbers of earlier generations will not come again.
                 source, generation = samples.source
                 for old in [old for old in self._directories if old[0][0] == source and old[0][1] < generation]:
@@ -144,8 +145,7 @@ class SampleWriter:
         owner = np.repeat(np.arange(len(members)), [len(each.positions) for _, each in members])
         table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
         made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
-        start = directory.put(series, made)
-        directory.add(series, samples.numbers[positions], [table for table, _ in members], owner, start)
+        directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
 
 
 def _physical_name(request: IngestRequest) -> str:

@@ -28,6 +28,7 @@ from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
+from tsdb.database._tql import evaluate_tql, extract_tql, run_tql
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
@@ -154,7 +155,12 @@ class Database:
     ) -> Output:
         statement, services = parsed.statement, self.services
         if isinstance(statement, statements.Query):
-            return services.queries.query(parsed.text, session, tables=tables)
+            text, found = extract_tql(
+                parsed.text, session, lambda tql: evaluate_tql(tql, services, self.promql, session, process)
+            )
+            return services.queries.query(text, session, tables={**(tables or {}), **found} if found else tables)
+        if isinstance(statement, statements.Tql):
+            return run_tql(statement, services, self.promql, session, process)
         if isinstance(statement, statements.Explain):
             return services.queries.explain(statement, parsed.text, session)
         if isinstance(statement, statements.Insert):

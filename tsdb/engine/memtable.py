@@ -27,8 +27,6 @@ from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, TimeRange
 FREEZE_ROWS = 65_536
 TIER_RUNS = 8
 RUNS_MAX = 32
-DEPTH_MAX = 3
-"""Runs at one time, up to which they count as following each other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,7 +207,7 @@ def _mergeable(runs: tuple[Run, ...]) -> slice | None:
     make them: merged, they would still touch their neighbours. Runs that lie on top of each other cost a merge of all
     of them at every read.
     """
-    count = TIER_RUNS if _depth(runs[-TIER_RUNS:]) > DEPTH_MAX else RUNS_MAX // 2
+    count = TIER_RUNS if _depth(runs[-TIER_RUNS:]) > TIER_RUNS // 2 else RUNS_MAX // 2
     newest = runs[-count:]
     if len(runs) < (TIER_RUNS if count == TIER_RUNS else RUNS_MAX):
         return None

@@ -153,6 +153,13 @@ def test_buckets_of_an_exponential_histogram_end_where_its_scale_says() -> None:
     ]
 
 
+def test_a_side_without_values_has_no_bounds() -> None:
+    point = ExponentialHistogramDataPoint(scale=0, count=2)
+    point.positive.bucket_counts.append(2)
+    point.negative.bucket_counts.append(0)
+    assert list(exponential_buckets(point)) == [("0", 0), ("1", 0), ("2", 2), ("+Inf", 2)]
+
+
 @given(
     values=st.lists(st.floats(1e-6, 1e6) | st.floats(-1e6, -1e-6) | st.just(0.0), max_size=30),
     scale=st.integers(-2, 4),

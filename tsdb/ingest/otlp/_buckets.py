@@ -51,26 +51,31 @@ def exponential_buckets(point: ExponentialHistogramDataPoint) -> Iterator[tuple[
     """Yield upper bounds and how many values are not above them; the last bound is +Inf."""
     if not SCALE_MIN <= point.scale <= SCALE_MAX:
         raise InvalidArguments(f"the scale {point.scale} of the histogram is not within {SCALE_MIN} and {SCALE_MAX}")
-    positive, negative = point.positive, point.negative
-    held = sum(positive.bucket_counts) + sum(negative.bucket_counts) + point.zero_count
+    positive, negative = _counts(point.positive), _counts(point.negative)
+    held = sum(positive) + sum(negative) + point.zero_count
     if held != point.count:
         raise InvalidArguments(f"the buckets of the histogram hold {held} values, its count is {point.count}")
     total = 0
-    below = _bounds(point.scale, negative.offset, len(negative.bucket_counts))
-    for bound, count in zip(reversed(below[:-1]), reversed(negative.bucket_counts), strict=True):
+    below = _bounds(point.scale, point.negative.offset, len(negative))
+    for bound, count in zip(reversed(below[:-1]), reversed(negative), strict=True):
         total += count
         if bound > point.zero_threshold:
             yield bound_text(-bound), total
     total += point.zero_count
-    above = _bounds(point.scale, positive.offset, len(positive.bucket_counts))
     yield bound_text(point.zero_threshold), total
-    if positive.bucket_counts and above[0] > point.zero_threshold:
+    above = _bounds(point.scale, point.positive.offset, len(positive))
+    if positive and point.zero_threshold < above[0] < inf:
         yield bound_text(above[0]), total
-    for bound, count in zip(above[1:], positive.bucket_counts, strict=True):
+    for bound, count in zip(above[1:], positive, strict=True):
         total += count
-        if bound > point.zero_threshold and bound != inf:
+        if point.zero_threshold < bound < inf:
             yield bound_text(bound), total
     yield "+Inf", point.count
+
+
+def _counts(side: ExponentialHistogramDataPoint.Buckets) -> Sequence[int]:
+    """The counts of one side; clients send a single empty bucket for a side that has none."""
+    return side.bucket_counts if any(side.bucket_counts) else ()
 
 
 def _bounds(scale: int, offset: int, buckets: int) -> Sequence[float]:

@@ -77,8 +77,15 @@ class MetricOptions:
 
 
 def metric_tables(*, with_metric_engine: bool) -> NewTable:
-    """How tables of new metrics look."""
-    return NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=True, is_metric=with_metric_engine)
+    """How tables of new metrics look. The physical table is that of every protocol and says nothing of this one."""
+    options = {} if with_metric_engine else {"otlp_metric_compat": "prom"}
+    return NewTable(
+        time_unit="ms",
+        value_column=VALUE_COLUMN,
+        options=options,
+        single_value=True,
+        is_metric=with_metric_engine,
+    )
 
 
 def parse_metrics(body: bytes, options: MetricOptions | None = None) -> Parsed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query.promql._engine import PromqlEngine, Span
 from tsdb.query.promql._metadata import Period, find_series, label_names, metric_names
+from tsdb.query.promql._records import rows_of
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import (
     DATABASE_LABELS,
@@ -26,6 +27,7 @@ __all__ = [
     "is_metric",
     "label_names",
     "metric_names",
+    "rows_of",
     "split_matchers",
     "value_columns",
 ]

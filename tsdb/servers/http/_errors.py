@@ -26,6 +26,9 @@ RETRY_AFTER_SECONDS = 1
 
 _UNAVAILABLE = 503
 
+MESSAGE_CHARS_MAX = 16_384
+"""A message may repeat what the client sent: no more of it than this."""
+
 INTERNAL_ERROR = "internal error; the log of the server has the details"
 
 ErrorBody: TypeAlias = Callable[[Status, str, int], bytes]
@@ -62,7 +65,7 @@ def internal_error_response(elapsed_ms: int, make_body: ErrorBody) -> Response:
 
 def _make_response(status: Status, http_status: int, message: str, elapsed_ms: int, make_body: ErrorBody) -> Response:
     # A client's own bytes may be part of the message; what UTF-8 cannot carry must not break the answer.
-    message = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    message = message[:MESSAGE_CHARS_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
     code, text = str(status.value), _header_text(message, elapsed_ms)
     headers = [
         ("x-tsdb-err-code", code),

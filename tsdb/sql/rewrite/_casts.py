@@ -131,6 +131,8 @@ def _edit_call(layout: Layout, edits: Edits, index: int) -> None:
 
 def _read_type(layout: Layout, index: int) -> tuple[str | None, int]:
     """Return the Arrow name a type is to be cast to, None to leave the cast alone, and the type's last token."""
+    if index >= len(layout.tokens) - 1:
+        return None, index
     word = layout.words[index]
     end = index
     arguments: list[str] = []

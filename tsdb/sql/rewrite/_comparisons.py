@@ -247,6 +247,7 @@ class Comparisons:
         low, high = nanoseconds // unit, -(-nanoseconds // unit)
         if (
             low == high
+            and nanoseconds in _INT64
             and (self._zone == "UTC" or _HAS_ZONE.search(literal.value))
             and _CANONICAL.fullmatch(literal.value)
         ):

@@ -1,0 +1,92 @@
+"""The answer of a PromQL query as rows: a column for the time, one for each value, one for each label."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from tsdb.model import TableInfo
+from tsdb.promql import Expr, VectorSelector, parse_promql
+from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Vector, concat_labels
+from tsdb.query.promql._engine import PromqlEngine, Span, fields_of
+from tsdb.query.promql._shape import Shape, shape_of
+from tsdb.query.promql._source import TableSeries
+from tsdb.query.promql._tables import find_tables, split_matchers
+
+_TIME_TYPE = pa.timestamp("ms")
+
+
+def rows_of(engine: PromqlEngine, text: str, source: TableSeries, span: Span, alias: str | None = None) -> pa.Table:
+    """Evaluate a query and return its rows."""
+    expr = parse_promql(text)
+
+    def find_table(selector: VectorSelector) -> TableInfo | None:
+        found = find_tables(source.catalog, split_matchers(selector.matchers, source.database))
+        return found[0] if len(found) == 1 else None
+
+    shape = shape_of(expr, find_table)
+    if alias is not None:
+        values = (alias,) if len(shape.values) == 1 else tuple(f"{alias}_{each}" for each in shape.values)
+        shape = replace(shape, values=values, layout="aliased")
+    fields = fields_of(expr, source)
+    sources = [replace(source, field=field) for field in fields] if len(fields) > 1 else [source]
+    vectors = [_vector_of(engine, expr, text, each, span) for each in sources]
+    return _table(vectors, _fit(shape, len(vectors)), _times(span))
+
+
+def _times(span: Span) -> np.ndarray:  # type: ignore[type-arg]
+    return np.arange(span.start_ms, span.end_ms + 1, max(span.step_ms, 1), dtype=np.int64)
+
+
+def _fit(shape: Shape, count: int) -> Shape:
+    """Let there be a name for each value."""
+    if len(shape.values) == count:
+        return shape
+    values = (*shape.values, *(f"value_{number}" for number in range(count)))[:count]
+    return replace(shape, values=values)
+
+
+def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries, span: Span) -> Vector:
+    answer: Answer = engine.evaluate(expr, text, source, span)
+    value = answer.value
+    if isinstance(value, Scalar):
+        return Vector.single({}, value.values)
+    assert isinstance(value, Vector) and not isinstance(value, SeriesSet)
+    return value
+
+
+def _table(vectors: list[Vector], shape: Shape, times: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+    """Put the values of each series and step into a row; without a value for any field there is none."""
+    labels = concat_labels([vector.labels.without(("__name__", "__field__")) for vector in vectors])
+    groups, first = labels.group()
+    steps = len(times)
+    values = np.zeros((len(vectors), len(first), steps))
+    present = np.zeros((len(vectors), len(first), steps), np.bool_)
+    position = 0
+    for number, vector in enumerate(vectors):
+        rows = groups[position : position + vector.rows]
+        values[number, rows], present[number, rows] = vector.values, vector.present
+        position += vector.rows
+    has = present.any(axis=0)
+    series, step = np.nonzero(has)
+    columns: dict[str, pa.Array] = {shape.time: pa.array(times[step], pa.int64()).cast(_TIME_TYPE)}
+    for number, name in enumerate(shape.values):
+        columns[name] = pa.array(values[number][has], mask=~present[number][has])
+    columns |= _label_columns(labels.take(first), shape, series)
+    order = [name for name in shape.columns() if name in columns]
+    order += [name for name in columns if name not in order]
+    return pa.table({name: columns[name] for name in order})
+
+
+def _label_columns(labels: LabelTable, shape: Shape, series: np.ndarray) -> dict[str, pa.Array]:  # type: ignore[type-arg]
+    names = [*shape.tags, *(name for name in sorted(labels.columns) if name not in shape.tags)]
+    columns = {}
+    for name in names:
+        column = labels.column(name)
+        if name not in shape.tags and not column.codes.any():
+            continue
+        texts = pa.array([None if not value else value for value in column.values], pa.string())
+        columns[name] = texts.take(pa.array(column.codes[series]))
+    return columns
