@@ -234,3 +234,63 @@ def encode_read_result(
     Series i has the encoded labels `labels[i]` and the rows `offsets[i]` to `offsets[i + 1]` (int64) of `times` (int64)
     and `values` (float64).
     """
+
+def prom_range(
+    function: str,
+    offsets: SupportsArrowArray,
+    times: SupportsArrowArray,
+    values: SupportsArrowArray,
+    ends: SupportsArrowArray,
+    ats: SupportsArrowArray,
+    range_ms: int,
+    first: SupportsArrowArray,
+    second: SupportsArrowArray,
+    extension: str = "",
+    lookback_ms: int = 0,
+) -> tuple[ArrowArray, ArrowArray]:
+    """Return a PromQL function over the window `(end - range, end]` of each series and step, and where there is one.
+
+    Series i has the samples `offsets[i]` to `offsets[i + 1]`, in the order of time. Steps ascend: `ends` are the ends
+    of the windows, `ats` the times of the steps. `first` and `second` are the scalar arguments of each step. `extension`
+    is empty, `anchored` or `smoothed`. Matrices are float64 and uint8, row after row.
+    """
+
+def prom_instant(
+    offsets: SupportsArrowArray,
+    times: SupportsArrowArray,
+    values: SupportsArrowArray,
+    ats: SupportsArrowArray,
+    lookback_ms: int,
+) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """Return the last sample in `(at - lookback, at]` of each series and step, its time, and where there is one."""
+
+def prom_aggregate(
+    op: str,
+    values: SupportsArrowArray,
+    present: SupportsArrowArray,
+    groups: SupportsArrowArray,
+    count: int,
+    param: SupportsArrowArray,
+) -> tuple[ArrowArray, ArrowArray]:
+    """Return the rows of a matrix combined by group: sum, avg, min, max, count, group, stddev, stdvar or quantile."""
+
+def prom_buckets(
+    function: Literal["quantile", "fraction"],
+    values: SupportsArrowArray,
+    present: SupportsArrowArray,
+    groups: SupportsArrowArray,
+    bounds: SupportsArrowArray,
+    count: int,
+    first: SupportsArrowArray,
+    second: SupportsArrowArray,
+) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """Return quantiles or fractions of classic histograms, where there are such, and where counts had to be raised."""
+
+def prom_json(
+    metrics: SupportsArrowArray,
+    values: SupportsArrowArray,
+    present: SupportsArrowArray,
+    times: SupportsArrowArray,
+    is_instant: bool,
+) -> bytes:
+    """Return a matrix as Prometheus' JSON, without the brackets around it; `metrics` has the JSON of the labels."""

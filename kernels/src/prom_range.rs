@@ -13,6 +13,10 @@ use crate::arrow_ffi::{Array, ArrowArray};
 use crate::prom_extended;
 use crate::prom_window::{self, Window};
 
+/// How many threads one call may use, and how many cells are worth one of them.
+const WORKERS_MAX: usize = 4;
+const CELLS_PER_WORKER: usize = 16_384;
+
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 struct Samples<'a> {
@@ -117,15 +121,50 @@ fn evaluate(
     steps: &Steps,
     behind: i64,
     ahead: i64,
-    apply: impl Fn(&Window, &mut Vec<f64>) -> Option<f64>,
+    apply: impl Fn(&Window, &mut Vec<f64>) -> Option<f64> + Sync,
 ) -> (Vec<f64>, Vec<u8>) {
     let (rows, columns) = (samples.offsets.len().saturating_sub(1), steps.ends.len());
     let mut matrix = vec![0.0; rows * columns];
     let mut present = vec![0_u8; rows * columns];
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    if rows * columns < CELLS_PER_WORKER || workers < 2 {
+        evaluate_rows(samples, steps, behind, ahead, &apply, 0, &mut matrix, &mut present);
+        return (matrix, present);
+    }
+    let share = rows.div_ceil(workers);
+    std::thread::scope(|scope| {
+        let pieces = matrix.chunks_mut(share * columns).zip(present.chunks_mut(share * columns));
+        for (number, (values, mask)) in pieces.enumerate() {
+            let apply = &apply;
+            scope.spawn(move || {
+                evaluate_rows(samples, steps, behind, ahead, apply, number * share, values, mask);
+            });
+        }
+    });
+    (matrix, present)
+}
+
+/// Fills the cells of the rows from `first` on.
+#[allow(clippy::too_many_arguments)]
+fn evaluate_rows(
+    samples: &Samples,
+    steps: &Steps,
+    behind: i64,
+    ahead: i64,
+    apply: &impl Fn(&Window, &mut Vec<f64>) -> Option<f64>,
+    first: usize,
+    matrix: &mut [f64],
+    present: &mut [u8],
+) {
+    let columns = steps.ends.len();
+    if columns == 0 {
+        return;
+    }
     let mut scratch = Vec::new();
-    for row in 0..rows {
-        let (from, to) = (samples.offsets[row] as usize, samples.offsets[row + 1] as usize);
+    for row in 0..matrix.len() / columns {
+        let (from, to) = (samples.offsets[first + row] as usize, samples.offsets[first + row + 1] as usize);
         let (times, values) = (&samples.times[from..to], &samples.values[from..to]);
+        let is_rising = !values.windows(2).any(|pair| pair[1] < pair[0]);
         let (mut low, mut high) = (0, 0);
         for column in 0..columns {
             let end = steps.ends[column];
@@ -148,6 +187,7 @@ fn evaluate(
                 at: steps.ats[column],
                 first: steps.first[column],
                 second: steps.second[column],
+                is_rising,
             };
             if let Some(value) = apply(&window, &mut scratch) {
                 matrix[row * columns + column] = value;
@@ -155,7 +195,6 @@ fn evaluate(
             }
         }
     }
-    (matrix, present)
 }
 
 fn latest(samples: &Samples, ats: &[i64], lookback: i64) -> (Vec<f64>, Vec<i64>, Vec<u8>) {

@@ -17,6 +17,8 @@ pub struct Window<'a> {
     /// Scalar arguments of the function.
     pub first: f64,
     pub second: f64,
+    /// No value of the series is smaller than the one before it: a counter that was never reset.
+    pub is_rising: bool,
 }
 
 pub type Function = fn(&Window, &mut Vec<f64>) -> Option<f64>;
@@ -119,7 +121,7 @@ fn extrapolated(window: &Window, is_counter: bool, is_rate: bool) -> Option<f64>
         return None;
     }
     let mut result = values[last] - values[0];
-    if is_counter {
+    if is_counter && !window.is_rising {
         result += lost_by_resets(values);
     }
     let mut to_start = seconds(times[0] - window.start);

@@ -105,26 +105,30 @@ def test_potsdb_writes_by_telnet(server: ServerProcess) -> None:
     assert _rows(server, 'SELECT tag, tsdb_value FROM "pots.x"') == [["v", 5.0]]
 
 
-@pytest.mark.parametrize("compression", ["disabled", "gzip"])
-def test_opentsdb_py_writes_over_http(server: ServerProcess, compression: str) -> None:
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_opentsdb_py_writes_over_http(server: ServerProcess, compression: str | None) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     client = opentsdb.TSDBClient(
         host,
         port=int(port),
-        uri=f"{server.url}/v1/opentsdb/api/put?details",
+        uri=f"{server.url}/v1/opentsdb",
         http_compression=compression,
         host_tag=False,
     )
+    assert client.is_alive()
     client.send(f"http.{compression}", 7, unit="h")
-    client.wait()
+    client.send(f"http.{compression}", "7", unit="m")
     client.close()
-    assert _rows(server, f'SELECT unit, tsdb_value FROM "http.{compression}"') == [["h", 7.0]]
+    client.wait()
+    assert client.statuses["success"] == 2
+    text = f'SELECT unit, tsdb_value FROM "http.{compression}" ORDER BY unit'
+    assert _rows(server, text) == [["h", 7.0], ["m", 7.0]]
 
 
 def test_opentsdb_py_writes_by_telnet(server: ServerProcess) -> None:
     host, port = _telnet(server)
     client = opentsdb.TSDBClient(host, port=port, protocol=opentsdb.TSDBConnectProtocols.TELNET, host_tag=False)
     client.send("telnet.y", 8, unit="h")
-    client.wait()
     client.close()
+    client.wait()
     assert _rows(server, 'SELECT unit, tsdb_value FROM "telnet.y"') == [["h", 8.0]]

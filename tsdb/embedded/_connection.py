@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +24,9 @@ from tsdb.embedded._frames import to_arrow
 from tsdb.embedded._result import Result
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.promql import parse_duration_ms
 from tsdb.query import QueryOptions
+from tsdb.query.promql import Span, rows_of
 from tsdb.store import DirectoryLock, MemoryStore
 from tsdb.units import Size
 
@@ -78,6 +81,19 @@ class Connection:
         if output is None:
             raise InvalidArguments("there is no statement to run")
         return output
+
+    def promql(
+        self, query: str, start: float | datetime, end: float | datetime | None = None, step: float | str = 60
+    ) -> Result:
+        """Evaluate PromQL at each step from `start` to `end`, or at `start` alone; return the rows.
+
+        Times are seconds since 1970 or datetimes, which without a zone are in UTC; a step is seconds or a text, `5m`.
+        """
+        first = _to_ms(start)
+        span = Span(first, first if end is None else _to_ms(end), _step_ms(step))
+        session = self._start_session()
+        engine = self._database().promql
+        return Result(rows_of(engine, query, engine.source(session), span), None)
 
     def write(
         self, table: str, data: Any, *, tags: Sequence[str] = (), time: str = "ts", database: str | None = None
@@ -141,6 +157,20 @@ class Connection:
             self._session.time_zone = session.time_zone
             self._session.timeout = session.timeout
             self._session.variables.update(session.variables)
+
+
+def _to_ms(moment: float | datetime) -> int:
+    if isinstance(moment, datetime):
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return round(zoned.timestamp() * 1000)
+    return round(moment * 1000)
+
+
+def _step_ms(step: float | str) -> int:
+    ms = parse_duration_ms(step) if isinstance(step, str) else round(step * 1000)
+    if ms is None or ms <= 0:
+        raise InvalidArguments(f"the step must be a duration greater than 0, received {step!r}")
+    return ms
 
 
 def _options(home: Path, sync_write: bool, write_buffer: str) -> LocalOptions:

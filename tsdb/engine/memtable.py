@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.series import SeriesOrder
 from tsdb.engine.source import Rows, Run, make_run, sort_rows
 from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, TimeRange
 
@@ -65,6 +66,7 @@ class Memtable:
         """Replaced, never changed: readers hold on to what they took."""
         self._raw_rows: dict[int, int] = {}
         """How many rows of each window are not sorted yet."""
+        self._series_order = SeriesOrder()
         self.nbytes = 0
         self.rows = 0
         self.time_range: TimeRange | None = None
@@ -148,7 +150,9 @@ class Memtable:
         """Return a window as it was taken, its raw rows sorted."""
         if not window.raw:
             return window
-        run = sort_rows(self.schema, window.raw, drop_overwritten=self._drops_overwritten)
+        run = sort_rows(
+            self.schema, window.raw, drop_overwritten=self._drops_overwritten, series_order=self._series_order
+        )
         done = Window((), (*window.runs, run))
         self._install(start, window, done)
         return done

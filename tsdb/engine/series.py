@@ -59,21 +59,62 @@ class SeriesBlock:
         return cls(kept, offsets, time_min, time_max), present
 
 
-def union_series(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
-    """Put sets of series together, in the order of their tags.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ordered:
+    """A set of series in the order of their tags, and how to recognise it by hashes alone."""
 
-    Returns the union and, for each set, where its series are in the union. All tables have the same tags.
+    table: SeriesTable
+    by_hash: Positions
+    """The order that sorts the table by `tsid`."""
+
+    @classmethod
+    def of(cls, table: SeriesTable) -> _Ordered:
+        return cls(table, np.argsort(table.tsid, kind="stable"))
+
+    def ranks_of(self, tsid: npt.NDArray[np.uint64], check: npt.NDArray[np.uint64]) -> Positions | None:
+        """Return where the series of these hashes are; None unless they are exactly those of the table."""
+        if len(tsid) != len(self.table):
+            return None
+        order = np.argsort(tsid, kind="stable")
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = self.by_hash
+        is_same = np.array_equal(self.table.tsid[ranks], tsid) and np.array_equal(self.table.check[ranks], check)
+        return ranks if is_same else None
+
+
+class SeriesOrder:
+    """Remembers the last union of series: sorting tags is most of its cost, and the next one is usually the same.
+
+    Any thread may use it: what is remembered is replaced as a whole.
     """
-    tsid = np.concatenate([table.tsid for table in tables])
-    check = np.concatenate([table.check for table in tables])
-    bounds = np.cumsum([0, *(len(table) for table in tables)])
-    first, group = group_series(tsid, check)
-    tags = _gather_tags(tables, bounds, first)
-    order = sort_order(tags)
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    union = SeriesTable(tsid[first][order], check[first][order], take_tags(tags, order))
-    return union, np.split(rank[group], bounds[1:-1])
+
+    def __init__(self) -> None:
+        self._last: _Ordered | None = None
+
+    def union(self, tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
+        """Put sets of series together, in the order of their tags.
+
+        Returns the union and, for each set, where its series are in the union. All tables have the same tags.
+        """
+        tsid = np.concatenate([table.tsid for table in tables])
+        check = np.concatenate([table.check for table in tables])
+        bounds = np.cumsum([0, *(len(table) for table in tables)])
+        first, group = group_series(tsid, check)
+        last = self._last
+        ranks = None if last is None else last.ranks_of(tsid[first], check[first])
+        if last is None or ranks is None:
+            tags = _gather_tags(tables, bounds, first)
+            order = sort_order(tags)
+            last = _Ordered.of(SeriesTable(tsid[first][order], check[first][order], take_tags(tags, order)))
+            self._last = last
+            ranks = np.empty(len(order), dtype=np.int64)
+            ranks[order] = np.arange(len(order))
+        return last.table, np.split(ranks[group], bounds[1:-1])
+
+
+def union_series(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
+    """Put sets of series together, once."""
+    return SeriesOrder().union(tables)
 
 
 def union_ordered(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:

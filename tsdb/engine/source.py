@@ -13,9 +13,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.engine.series import SeriesBlock, union_series
+from tsdb.engine.series import SeriesBlock, SeriesOrder
 from tsdb.engine.slices import Slices
 from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
 
@@ -136,9 +137,11 @@ class Run:
         return int(self.block.nbytes + fixed + buffers)
 
 
-def sort_rows(schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool) -> Run:
+def sort_rows(
+    schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool, series_order: SeriesOrder | None = None
+) -> Run:
     """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
-    union, maps = union_series([piece.series for piece in pieces])
+    union, maps = (series_order or SeriesOrder()).union([piece.series for piece in pieces])
     ranks = np.concatenate(
         [place[piece.series_index].astype(np.uint32) for place, piece in zip(maps, pieces, strict=True)]
     )
@@ -153,6 +156,8 @@ def sort_rows(schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten:
     if len(winners) != len(order):
         is_unique = drop_overwritten
         order = as_numpy(winners) if drop_overwritten else order
+    # The kernel's row numbers are in bounds: checking them for every column would cost as much as a copy.
+    chosen = pa.array(order)
     return make_run(
         schema,
         union,
@@ -160,7 +165,10 @@ def sort_rows(schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten:
         times[order],
         sequences[order],
         None if ops is None else ops[order],
-        {column: values.take(pa.array(order)) for column, values in _concat_fields(schema, pieces).items()},
+        {
+            column: pc.take(values, chosen, boundscheck=False)
+            for column, values in _concat_fields(schema, pieces).items()
+        },
         is_unique=is_unique,
     )
 

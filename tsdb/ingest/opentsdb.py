@@ -71,9 +71,14 @@ def parse_point(found: object) -> Point:
         raise InvalidPoint(f"metric must be a text that is not empty, received {_shown(metric)}")
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise InvalidPoint(f"timestamp must be a whole number, received {_shown(timestamp)}")
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    # Clients write numbers as texts too.
+    if isinstance(value, bool) or not (isinstance(value, int | float) or _is_number_text(value)):
         raise InvalidPoint(f"value must be a number, received {_shown(value)}")
     return Point(metric, _milliseconds(timestamp), float(value), _check_tags(tags))
+
+
+def _is_number_text(value: object) -> bool:
+    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
 
 
 def _check_tags(tags: object) -> tuple[tuple[str, str], ...]:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from tsdb import _kernels
 from tsdb.errors import BodyTooLarge, InvalidArguments, Unsupported
 from tsdb.ingest.rows import NewTable, TableRows
+from tsdb.telemetry import gauge
 from tsdb.units import Size
 
 SERIES_MAX = 2_000_000
@@ -31,6 +32,8 @@ VALUE_COLUMN = "tsdb_value"
 NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=True)
 
 Positions = npt.NDArray[np.int64]
+
+_KNOWN_SERIES = gauge("tsdb_prometheus_known_series", "Series that remote write remembers by the bytes of their labels.")
 
 _PIECE_BYTES = 1 << 20
 _LENGTH_BYTES_MAX = 5
@@ -111,6 +114,7 @@ class RemoteWriteReader:
             batch = self._parser.parse(message, version=version)
         except ValueError as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
+        _KNOWN_SERIES.set(self._parser.size()[0])
         if len(batch.histograms):
             raise Unsupported(
                 "native histograms are not stored by this version",

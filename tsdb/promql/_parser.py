@@ -91,10 +91,10 @@ class Parser:
         self._is_info = False
 
     def parse(self) -> Expr:
-        if self.token.kind is Kind.END:
+        if self.is_at_end():
             raise PromqlSyntax(self.text, 0, "no expression found in input")
         expr = self.expression(0)
-        if self.token.kind is not Kind.END:
+        if not self.is_at_end():
             raise self.unexpected()
         return expr
 
@@ -116,6 +116,9 @@ class Parser:
         token = self.token
         self._position += 1
         return token
+
+    def is_at_end(self) -> bool:
+        return self.token.kind is Kind.END
 
     def at(self, operator: str) -> bool:
         return self.token.kind is Kind.OPERATOR and self.token.text == operator

@@ -15,7 +15,7 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
 from tsdb.promql._regex import anchored
 from tsdb.promql.evaluation._labels import NAME, LabelColumn, LabelTable
-from tsdb.promql.evaluation._values import Rows, Vector, merge_same
+from tsdb.promql.evaluation._values import Bools, Rows, Vector, merge_same
 
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\$)")
 _GROUPS_MAX = 9
@@ -55,7 +55,7 @@ def _check_name(name: str, function: str, kind: str = "destination ") -> None:
         raise PromqlFailure(f"invalid {kind}label name in {function}(): {name if is_utf8(name) else go_quote(name)}")
 
 
-def _set(vector: Vector, target: str, texts: list[str], where: np.ndarray) -> Vector:  # type: ignore[type-arg]
+def _set(vector: Vector, target: str, texts: list[str], where: Bools) -> Vector:
     labels = vector.labels.with_column(target, LabelColumn.of_texts(texts))
     drops = vector.drops_name & ~where if target == NAME else vector.drops_name
     return merge_same(Vector(labels, vector.values, vector.present, drops))

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from tsdb.errors import Unsupported
 from tsdb.model import TableInfo
-from tsdb.promql import Expr, VectorSelector, parse_promql
-from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Vector, concat_labels
+from tsdb.promql import Aggregate, Expr, VectorSelector, parse_promql, walk
+from tsdb.promql.evaluation import Answer, LabelTable, Scalar, Vector, concat_labels
 from tsdb.query.promql._engine import PromqlEngine, Span, fields_of
 from tsdb.query.promql._shape import Shape, shape_of
 from tsdb.query.promql._source import TableSeries
@@ -31,6 +32,8 @@ def rows_of(engine: PromqlEngine, text: str, source: TableSeries, span: Span, al
         values = (alias,) if len(shape.values) == 1 else tuple(f"{alias}_{each}" for each in shape.values)
         shape = replace(shape, values=values, layout="aliased")
     fields = fields_of(expr, source)
+    if len(fields) > 1 and any(isinstance(node, Aggregate) and node.op == "group" for node in walk(expr)):
+        raise Unsupported("Multi fields calculation is not supported in group()")
     sources = [replace(source, field=field) for field in fields] if len(fields) > 1 else [source]
     vectors = [_vector_of(engine, expr, text, each, span) for each in sources]
     return _table(vectors, _fit(shape, len(vectors)), _times(span))
@@ -53,7 +56,7 @@ def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries,
     value = answer.value
     if isinstance(value, Scalar):
         return Vector.single({}, value.values)
-    assert isinstance(value, Vector) and not isinstance(value, SeriesSet)
+    assert isinstance(value, Vector)
     return value
 
 
@@ -73,7 +76,7 @@ def _table(vectors: list[Vector], shape: Shape, times: np.ndarray) -> pa.Table: 
     series, step = np.nonzero(has)
     columns: dict[str, pa.Array] = {shape.time: pa.array(times[step], pa.int64()).cast(_TIME_TYPE)}
     for number, name in enumerate(shape.values):
-        columns[name] = pa.array(values[number][has], mask=~present[number][has])
+        columns[name] = pa.array(values[number][has], mask=~present[number][has], from_pandas=False)
     columns |= _label_columns(labels.take(first), shape, series)
     order = [name for name in shape.columns() if name in columns]
     order += [name for name in columns if name not in order]
@@ -85,8 +88,8 @@ def _label_columns(labels: LabelTable, shape: Shape, series: np.ndarray) -> dict
     columns = {}
     for name in names:
         column = labels.column(name)
-        if name not in shape.tags and not column.codes.any():
+        if name not in shape.tags and not (shape.is_open and column.codes.any()):
             continue
-        texts = pa.array([None if not value else value for value in column.values], pa.string())
+        texts = pa.array([value or None for value in column.values], pa.string())
         columns[name] = texts.take(pa.array(column.codes[series]))
     return columns

@@ -1,8 +1,8 @@
 """What the columns of a PromQL query are called, and in which order they come, when it is asked in SQL.
 
 PromQL has labels and a value; SQL has columns. A selector keeps those of its table. What is computed gets the name of
-the computation: `prom_rate(ts_range,val,ts,Int64(60000))`, `sum(cpu.usage)`, `a.val + b.val`. An operator puts the table
-before each of its sides, or `lhs` and `rhs` when both are the same table.
+the computation: `prom_rate(ts_range,val,ts,Int64(60000))`, `sum(cpu.usage)`, `a.val + b.val`. An operator puts the
+table before each of its sides, or `lhs` and `rhs` when both are the same table.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Shape:
     """`table`, `function` (time, value, tags), `computed` (tags, time, value), `sorted` or `counted`."""
     fields: tuple[str, ...] = ()
     """The fields of the table, where there are several."""
+    is_open: bool = False
+    """There may be labels beside `tags`, which only the answer tells."""
 
     def columns(self) -> list[str]:
         """Return all names in order."""
@@ -63,7 +65,7 @@ class Shape:
         if self.layout == "function":
             return [self.time, *self.values, *self.tags]
         if self.layout == "sorted":
-            return [self.time, *sorted({*self.tags, *self.values})]
+            return [self.time, *sorted({*self.tags, *self.values}, key=_sorted_as)]
         if self.layout == "aliased":
             return [*self.values, *self.tags, self.time]
         if self.layout == "counted":
@@ -74,6 +76,11 @@ class Shape:
     def argument(self) -> tuple[str, ...]:
         """How an aggregation speaks of the values."""
         return tuple(f"{self.table}.{each}" for each in self.values) if self.is_selector and self.table else self.values
+
+
+def _sorted_as(name: str) -> str:
+    """The value of a metric keeps the place among the columns that clients know it by, that of its older name."""
+    return name.replace(VECTOR_VALUE, "greptime_value")
 
 
 FindTable = Callable[[VectorSelector], TableInfo | None]
@@ -104,7 +111,7 @@ def shape_of(expr: Expr, find_table: FindTable) -> Shape:
 def _of_selector(expr: VectorSelector, find_table: FindTable) -> Shape:
     table = find_table(expr)
     if table is None:
-        return Shape((VALUE,), layout="function", is_selector=True, is_plain=True)
+        return Shape((VALUE,), layout="function", is_selector=True, is_plain=True, is_open=True)
     chosen = [matcher for matcher in expr.matchers if matcher.name == "__field__"]
     fields = tuple(
         column.name
@@ -120,9 +127,14 @@ def _of_selector(expr: VectorSelector, find_table: FindTable) -> Shape:
         order=tuple(column.name for column in table.columns),
         is_selector=True,
         is_plain=True,
-        layout="aliased" if chosen else "table",
+        layout="table" if _is_as_stored(table) and not chosen else "aliased",
         fields=fields,
     )
+
+
+def _is_as_stored(table: TableInfo) -> bool:
+    """Tell whether a selector gives the columns of a table as they are: no labels unpacked, no times converted."""
+    return not table.is_logical and str(table.time_index.type.arrow.unit) == "ms"
 
 
 def _computed(inner: Shape, values: tuple[str, ...], layout: str = "computed") -> Shape:
@@ -181,18 +193,30 @@ def _of_call(expr: Call, find_table: FindTable) -> Shape:
         layout = inner.layout if inner.layout in ("table", "aliased") else "function"
         return replace(inner, tags=tuple(tag for tag in inner.tags if tag != "le"), layout=layout)
     if expr.name in _KEEPS_VALUE:
-        return _computed(inner, inner.values, "function")
+        return _kept(expr, vectors[0], inner)
     if expr.name in ("label_replace", "label_join", "info"):
-        return replace(inner, layout="function" if inner.layout == "table" else inner.layout, is_selector=False)
+        layout = "function" if inner.layout == "table" else inner.layout
+        return replace(inner, layout=layout, is_selector=False, is_open=True)
     name = _FUNCTIONS.get(expr.name, expr.name)
     rest = "".join(f",{_number(arg)}" for arg in expr.args if arg.type is ValueType.SCALAR)
     return _computed(inner, tuple(f"{name}({each}{rest})" for each in inner.values), "function")
 
 
+def _kept(expr: Call, arg: Expr, inner: Shape) -> Shape:
+    shape = _computed(inner, inner.values, "function")
+    if not expr.name.startswith("absent"):
+        return shape
+    node = unwrap(arg)
+    selector = node.selector if isinstance(node, MatrixSelector) else node
+    matchers = selector.matchers if isinstance(selector, VectorSelector) else ()
+    wanted = {matcher.name for matcher in matchers if matcher.op == "="}
+    return replace(shape, tags=tuple(tag for tag in inner.tags if tag in wanted), is_open=False)
+
+
 def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> Shape:
     inner = shape_of(arg, find_table)
     if expr.name in _KEEPS_VALUE:
-        return _computed(inner, inner.values, "function")
+        return _kept(expr, arg, inner)
     node = unwrap(arg)
     range_ms = node.range_ms if isinstance(node, MatrixSelector | Subquery) else 0
     rest = f",{inner.time},Int64({range_ms})" if expr.name in _WITH_RANGE else ""
@@ -221,7 +245,7 @@ def _of_aggregate(expr: Aggregate, find_table: FindTable) -> Shape:
         values = tuple(f"quantile({_number(expr.param)},{each})" for each in inner.argument)
     else:
         values = tuple(f"{name}({each})" for each in inner.argument)
-    return replace(_computed(inner, values), tags=tags)
+    return replace(_computed(inner, values), tags=tags, is_open=inner.is_open and expr.is_without)
 
 
 # Operators
@@ -291,7 +315,8 @@ def _of_both(expr: Binary, left: Shape, right: Shape) -> Shape:
     layout = "computed"
     if _is_constant_call(expr.rhs):
         time, tags, layout = TIME, (), "function"
-    return Shape(values, time, tags, right.table, is_plain=is_plain, layout=layout, fields=left.fields or right.fields)
+    fields, is_open = left.fields or right.fields, (left.is_open or right.is_open) and layout != "function"
+    return Shape(values, time, tags, right.table, is_plain=is_plain, layout=layout, fields=fields, is_open=is_open)
 
 
 def _plain(shape: Shape, value: str) -> str:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from time import perf_counter
 from typing import Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from tsdb.errors import Cancelled, InvalidArguments, Status, Unsupported
 from tsdb.model import CATALOG, DEFAULT_DATABASE
 from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_duration_ms, parse_promql, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
-from tsdb.query import Channel, Session
+from tsdb.query import Channel, Session, TableRecords
 from tsdb.query.promql import (
     DATABASE_LABELS,
     FIELD_LABEL,
@@ -31,14 +32,16 @@ from tsdb.query.promql import (
     is_metric,
     label_names,
     metric_names,
+    rows_of,
     split_matchers,
     value_columns,
 )
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
 from tsdb.servers.http._prometheus_json import encode_answer
-from tsdb.servers.http._sql import read_form
+from tsdb.servers.http._sql import FORMATS, answer_headers, read_compression, read_epoch, read_form
 
 PREFIX = "/v1/prometheus/api/v1"
 THREADS_MAX = 16
@@ -213,6 +216,31 @@ class PrometheusApiRoutes:
         """There are none."""
         return _success([])
 
+    async def promql(self, request: Request) -> AnyResponse:
+        """Answer a range query in the formats of `/v1/sql`."""
+        started = perf_counter()
+        ask = _Ask(self._database, request, Params([]))
+        missing = [name for name in ("query", "start", "end", "step") if request.query.get(name) is None]
+        if missing:
+            return Response.text(f"Failed to deserialize query string: missing field `{missing[0]}`\n", status=400)
+        text, span = ask.require("query"), read_span(ask)
+        chosen = FORMATS.get((request.query.get("format") or "").lower(), FORMATS["tsdb_v1"])
+
+        def elapsed_ms() -> int:
+            return round((perf_counter() - started) * 1000)
+
+        options = FormatOptions(
+            elapsed_ms, None, read_epoch(request.query, Params([])), read_compression(request.query)
+        )
+
+        def work(check: Callable[[], None]) -> bytes:
+            engine = self._database.promql
+            rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
+            return b"".join(chosen.encode(iter([rows]), options))
+
+        body = await self._run(work)
+        return Response(body, content_type=chosen.content_type, headers=answer_headers(chosen, elapsed_ms()))
+
     async def alive(self, request: Request) -> AnyResponse:
         """Clients ask whether there is a server."""
         return Response.text("")
@@ -376,6 +404,7 @@ def prometheus_api_routes(
     ):
         app.add(f"{PREFIX}/{path}", handler, methods=methods, error_body=prometheus_error_body)
     app.add_prefix(f"{PREFIX}/label/", routes.label_values, methods=both, error_body=prometheus_error_body)
+    app.add("/v1/promql", routes.promql, methods=both)
     for path in ("/v1/prometheus", "/v1/prometheus/"):
         app.add(path, routes.alive, methods=get)
     return routes

@@ -38,6 +38,7 @@ from tsdb.servers.http._formats_text import (
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
 from tsdb.servers.http._sql_work import Work
 from tsdb.sql import Dialect, format_statement, parse, to_json
+from tsdb.sql.lexer import skip_blanks, statement_end
 
 THREADS_MAX = 32
 """How many requests execute or encode at the same time; further ones wait."""
@@ -119,11 +120,11 @@ class SqlRoutes:
         def elapsed_ms() -> int:
             return round((perf_counter() - started) * 1000)
 
-        options = FormatOptions(elapsed_ms, limit, _read_epoch(request.query, form), _read_compression(request.query))
+        options = FormatOptions(elapsed_ms, limit, read_epoch(request.query, form), read_compression(request.query))
         pieces = self._make_pieces(text, session, chosen, options)
         work = Work(self._pool, pieces, lambda: self._database.cancel(session))
         return await work.respond(
-            content_type=chosen.content_type, headers=lambda: _answer_headers(chosen, elapsed_ms())
+            content_type=chosen.content_type, headers=lambda: answer_headers(chosen, elapsed_ms())
         )
 
     async def parse(self, request: Request) -> Response:
@@ -245,22 +246,32 @@ def _read_limit(query: Params) -> int | None:
     return int(text)
 
 
-def _read_epoch(query: Params, form: Params) -> Epoch | None:
+def read_epoch(query: Params, form: Params) -> Epoch | None:
     text = _find("epoch", query, form)
     return None if text is None else _EPOCHS.get(text.lower(), "ms")
 
 
-def _read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
+def read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
     return _COMPRESSIONS.get((query.get("compression") or "").lower())
+
+
+def _count_statements(text: str) -> int:
+    """How many statements a text has, without reading them: what is wrong with them comes up when they run."""
+    count = at = 0
+    while (at := skip_blanks(text, at, Dialect.GENERIC)) < len(text):
+        end = statement_end(text, at, Dialect.GENERIC)
+        count += end > at
+        at = end + 1
+    return count
 
 
 def _refuse_many(text: str, format_name: str) -> None:
     """Refuse several statements before any of them has run."""
-    if len(parse(text, Dialect.GENERIC)) > 1:
+    if _count_statements(text) > 1:
         raise InvalidArguments(f"cannot output multi-statements result in {format_name} format")
 
 
-def _answer_headers(chosen: Format, elapsed_ms: int) -> list[tuple[str, str]]:
+def answer_headers(chosen: Format, elapsed_ms: int) -> list[tuple[str, str]]:
     return [
         ("x-tsdb-format", chosen.name),
         ("x-greptime-format", chosen.older_name),
