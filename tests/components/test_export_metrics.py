@@ -21,6 +21,7 @@ from tests.server_process import ServerProcess, running
 from tsdb.clock import ManualClock
 from tsdb.components._export_metrics import (
     SELF_IMPORT_TABLES,
+    ExportFailed,
     MetricsExporter,
     Sample,
     encode_write_request,
@@ -176,6 +177,17 @@ def test_imported_metrics_are_ordinary_tables(tmp_path: Path, own_counter: Count
         MetricsExporter(write, Duration.of_seconds(1), ManualClock(9_000_000_000)).export()
         text = "SELECT tsdb_value, CAST(tsdb_timestamp AS BIGINT) AS t FROM tsdb_test_export_total"
         assert read_all(opened.database.run(text, session)).to_pylist() == [{"tsdb_value": 3.0, "t": 9000}]  # type: ignore[arg-type]
+    finally:
+        opened.close()
+
+
+def test_a_database_that_cannot_be_written_is_told_with_the_key_that_names_it(tmp_path: Path) -> None:
+    opened = open_directory(tmp_path, options=LocalOptions(has_housekeeping=False))
+    try:
+        session = Session(database="information_schema")
+        send = self_import(lambda rows: opened.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self"))
+        with pytest.raises(ExportFailed, match=r"read-only; export_metrics.self_import.db must name"):
+            send([Sample("m", (), 1.0, 1)])
     finally:
         opened.close()
 

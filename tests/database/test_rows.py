@@ -63,7 +63,8 @@ class World:
                 self.sql(left.pop(0))
 
         services = self.opened.database.services
-        disturbed = replace(services, regions=Meddling(services.regions, meddle))
+        regions: Any = Meddling(services.regions, meddle)
+        disturbed = replace(services, regions=regions)
         return (delete_keys if is_delete else put_rows)(disturbed, table, rows)
 
 

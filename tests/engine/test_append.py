@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 
 from tests.engine import lives
-from tests.engine.harness import DIRECTORY, REGION, batch_of, create, delete, open_engine, put, read, scan
+from tests.engine.harness import DIRECTORY, REGION, Row, batch_of, create, delete, open_engine, put, read, scan
 from tsdb.clock import SystemClock
 from tsdb.engine import Engine
 from tsdb.engine.manifest import Manifest
@@ -22,14 +24,14 @@ from tsdb.units import Duration
 APPEND = RegionOptions(append_mode=True)
 
 
-def row(host: str, ts: int, a: float | None = None, b: int | None = None) -> dict[str, object]:
+def row(host: str, ts: int, a: float | None = None, b: int | None = None) -> Row:
     return {"host": host, "dc": "x", "ts": ts, "a": a, "b": b}
 
 
-def values(engine: Engine) -> list[tuple[object, ...]]:
+def values(engine: Engine) -> list[tuple[Any, ...]]:
     """What every way of reading agrees on: host, time, a, b."""
 
-    def plain(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    def plain(rows: list[Row]) -> list[tuple[Any, ...]]:
         return sorted(((each["host"], each["ts"], each["a"], each["b"]) for each in rows), key=repr)
 
     found = plain(scan(engine))
@@ -142,7 +144,9 @@ def test_the_manifest_remembers_from_which_sequence_on_rows_are_kept(tmp_path: P
     expected = {"append_mode": True, "append_from": 3, "merge_mode": "last_non_null"}
     assert json.loads(engine.stat(REGION).options) == expected
     engine.close()
-    state = Manifest.open(LocalStore(tmp_path), DIRECTORY, REGION, epoch=0, checkpoint_distance=10, clock=SystemClock()).state
+    state = Manifest.open(
+        LocalStore(tmp_path), DIRECTORY, REGION, epoch=0, checkpoint_distance=10, clock=SystemClock()
+    ).state
     assert RegionOptions.from_json(state.options.to_json()) == state.options
     assert state.options.to_json() == expected
 
@@ -167,7 +171,7 @@ def test_a_delete_that_was_queued_before_the_change_and_comes_after_it_is_refuse
     create(engine)
     put(engine, [row("a", 0, 1.0)])
     worker = engine._region(REGION).worker
-    late = []
+    late: list[Future[Any]] = []
     # On the worker itself, so that the change is behind this call and the delete behind the change.
     worker.call(lambda: late.extend([engine.set_options(REGION, APPEND), _begin_delete(engine)])).result(10)
     changed, deleted = late
@@ -179,7 +183,7 @@ def test_a_delete_that_was_queued_before_the_change_and_comes_after_it_is_refuse
     engine.close()
 
 
-def _begin_delete(engine: Engine) -> object:
+def _begin_delete(engine: Engine) -> Future[int]:
     return engine.write(REGION, batch_of(engine.schema(REGION), [row("a", 0)], OpType.DELETE))
 
 

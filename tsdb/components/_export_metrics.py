@@ -110,7 +110,11 @@ def self_import(write: Callable[[list[TableRows]], object]) -> Send:
     """Return what writes samples as rows, one table for each name."""
 
     def send(samples: list[Sample]) -> None:
-        write(single_value_rows(samples))
+        try:
+            write(single_value_rows(samples))
+        except TsdbError as error:
+            hint = "export_metrics.self_import.db must name a database that exists and can be written"
+            raise ExportFailed(f"the metrics were not imported: {error}", hint=hint) from error
 
     return send
 

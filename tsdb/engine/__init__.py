@@ -4,7 +4,8 @@
     Engine.snapshot / dataset ─▶ scan over memtables and data files
 
 `Engine` is the door. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`, `region_scan`,
-`region_change`, `region_trim`, `region_drop`, `recovery`, `housekeeping`. Formats on disk are described in `docs/format/`.
+`region_change`, `region_trim`, `region_drop`, `recovery`, `housekeeping`. Formats on disk are described in
+`docs/format/`.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ impl<'a> Scan<'a> {
         loop {
             let start = self.at;
             let (found, raw, name) = match table.columns.get(likely) {
-                Some(column) if self.body[start..].starts_with(&column.raw) => {
+                Some(column) if begins_with(&self.body[start..], &column.raw) => {
                     self.at += column.raw.len();
                     (Some(likely), &self.body[start..self.at], Cow::Borrowed(&b""[..]))
                 }
@@ -491,6 +491,17 @@ fn key_end(body: &[u8], mut at: usize) -> Option<usize> {
             return None;
         }
     }
+}
+
+/// `starts_with` for short prefixes, without a call: names of fields are compared for every value.
+#[inline(always)]
+fn begins_with(text: &[u8], prefix: &[u8]) -> bool {
+    let length = prefix.len();
+    if !(8..=16).contains(&length) || text.len() < length {
+        return text.starts_with(prefix);
+    }
+    let word = |bytes: &[u8], at: usize| bytes[at..].first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
+    word(text, 0) == word(prefix, 0) && word(text, length - 8) == word(prefix, length - 8)
 }
 
 fn text_of(bytes: &[u8]) -> String {
