@@ -251,8 +251,8 @@ def prom_range(
     """Return a PromQL function over the window `(end - range, end]` of each series and step, and where there is one.
 
     Series i has the samples `offsets[i]` to `offsets[i + 1]`, in the order of time. Steps ascend: `ends` are the ends
-    of the windows, `ats` the times of the steps. `first` and `second` are the scalar arguments of each step. `extension`
-    is empty, `anchored` or `smoothed`. Matrices are float64 and uint8, row after row.
+    of the windows, `ats` the times of the steps. `first` and `second` are the scalar arguments of each step.
+    `extension` is empty, `anchored` or `smoothed`. Matrices are float64 and uint8, row after row.
     """
 
 def prom_instant(

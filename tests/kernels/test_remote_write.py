@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ingest.prometheus_messages import messages, write_request, write_request_v2
@@ -55,6 +55,7 @@ def as_sent(series: list[tuple[str, dict[str, str], list[tuple[int, float]]]]) -
     return [([("__name__", metric), *labels.items()], rows) for metric, labels, rows in series]
 
 
+@settings(deadline=None)
 @given(st.lists(SERIES, max_size=8), st.sampled_from([1, 2]))
 def test_every_request_of_either_version_is_read_as_the_library_wrote_it(series: Any, version: int) -> None:
     make = write_request if version == 1 else write_request_v2
@@ -64,6 +65,7 @@ def test_every_request_of_either_version_is_read_as_the_library_wrote_it(series:
         assert read_rows(parser.parse(body, version=version)) == expected_rows(series)
 
 
+@settings(deadline=None)
 @given(LABELS)
 def test_labels_are_encoded_as_the_metric_engine_does(labels: dict[str, str]) -> None:
     body = write_request([([("__name__", "m"), *labels.items()], [(1, 1.0)])]).SerializeToString()
@@ -71,6 +73,7 @@ def test_labels_are_encoded_as_the_metric_engine_does(labels: dict[str, str]) ->
     assert text.equals(encode_labels({name: pa.array([value]) for name, value in labels.items()}, 1))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from([1, 2]))
 def test_bytes_of_any_kind_are_read_or_refused(body: bytes, version: int) -> None:
     try:
@@ -80,6 +83,7 @@ def test_bytes_of_any_kind_are_read_or_refused(body: bytes, version: int) -> Non
     assert len(batch.times) == len(batch.index)
 
 
+@settings(deadline=None)
 @given(st.lists(SERIES, min_size=1, max_size=3), st.data(), st.sampled_from([1, 2]))
 def test_a_changed_byte_never_breaks_the_reader(series: Any, data: Any, version: int) -> None:
     make = write_request if version == 1 else write_request_v2

@@ -103,7 +103,7 @@ def _seconds(name: str, value: Any) -> int:
         return int(value.total_seconds()) * 1000
     if hasattr(value, "months") and hasattr(value, "nanoseconds"):
         days = value.months * 30 + value.days
-        return (days * 86_400 + value.nanoseconds // 1_000_000_000) * 1000
+        return int((days * 86_400 + value.nanoseconds // 1_000_000_000) * 1000)
     try:
         ms = float(value) * 1000
     except (TypeError, ValueError):

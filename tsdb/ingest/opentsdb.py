@@ -5,8 +5,8 @@
 
 A metric is a table by its own name, dots included. Times of fewer than 13 digits are seconds, others milliseconds.
 Every point is judged alone, so that one bad point does not decide over its neighbours; whoever calls chooses what that
-means. Measured: 80,000 to 100,000 points per CPU second either way (50,000 points of 10 metrics with two tags, a busy
-machine of 2 cores); the loop over points is most of it.
+means. Measured, 50,000 points of 10 metrics with two tags on 2 shared cores: 55,000 to 145,000 points per CPU
+second as JSON, 90,000 to 165,000 as lines; the loop over points is most of it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -88,14 +88,14 @@ def _find_buckets(context: EvalContext, vector: Vector, span: Span) -> _Buckets:
     """Keep the series that have a bound; of others a warning tells."""
     vector = vector.compact()
     column = vector.labels.column(_BOUND)
-    bounds = np.array([_parse_bound(text) for text in column.values])
-    is_wrong = np.array([bound is None for bound in bounds.tolist()], np.bool_)
+    bounds = [_parse_bound(text) for text in column.values]
+    is_wrong = np.array([bound is None for bound in bounds], np.bool_)
     wrong = is_wrong[column.codes]
     if wrong.any():
         _remark_bounds(context, vector.take(np.flatnonzero(wrong)), span)
         vector = vector.take(np.flatnonzero(~wrong))
         column = vector.labels.column(_BOUND)
-    numbers = np.where(is_wrong, 0.0, np.where(is_wrong, None, bounds)).astype(np.float64)
+    numbers = np.array([0.0 if bound is None else bound for bound in bounds])
     others = vector.labels.without((_BOUND,))
     groups, first = others.group()
     return _Buckets(vector, numbers[column.codes], groups, others.take(first))
@@ -119,7 +119,12 @@ def _remark_bounds(context: EvalContext, vector: Vector, span: Span) -> None:
 
 
 def _of_buckets(
-    context: EvalContext, function: str, buckets: _Buckets, first: Floats, second: Floats, span: Span
+    context: EvalContext,
+    function: Literal["quantile", "fraction"],
+    buckets: _Buckets,
+    first: Floats,
+    second: Floats,
+    span: Span,
 ) -> Vector:
     vector, count = buckets.vector, buckets.labels.rows
     if not count:

@@ -13,7 +13,7 @@ from tsdb.promql._regex import matches, matches_empty
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelTable
 from tsdb.promql.evaluation._selectors import instant_vector
-from tsdb.promql.evaluation._values import Times, Vector, merge_same
+from tsdb.promql.evaluation._values import Bools, Times, Vector, merge_same
 
 IDENTITY = ("instance", "job")
 """The labels that tell what a series and its info have in common."""
@@ -26,7 +26,7 @@ class _Found:
     """The info series of one query: labels, and for each step when their sample was taken, -1 without one."""
 
     labels: list[dict[str, str]]
-    seen: np.ndarray  # type: ignore[type-arg]
+    seen: Times
     by_identity: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
 
@@ -43,7 +43,7 @@ def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelecto
     else:
         ignored = [False] * base.rows
     found = _find(context, call, (*names, *wanted), times)
-    parts: list[tuple[dict[str, str], int, np.ndarray]] = []  # type: ignore[type-arg]
+    parts: list[tuple[dict[str, str], int, Bools]] = []
     for row, own in enumerate(labels):
         if ignored[row]:
             parts.append((own, row, base.present[row]))
@@ -73,8 +73,8 @@ def _enriched(
     own: dict[str, str],
     found: _Found,
     wanted: Sequence[Matcher],
-    present: np.ndarray,  # type: ignore[type-arg]
-) -> list[tuple[dict[str, str], np.ndarray]]:  # type: ignore[type-arg]
+    present: Bools,
+) -> list[tuple[dict[str, str], Bools]]:
     """Return the labels a series gets, each with the steps at which it gets them."""
     identity = tuple(own.get(name, "") for name in IDENTITY)
     rows = found.by_identity.get(identity, []) if any(identity) else []
@@ -83,7 +83,7 @@ def _enriched(
         by_name.setdefault(found.labels[row].get(NAME, ""), []).append(row)
     data_names = {each.name for each in wanted}
     may_lack = all(matches_empty(each) for each in wanted)
-    out: dict[tuple[int, ...], np.ndarray] = {}  # type: ignore[type-arg]
+    out: dict[tuple[int, ...], Bools] = {}
     for step in np.flatnonzero(present).tolist():
         chosen = tuple(_latest(found, members, step) for members in by_name.values())
         key = tuple(row for row in chosen if row >= 0)

@@ -89,8 +89,7 @@ def _remark_names(context: EvalContext, call: Call, windows: Windows) -> None:
 
 def _any_sample(context: EvalContext, windows: Windows, times: Times) -> Bools:
     _, present = apply_range(windows, "present_over_time", times, context)
-    any_present: Bools = present.any(axis=0)
-    return any_present
+    return np.logical_or.reduce(present, axis=0)
 
 
 def absent(call: Call, has: Bools, times: Times) -> Vector:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 from tsdb.promql._ast import Call
 from tsdb.promql._errors import PromqlFailure
@@ -92,7 +93,8 @@ def _timestamp(context: EvalContext, call: Call, args: list[Value], times: Times
 
 
 def _absent(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
-    return absent(call, cast(Vector, args[0]).present.any(axis=0), times)
+    has = np.logical_or.reduce(cast(Vector, args[0]).present, axis=0)
+    return absent(call, has, times)
 
 
 def _clamp(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
@@ -173,7 +175,7 @@ def _date(name: str, args: list[Value], times: Times) -> Vector:
     return vector.mapped(np.where(is_date, _date_part(name, stamps), np.nan))
 
 
-def _date_part(name: str, stamps: np.ndarray) -> Floats:  # type: ignore[type-arg]
+def _date_part(name: str, stamps: npt.NDArray[np.datetime64]) -> Floats:
     days, months = stamps.astype("datetime64[D]"), stamps.astype("datetime64[M]")
     seconds = stamps.astype(np.int64)
     if name == "hour":

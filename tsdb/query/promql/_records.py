@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.errors import Unsupported
@@ -39,7 +40,7 @@ def rows_of(engine: PromqlEngine, text: str, source: TableSeries, span: Span, al
     return _table(vectors, _fit(shape, len(vectors)), _times(span))
 
 
-def _times(span: Span) -> np.ndarray:  # type: ignore[type-arg]
+def _times(span: Span) -> npt.NDArray[np.int64]:
     return np.arange(span.start_ms, span.end_ms + 1, max(span.step_ms, 1), dtype=np.int64)
 
 
@@ -60,7 +61,7 @@ def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries,
     return value
 
 
-def _table(vectors: list[Vector], shape: Shape, times: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+def _table(vectors: list[Vector], shape: Shape, times: npt.NDArray[np.int64]) -> pa.Table:
     """Put the values of each series and step into a row; without a value for any field there is none."""
     labels = concat_labels([vector.labels.without(("__name__", "__field__")) for vector in vectors])
     groups, first = labels.group()
@@ -83,7 +84,7 @@ def _table(vectors: list[Vector], shape: Shape, times: np.ndarray) -> pa.Table: 
     return pa.table({name: columns[name] for name in order})
 
 
-def _label_columns(labels: LabelTable, shape: Shape, series: np.ndarray) -> dict[str, pa.Array]:  # type: ignore[type-arg]
+def _label_columns(labels: LabelTable, shape: Shape, series: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
     names = [*shape.tags, *(name for name in sorted(labels.columns) if name not in shape.tags)]
     columns = {}
     for name in names:
