@@ -33,9 +33,12 @@ use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
 use columns::Finished;
-use scan::{Bad, Times, parse_body};
+use scan::{Bad, Limits, Times, parse_body};
 use series::SeriesTable;
 use tags::{pack_tags, tag_columns};
+
+/// Values of one body, counting those that rows lack: half a gigabyte of numbers.
+const CELLS_MAX: usize = 1 << 26;
 
 /// Numbers the tables of all parsers of the process.
 static GENERATIONS: AtomicU64 = AtomicU64::new(1);
@@ -93,7 +96,8 @@ impl LineParser {
         py.detach(|| {
             let table = self.current();
             let times = Times { factor, default: default_time };
-            let finished = parse_body(body, &table, &times).map_err(refuse)?;
+            let limits = Limits { cells: CELLS_MAX, learnt_bytes: self.bytes_max };
+            let finished = parse_body(body, &table, &times, &limits).map_err(refuse)?;
             Ok(finished.into_iter().map(|rows| LineRows::new(table.clone(), rows)).collect())
         })
     }

@@ -19,7 +19,7 @@ from tsdb.ingest.rows import KnownSeries, TableRows
 
 KEYS_MAX = 1_000_000
 """How many keys (measurement and tags as written) are kept between requests; beyond that it starts over."""
-KEYS_BYTES_MAX = 256 << 20
+KEYS_BYTES_MAX = 128 << 20
 
 PRECISIONS = {
     "n": 1,

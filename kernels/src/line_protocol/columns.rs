@@ -1,6 +1,6 @@
 //! The rows of one measurement while a body is read: series, times, and one column per field.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer};
 use arrow_data::ArrayData;
@@ -9,6 +9,9 @@ use arrow_schema::DataType;
 use super::series::{KeyEntry, Measurement};
 
 const UNSEEN: u32 = u32::MAX;
+/// For so many columns, and so many rows of each, memory is set aside before they come.
+const RESERVED_COLUMNS_MAX: usize = 64;
+const RESERVED_ROWS_MAX: usize = 1 << 16;
 /// With fewer bytes of body per known series, a map is smaller than a place for every series.
 const DENSE_BYTES_MIN: usize = 4;
 
@@ -155,6 +158,7 @@ pub struct Rows {
     lines: Vec<i64>,
     shapes_seen: Vec<bool>,
     tags: Vec<u32>,
+    tags_seen: HashSet<u32>,
     order: Vec<Place>,
     rows_expected: usize,
 }
@@ -186,6 +190,7 @@ pub struct Finished {
 
 impl Rows {
     pub fn new(measurement: u32, series_known: usize, body_bytes: usize, rows_expected: usize) -> Self {
+        let rows_expected = rows_expected.min(RESERVED_ROWS_MAX);
         let positions = match series_known * DENSE_BYTES_MIN > body_bytes {
             true => Positions::Sparse(HashMap::new()),
             false => Positions::Dense(vec![UNSEEN; series_known]),
@@ -201,6 +206,7 @@ impl Rows {
             lines: Vec::with_capacity(rows_expected),
             shapes_seen: Vec::new(),
             tags: Vec::new(),
+            tags_seen: HashSet::new(),
             order: Vec::new(),
             rows_expected,
         }
@@ -229,7 +235,7 @@ impl Rows {
         }
         self.shapes_seen[shape] = true;
         for &tag in &measurement.shapes[shape] {
-            if self.tags.contains(&tag) {
+            if !self.tags_seen.insert(tag) {
                 continue;
             }
             let name = &measurement.tags[tag as usize].name;
@@ -261,6 +267,11 @@ impl Rows {
         *position
     }
 
+    /// How many values the columns have, counting those that rows lack.
+    pub fn cells(&self) -> usize {
+        self.columns.len() * self.times.len() + self.tags.len() * self.series.len()
+    }
+
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -273,12 +284,13 @@ impl Rows {
         value: &Value<'_>,
         measurement: &Measurement,
     ) -> Option<usize> {
-        if self.tags.iter().any(|&tag| measurement.tags[tag as usize].name == name) {
+        if measurement.find_tag(&name).is_some_and(|tag| self.tags_seen.contains(&tag)) {
             return None;
         }
         let position = self.columns.len();
         self.by_name.insert(name.as_bytes().into(), position);
-        self.columns.push(Column::new(name, raw, value, self.rows_expected));
+        let expected = if position < RESERVED_COLUMNS_MAX { self.rows_expected } else { 0 };
+        self.columns.push(Column::new(name, raw, value, expected));
         self.order.push(Place::Field(position));
         Some(position)
     }

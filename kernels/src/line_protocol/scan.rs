@@ -1,12 +1,15 @@
 //! One pass over a body; the grammar is at the head of `line_protocol`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::RwLockReadGuard;
 
 use super::columns::{Finished, Rows, Value};
 use super::number::{Number, parse_number, parse_time};
 use super::series::{DecodedKey, Known, Measurement, SeriesTable};
+
+/// How often it is checked whether the columns become too large.
+const CHECK_ROWS: usize = 256;
 
 /// A body that cannot be read.
 pub struct Bad {
@@ -23,14 +26,27 @@ pub struct Times {
     pub default: i64,
 }
 
-pub fn parse_body(body: &[u8], table: &SeriesTable, times: &Times) -> Result<Vec<Finished>, Bad> {
+/// What one body may take.
+pub struct Limits {
+    /// Values of all columns, counting those that rows lack.
+    pub cells: usize,
+    /// Bytes of new keys.
+    pub learnt_bytes: usize,
+}
+
+pub fn parse_body(
+    body: &[u8],
+    table: &SeriesTable,
+    times: &Times,
+    limits: &Limits,
+) -> Result<Vec<Finished>, Bad> {
     if body.len() > i32::MAX as usize {
         return Err(Bad { line: 1, column: 1, message: "the body is over 2 GiB".into() });
     }
     if let Err(error) = std::str::from_utf8(body) {
         return Err(not_text(body, error.valid_up_to()));
     }
-    Scan::new(body, table, times).run()
+    Scan::new(body, table, times, limits).run()
 }
 
 fn not_text(body: &[u8], at: usize) -> Bad {
@@ -56,13 +72,16 @@ struct Scan<'a> {
     at: usize,
     line: usize,
     line_start: usize,
+    limits: &'a Limits,
     by_measurement: HashMap<u32, usize>,
+    learnt_bytes: usize,
+    rows: usize,
     /// The last timestamp as written, and what it meant: lines of one time follow each other.
     last_time: (&'a [u8], i64),
 }
 
 impl<'a> Scan<'a> {
-    fn new(body: &'a [u8], table: &'a SeriesTable, times: &'a Times) -> Self {
+    fn new(body: &'a [u8], table: &'a SeriesTable, times: &'a Times, limits: &'a Limits) -> Self {
         Self {
             body,
             table,
@@ -70,7 +89,10 @@ impl<'a> Scan<'a> {
             at: 0,
             line: 1,
             line_start: 0,
+            limits,
             by_measurement: HashMap::new(),
+            learnt_bytes: 0,
+            rows: 0,
             last_time: (b"", 0),
         }
     }
@@ -108,7 +130,13 @@ impl<'a> Scan<'a> {
             self.fields(rows, measurement)?;
             let time = self.time()?;
             rows.end(time, line);
+            // Rows, columns, tags and series only ever become more: it is enough to look now and then.
+            self.rows += 1;
+            if self.rows.is_multiple_of(CHECK_ROWS) {
+                self.check_cells(&tables)?;
+            }
         }
+        self.check_cells(&tables)?;
         let finish = |rows: Rows| {
             let measurement = &known.measurements[rows.measurement as usize];
             rows.finish(measurement)
@@ -130,6 +158,17 @@ impl<'a> Scan<'a> {
                 Some(_) => return true,
             }
             self.end_line();
+        }
+    }
+
+    /// Refuses a body whose lines have so little in common that its columns would be mostly empty and huge.
+    fn check_cells(&self, tables: &[Rows]) -> Result<(), Bad> {
+        match tables.iter().map(Rows::cells).sum::<usize>() > self.limits.cells {
+            true => {
+                Err(self
+                    .bad("the lines of the body have too many different fields or tags; send smaller bodies"))
+            }
+            false => Ok(()),
         }
     }
 
@@ -172,7 +211,11 @@ impl<'a> Scan<'a> {
         }
         let decoded = self.decode_key()?;
         drop(known);
-        let position = self.table.learn(hash, key, decoded);
+        let (position, bytes) = self.table.learn(hash, key, decoded);
+        self.learnt_bytes += bytes;
+        if self.learnt_bytes > self.limits.learnt_bytes {
+            return Err(self.bad("the body names more new series than can be kept; send smaller bodies"));
+        }
         Ok((position, self.table.read()))
     }
 
@@ -183,6 +226,7 @@ impl<'a> Scan<'a> {
         }
         let measurement = text_of(&measurement);
         let mut tags: Vec<(String, String)> = Vec::new();
+        let mut names: HashSet<String> = HashSet::new();
         while self.peek() == Some(b',') {
             self.at += 1;
             let start = self.at;
@@ -194,7 +238,7 @@ impl<'a> Scan<'a> {
             if self.peek() != Some(b'=') {
                 return Err(self.bad("expected '=' behind the name of a tag"));
             }
-            if tags.iter().any(|(known, _)| *known == name) {
+            if !names.insert(name.clone()) {
                 return Err(self.bad_at(start, format!("the tag {name:?} is here twice")));
             }
             self.at += 1;
@@ -251,7 +295,7 @@ impl<'a> Scan<'a> {
         loop {
             let start = self.at;
             let (found, raw, name) = match table.columns.get(likely) {
-                Some(column) if begins_with(&self.body[start..], &column.raw) => {
+                Some(column) if self.body[start..].starts_with(&column.raw) => {
                     self.at += column.raw.len();
                     (Some(likely), &self.body[start..self.at], Cow::Borrowed(&b""[..]))
                 }
@@ -491,17 +535,6 @@ fn key_end(body: &[u8], mut at: usize) -> Option<usize> {
             return None;
         }
     }
-}
-
-/// `starts_with` for short prefixes, without a call: names of fields are compared for every value.
-#[inline(always)]
-fn begins_with(text: &[u8], prefix: &[u8]) -> bool {
-    let length = prefix.len();
-    if !(8..=16).contains(&length) || text.len() < length {
-        return text.starts_with(prefix);
-    }
-    let word = |bytes: &[u8], at: usize| bytes[at..].first_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-    word(text, 0) == word(prefix, 0) && word(text, length - 8) == word(prefix, length - 8)
 }
 
 fn text_of(bytes: &[u8]) -> String {

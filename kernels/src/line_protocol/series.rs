@@ -17,6 +17,7 @@ use twox_hash::XxHash3_64;
 const EMPTY: u32 = u32::MAX;
 /// What an entry costs beside its bytes: hashes, slots, offsets, map entries.
 const ENTRY_BYTES: usize = 160;
+const MEASUREMENT_BYTES: usize = 800;
 
 /// A key taken apart.
 pub struct DecodedKey {
@@ -121,13 +122,15 @@ impl SeriesTable {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns a key, unless somebody was faster; returns its position.
-    pub fn learn(&self, hash: u64, key: &[u8], decoded: DecodedKey) -> usize {
+    /// Learns a key, unless somebody was faster; returns its position and how many bytes that took.
+    pub fn learn(&self, hash: u64, key: &[u8], decoded: DecodedKey) -> (usize, usize) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        match known.find(hash, key) {
-            Some(position) => position,
-            None => known.insert(hash, key, decoded),
+        if let Some(position) = known.find(hash, key) {
+            return (position, 0);
         }
+        let before = known.nbytes();
+        let position = known.insert(hash, key, decoded);
+        (position, known.nbytes() - before)
     }
 }
 
@@ -209,7 +212,7 @@ impl Known {
             return number;
         }
         let number = self.measurements.len() as u32;
-        self.series_bytes += 2 * name.len() + ENTRY_BYTES;
+        self.series_bytes += 2 * name.len() + MEASUREMENT_BYTES;
         self.measurements.push(Measurement { name: name.clone(), ..Measurement::default() });
         self.by_name.insert(name, number);
         number

@@ -71,6 +71,12 @@ class World:
     def values(self, table: str) -> list[float]:
         return [row["tsdb_value"] for row in self.ask(f"SELECT * FROM {table} ORDER BY tsdb_timestamp, tsdb_value")]
 
+    def crash(self) -> None:
+        """Leave everything that is not flushed to the log."""
+        self.routes.close()
+        self._opened.engine.close(flush=False)
+        self._opened.close()
+
     def close(self) -> None:
         self.routes.close()
         self._opened.close()
@@ -319,6 +325,22 @@ def test_senders_at_the_same_time_make_every_table_once_and_lose_nothing(world: 
         assert world.ask(f"SELECT sender, count(*) AS n FROM m{at} GROUP BY sender ORDER BY sender") == [
             {"sender": str(sender), "n": 8} for sender in range(4)
         ]
+
+
+def test_what_was_acknowledged_is_there_after_a_crash(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for time in range(4):
+        # The first is written by way of rows, later ones as known series; at the third a new one is among them.
+        series = [metric(f"m{at % 2}", time, time, host=str(at)) for at in range(6 if time < 2 else 7)]
+        assert world.write(*series).status == 204
+    before = [world.ask(f"SELECT * FROM m{at} ORDER BY host, tsdb_timestamp") for at in range(2)]
+    assert [len(rows) for rows in before] == [14, 12]
+    world.crash()
+    world = World(tmp_path)
+    try:
+        assert [world.ask(f"SELECT * FROM m{at} ORDER BY host, tsdb_timestamp") for at in range(2)] == before
+    finally:
+        world.close()
 
 
 # Remote read

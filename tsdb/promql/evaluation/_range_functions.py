@@ -89,7 +89,8 @@ def _remark_names(context: EvalContext, call: Call, windows: Windows) -> None:
 
 def _any_sample(context: EvalContext, windows: Windows, times: Times) -> Bools:
     _, present = apply_range(windows, "present_over_time", times, context)
-    return np.logical_or.reduce(present, axis=0)
+    has: Bools = np.logical_or.reduce(present, axis=0)
+    return has
 
 
 def absent(call: Call, has: Bools, times: Times) -> Vector:

@@ -52,6 +52,7 @@ def test_the_client_of_version_1_pings_and_writes(server: ServerProcess) -> None
     client.close()
 
 
+@pytest.mark.filterwarnings("ignore:This method is deprecated:DeprecationWarning")
 def test_the_client_of_version_2_asks_for_health_and_writes(server: ServerProcess) -> None:
     with InfluxDBClient(url=f"{server.url}/v1/influxdb", token="u:p", org="o", enable_gzip=True) as client:
         assert client.ping()
