@@ -13,6 +13,8 @@
 //! - Refused: a tag or field that a line has twice, a tag without a value, a field with two types in one body, a name
 //!   that is a tag and a field in one body, numbers out of range, bytes that are not UTF-8. The first such place ends the
 //!   reading, with line and column.
+//! - Refused as well, because a small body must not take all memory: more than `CELLS_MAX` values, and more bytes of new
+//!   keys than the parser may keep at all.
 //!
 //! The parser keeps the keys it has seen (see `series`): for a key it knows it does not look at the tags. When they are
 //! more than it may keep, the next body begins with an empty table, a new *generation*.

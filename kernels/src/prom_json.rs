@@ -91,7 +91,13 @@ fn write_value(out: &mut Vec<u8>, value: f64) {
         let _ = if value == 0.0 && value.is_sign_negative() { write!(out, "-0") } else { write!(out, "{}", value as i64) };
         return;
     }
-    let _ = write!(out, "{value}");
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format_finite(value);
+    if text.contains('e') {
+        let _ = write!(out, "{value}");
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
 }
 
 /// `1e+21`, `2.5e-07`: at least two digits in the exponent.

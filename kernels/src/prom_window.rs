@@ -70,14 +70,14 @@ fn average(values: &[f64]) -> f64 {
 }
 
 /// The time and the value of the best sample; NaN gives way to anything.
-fn best(window: &Window, is_better: fn(f64, f64) -> bool) -> (i64, f64) {
-    let (mut time, mut value) = (window.times[0], window.values[0]);
-    for (&t, &v) in window.times.iter().zip(window.values) {
-        if is_better(v, value) || value.is_nan() {
-            (time, value) = (t, v);
+fn best(window: &Window, is_better: impl Fn(f64, f64) -> bool) -> (i64, f64) {
+    let (mut found, mut value) = (0, window.values[0]);
+    for (position, &each) in window.values.iter().enumerate() {
+        if is_better(each, value) || value.is_nan() {
+            (found, value) = (position, each);
         }
     }
-    (time, value)
+    (window.times[found], value)
 }
 
 fn variance(values: &[f64]) -> f64 {

@@ -45,7 +45,7 @@ class _Reader:
         self.tags: set[tuple[str, str]] = set()
 
     def rows(self) -> list[Row]:
-        rows = []
+        rows: list[Row] = []
         while True:
             self.skip_spaces()
             if self.at == len(self.text):

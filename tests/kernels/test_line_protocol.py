@@ -209,3 +209,36 @@ def test_many_threads_may_use_one_parser() -> None:
         found = list(pool.map(lambda body: rows_of(parser.parse(body, factor=1, default_time=0)), bodies))
     assert found == [expected(body)[1] for body in bodies]
     assert parser.keys == 500
+
+
+def test_a_small_body_cannot_make_huge_columns_of_nothing() -> None:
+    lines = [f"m f{number}=1" for number in range(20_000)]
+    with pytest.raises(ValueError, match="too many different fields") as caught:
+        new_parser().parse("\n".join(lines).encode(), factor=1, default_time=0)
+    assert 8_000 < caught.value.args[1] < 8_200
+
+
+def test_a_small_body_cannot_make_huge_columns_of_tags() -> None:
+    lines = [f"m,t{number}=1 f=1" for number in range(20_000)]
+    with pytest.raises(ValueError, match="too many different fields or tags"):
+        LineParser(1 << 20, 1 << 30).parse("\n".join(lines).encode(), factor=1, default_time=0)
+
+
+def test_many_measurements_share_the_bound_of_a_body() -> None:
+    wide = ",".join(f"f{number}=1" for number in range(4_000))
+    lines = [line for table in range(40) for line in (*[f"m{table} a=1"] * 1_000, f"m{table} {wide}")]
+    with pytest.raises(ValueError, match="too many different fields"):
+        new_parser().parse("\n".join(lines).encode(), factor=1, default_time=0)
+
+
+def test_a_body_with_more_new_series_than_can_be_kept_is_refused() -> None:
+    lines = [f"m,a={number:0100} f=1" for number in range(1000)]
+    with pytest.raises(ValueError, match="more new series than can be kept"):
+        LineParser(1 << 20, 100_000).parse("\n".join(lines).encode(), factor=1, default_time=0)
+
+
+def test_a_line_with_very_many_tags_and_fields_is_read_in_time() -> None:
+    names = range(60_000)
+    line = "m," + ",".join(f"t{name}=1" for name in names) + " " + ",".join(f"f{name}=1" for name in names)
+    (rows,) = LineParser(1 << 20, 1 << 30).parse(line.encode(), factor=1, default_time=0)
+    assert len(rows.fields) == len(rows.tag_names) == len(names)

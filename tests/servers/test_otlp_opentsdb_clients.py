@@ -1,8 +1,4 @@
-"""Third-party clients against a running server: OpenTelemetry's HTTP exporters, potsdb and opentsdb-py.
-
-Needs `opentelemetry-exporter-otlp-proto-http`, `potsdb` and `opentsdb-py`. Run it by its name:
-`pytest tests/servers/clients_otlp_opentsdb.py`.
-"""
+"""Third-party clients against a running server: OpenTelemetry's HTTP exporters, potsdb and opentsdb-py."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from tsdb import _kernels
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
+from tsdb.engine.series import conform_series
 from tsdb.errors import InvalidArguments
 from tsdb.ingest.prometheus import VALUE_COLUMN
 from tsdb.ingest.prometheus_read import Matcher, ReadQuery
@@ -42,10 +43,14 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     if query.database is not None:
         services.catalog.database(database)
     table = services.catalog.find_table(database, query.metric)
-    if table is None or query.start_ms > query.end_ms or not stored_in(services, table).region_ids:
+    # A physical table is no metric: its rows are those of the metrics on it.
+    if table is None or table.is_physical or query.start_ms > query.end_ms:
         return b""
     value = _value_column(table)
     found = [_scan(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    if not found:
+        # It shows a file and has no regions.
+        return b""
     rows = _lay_out(_Rows.of(scan, table, value) for scan in found)
     return _kernels.encode_read_result(
         query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values
@@ -100,7 +105,9 @@ def _series_filter(snapshot: Snapshot, table: TableInfo, matchers: Iterable[Matc
 
 
 def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    columns = [source.block.table.tags.column(matcher.name) for source in snapshot.sources]
+    # A source shows its series as they were when it was written: tags may have been added or renamed since.
+    tables = [conform_series(source.block.table, source.schema, snapshot.schema) for source in snapshot.sources]
+    columns = [table.tags.column(matcher.name) for table in tables]
     if not columns:
         return pc.scalar(False)
     values = pa.chunked_array([_plain(column) for column in columns]).unique()

@@ -39,7 +39,7 @@ from tsdb.promql._range_parser import DurationParser
 TEXT_CHARS_MAX = 1 << 20
 """A longer query is refused before it is read."""
 
-DEPTH_MAX = 200
+DEPTH_MAX = 100
 """How deep parentheses, calls and signs may be nested."""
 
 NODES_MAX = 5000

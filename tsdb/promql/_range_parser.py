@@ -1,7 +1,7 @@
 """Durations inside a query: `[range]`, `[range:step]`, `offset`, and arithmetic in them.
 
 A duration is a number of seconds, or arithmetic on such with `step()`, `range()`, `min(a, b)` and `max(a, b)`. Behind
-`offset`, arithmetic needs parentheres, because what follows could as well go on with the query itself.
+`offset`, arithmetic needs parentheses, because what follows could as well go on with the query itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 4}
 _SIGN_PRECEDENCE = 3
 _OUT_OF_RANGE_SECONDS = float(1 << 53)
-DEPTH_MAX = 100
+DEPTH_MAX = 50
 
 
 class DurationParser:

@@ -267,9 +267,9 @@ impl Rows {
         *position
     }
 
-    /// How many values the columns have, counting those that rows lack.
-    pub fn cells(&self) -> usize {
-        self.columns.len() * self.times.len() + self.tags.len() * self.series.len()
+    /// How many values the columns of tags would have, counting those that series lack.
+    pub fn tag_cells(&self) -> usize {
+        self.tags.len() * self.series.len()
     }
 
     pub fn find(&self, name: &[u8]) -> Option<usize> {

@@ -8,9 +8,6 @@ use super::columns::{Finished, Rows, Value};
 use super::number::{Number, parse_number, parse_time};
 use super::series::{DecodedKey, Known, Measurement, SeriesTable};
 
-/// How often it is checked whether the columns become too large.
-const CHECK_ROWS: usize = 256;
-
 /// A body that cannot be read.
 pub struct Bad {
     pub line: usize,
@@ -75,7 +72,7 @@ struct Scan<'a> {
     limits: &'a Limits,
     by_measurement: HashMap<u32, usize>,
     learnt_bytes: usize,
-    rows: usize,
+    cells: usize,
     /// The last timestamp as written, and what it meant: lines of one time follow each other.
     last_time: (&'a [u8], i64),
 }
@@ -92,7 +89,7 @@ impl<'a> Scan<'a> {
             limits,
             by_measurement: HashMap::new(),
             learnt_bytes: 0,
-            rows: 0,
+            cells: 0,
             last_time: (b"", 0),
         }
     }
@@ -130,13 +127,12 @@ impl<'a> Scan<'a> {
             self.fields(rows, measurement)?;
             let time = self.time()?;
             rows.end(time, line);
-            // Rows, columns, tags and series only ever become more: it is enough to look now and then.
-            self.rows += 1;
-            if self.rows.is_multiple_of(CHECK_ROWS) {
-                self.check_cells(&tables)?;
-            }
+            self.cells += rows.columns.len();
+            self.check_cells()?;
         }
-        self.check_cells(&tables)?;
+        // Nobody has made columns of the tags yet.
+        self.cells += tables.iter().map(Rows::tag_cells).sum::<usize>();
+        self.check_cells()?;
         let finish = |rows: Rows| {
             let measurement = &known.measurements[rows.measurement as usize];
             rows.finish(measurement)
@@ -162,8 +158,9 @@ impl<'a> Scan<'a> {
     }
 
     /// Refuses a body whose lines have so little in common that its columns would be mostly empty and huge.
-    fn check_cells(&self, tables: &[Rows]) -> Result<(), Bad> {
-        match tables.iter().map(Rows::cells).sum::<usize>() > self.limits.cells {
+    #[inline]
+    fn check_cells(&self) -> Result<(), Bad> {
+        match self.cells > self.limits.cells {
             true => {
                 Err(self
                     .bad("the lines of the body have too many different fields or tags; send smaller bodies"))
@@ -306,6 +303,11 @@ impl<'a> Scan<'a> {
             };
             let value_start = self.at;
             let value = self.value(&mut scratch)?;
+            if found.is_none() {
+                // The rows before this one lack the new column.
+                self.cells += row;
+                self.check_cells()?;
+            }
             let place = match found {
                 Some(place) => place,
                 None => match table.add_column(text_of(&name), raw.to_vec(), &value, measurement) {

@@ -1,4 +1,4 @@
-"""The clients of InfluxDB 1 and 2 against a running server. Needs `influxdb` and `influxdb-client`."""
+"""The clients of InfluxDB 1 and 2 against a running server."""
 
 from __future__ import annotations
 

@@ -464,3 +464,31 @@ def test_a_label_with_an_empty_value_does_not_exist_for_readers(world: World) ->
         ({"__name__": "m", "host": "a"}, [(3, 3.0)]),
     ]
     assert hosts(world.read((EQ, "__name__", "m"), (EQ, "host", ""))) == [""]
+
+
+def test_a_physical_table_is_no_metric(filled: World) -> None:
+    assert filled.read((EQ, "__name__", "tsdb_physical_table"), (EQ, "host", "a")) == []
+
+
+def test_a_label_that_came_after_a_flush_is_empty_in_what_was_written_before(tmp_path: Path) -> None:
+    world = World(tmp_path, has_metric_engine=False)
+    try:
+        world.write(metric("m", 1, 1, host="a"))
+        world.database.run("ADMIN flush_table('m')", Session())
+        world.write(metric("m", 2, 2, host="a", zone="z"))
+        assert world.read((EQ, "__name__", "m"), (EQ, "zone", "")) == [({"__name__": "m", "host": "a"}, [(1, 1.0)])]
+        assert [samples for _, samples in world.read((EQ, "__name__", "m"), (RE, "zone", "z"))] == [[(2, 2.0)]]
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("name", ["tsdb_value", "tsdb_timestamp", "__tsid", "__table_id", "__labels"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_label_that_is_called_as_another_column_is_refused(world: World, name: str, is_there: bool) -> None:
+    if is_there:
+        world.write(metric("m", 1, 1, host="a"))
+    answer = world.write(metric("m", 2, 2, **{name: "x"}))
+    assert answer.status == 400, answer.body
+    assert name in answer.json()["error"]
+    assert world.write(metric("m", 3, 3, host="a")).status == 204
+    assert world.values("m") == ([1.0, 3.0] if is_there else [3.0])

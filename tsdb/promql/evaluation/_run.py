@@ -68,10 +68,10 @@ def run_range(
         raise PromqlFailure("the step of a range query must be greater than 0")
     options = options or QueryOptions()
     context = _context(text, source, start_ms, end_ms, step_ms, options)
+    context.reserve(1, max(0, (end_ms - start_ms) // step_ms + 1))
     times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
     if not len(times):
         return _answer(context, times, Vector.empty(0))
-    context.reserve(1, len(times))
     with np.errstate(all="ignore"):
         value = Evaluator(context).evaluate(expr, times)
         if isinstance(value, Scalar):
