@@ -1,8 +1,9 @@
 //! Row-touching kernels behind `tsdb._kernels`.
 //!
 //! Each kernel is a pure function from Arrow arrays to Arrow arrays, or to text: no I/O, no globals, the interpreter
-//! lock released while it runs. What it computes is defined at the head of its file; a plain Python reference of
-//! each lives in `tests/kernels`.
+//! lock released while it runs. Parsers of protocols are classes, because they number series and keep the numbers, within
+//! bounds, between requests. What a kernel computes is defined at the head of its file; a plain Python reference of each
+//! lives in `tests/kernels`.
 
 mod arrow_ffi;
 mod encode_column;

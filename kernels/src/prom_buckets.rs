@@ -57,7 +57,8 @@ pub fn prom_buckets(
                     cells.filter(|&(_, cell)| present[cell] != 0).map(|(row, cell)| (bounds[row], values[cell])),
                 );
                 let has = !buckets.is_empty();
-                let is_raised = has && make_sound(&mut buckets);
+                join_equal(&mut buckets);
+                let is_raised = has && function == "quantile" && raise(&mut buckets);
                 out.0.push(if has { apply(&buckets, first[column], second[column]) } else { 0.0 });
                 out.1.push(u8::from(has));
                 out.2.push(u8::from(is_raised));
@@ -72,11 +73,8 @@ pub fn prom_buckets(
     ))
 }
 
-/// Joins buckets of the same bound and raises counts that fall; tells whether any fell by more than a rounding error.
-fn make_sound(buckets: &mut Vec<(f64, f64)>) -> bool {
-    if !buckets.last().is_some_and(|last| last.0 == f64::INFINITY) {
-        return false;
-    }
+/// Joins buckets of the same bound.
+fn join_equal(buckets: &mut Vec<(f64, f64)>) {
     buckets.dedup_by(|next, kept| {
         let is_same = next.0 == kept.0;
         if is_same {
@@ -84,6 +82,13 @@ fn make_sound(buckets: &mut Vec<(f64, f64)>) -> bool {
         }
         is_same
     });
+}
+
+/// Raises counts that fall; tells whether any fell by more than a rounding error.
+fn raise(buckets: &mut [(f64, f64)]) -> bool {
+    if buckets.last().is_none_or(|last| last.0 != f64::INFINITY) {
+        return false;
+    }
     let mut is_raised = false;
     let mut before = buckets[0].1;
     for bucket in &mut buckets[1..] {
@@ -149,7 +154,7 @@ fn quantile(buckets: &[(f64, f64)], q: f64) -> f64 {
 fn fraction(buckets: &[(f64, f64)], lower: f64, upper: f64) -> f64 {
     let last = buckets.len() - 1;
     let total = buckets[last].1;
-    if buckets[last].0 != f64::INFINITY || last == 0 || total == 0.0 || lower.is_nan() || upper.is_nan() {
+    if buckets[last].0 != f64::INFINITY || total == 0.0 || lower.is_nan() || upper.is_nan() {
         return f64::NAN;
     }
     if lower >= upper {

@@ -138,8 +138,11 @@ def test_random_bytes_do_no_harm(body: bytes) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 20))
+@example(1.5e308, 0)
 def test_floats_are_the_nearest_to_their_text(value: float, digits: int) -> None:
-    for text in (repr(value), f"{value:.{digits}e}", f"{value:.{digits}f}"):
+    written = (repr(value), f"{value:.{digits}e}", f"{value:.{digits}f}")
+    # Rounded up, the greatest ones are infinite.
+    for text in (text for text in written if abs(float(text)) < float("inf")):
         (rows,) = new_parser().parse(f"m v={text}".encode(), factor=1, default_time=0)
         (read,) = pa.array(rows.fields[0][1]).to_pylist()
         assert struct.pack("<d", read) == struct.pack("<d", float(text))

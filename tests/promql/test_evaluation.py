@@ -185,5 +185,12 @@ def test_windows_can_be_anchored_and_smoothed() -> None:
     source.add({"__name__": "c_total"}, [float(i) for i in range(8)])
     assert source.vector("increase(c_total[30s] anchored)", 60) == {(): 3}
     assert source.vector("increase(c_total[30s] smoothed)", 55) == {(): 3}
+    samples = source.instant("c_total[25s] anchored", 40).value
+    assert isinstance(samples, SeriesSet)
+    assert samples.times.tolist() == [15_000, 20_000, 30_000, 40_000]
+    assert samples.values.tolist() == [1, 2, 3, 4]
+    smooth = source.instant("c_total[25s] smoothed", 40).value
+    assert isinstance(smooth, SeriesSet)
+    assert smooth.values.tolist() == [1.5, 2, 3, 4]
     with pytest.raises(PromqlFailure, match="anchored modifier can only be used with"):
         source.vector("sum_over_time(c_total[30s] anchored)", 60)

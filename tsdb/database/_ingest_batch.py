@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.database._ingest_known import SeriesDirectory
+from tsdb.database._ingest_known import KnownHashes
 from tsdb.database._ingest_values import Fitted, is_known
 from tsdb.engine import Regions, SchemaOutdated
 from tsdb.metric import encode_labels, make_series
@@ -44,7 +44,7 @@ class Target:
     schema: RegionSchema
     rule: PartitionRule | None
     """None for a table of one region."""
-    directory: SeriesDirectory
+    known: KnownHashes
     """The series that parsers know."""
 
     @property
@@ -68,12 +68,12 @@ def make_target(regions: Regions, table: TableInfo) -> Target:
     schema = regions.schema(first)
     if schema.version != table.schema_version:
         raise SchemaOutdated(region_id=first, expected=table.schema_version, current=schema.version)
-    directory = SeriesDirectory(schema)
+    known = KnownHashes(schema)
     if len(table.region_numbers) == 1:
-        return Target(table, schema, None, directory)
+        return Target(table, schema, None, known)
     types = {name: table.by_name[name].type for name in table.partition_columns}
     rule = PartitionRule.parse(table.partition_columns, table.partition_rules, types)
-    return Target(table, schema, rule, directory)
+    return Target(table, schema, rule, known)
 
 
 def make_parts(target: Target, fitted: Fitted) -> list[Part]:
@@ -93,7 +93,7 @@ def make_parts(target: Target, fitted: Fitted) -> list[Part]:
 def _make_series(target: Target, fitted: Fitted) -> SeriesTable:
     known = fitted.rows.known
     if known is not None and is_known(fitted.rows, fitted.table):
-        return target.directory.series(known)
+        return target.known.series(known)
     count, schema = fitted.series, target.schema
     columns = [fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags]
     return SeriesTable.of_tags(schema, columns, count)

@@ -4,7 +4,7 @@ A parser that keeps series between requests numbers them (`KnownSeries`). For a 
 of a batch are two look-ups in arrays; its tags are read by whoever needs them, from the parser, and never for a row.
 
 - Bound to one version of the region's schema: hashes depend on the names of tags.
-- Bound to one source: another one (another parser, or one that has started over) empties the directory.
+- Bound to one source: another one (another parser, or one that has started over) makes it begin anew.
 - Readers take `_seen` as it is; whoever adds to it makes a new one. So nobody waits for anybody.
 """
 
@@ -44,8 +44,8 @@ class _Seen:
         return new
 
 
-class SeriesDirectory:
-    """The series of one version of a table. Safe to use from many threads."""
+class KnownHashes:
+    """The hashes of known series under one version of a table. Safe to use from many threads."""
 
     def __init__(self, schema: RegionSchema) -> None:
         self._schema = schema

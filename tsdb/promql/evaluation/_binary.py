@@ -101,6 +101,9 @@ def _count_present(groups: Codes, present: Bools, count: int) -> Codes:
         return out
     order = np.argsort(groups, kind="stable")
     ids, starts = np.unique(groups[order], return_index=True)
+    if len(ids) == len(groups):
+        out[groups] = present
+        return out
     out[ids] = np.add.reduceat(present[order].astype(np.int64), starts, axis=0)
     return out
 

@@ -36,7 +36,7 @@ def call_range(context: EvalContext, call: Call, windows: Windows, scalars: list
         second=arguments[1] if len(arguments) > 1 else None,
     )
     if function in ("rate", "increase"):
-        _remark_names(context, call, windows)
+        _remark_names(context, call, windows, np.logical_or.reduce(present, axis=1))
     return range_vector(windows, values, present, keeps_name=function in _KEEPS_NAME)
 
 
@@ -67,9 +67,8 @@ def remark_quantiles(context: EvalContext, quantiles: Floats, span: Span) -> Non
         context.annotations.warn(f"quantile value should be between 0 and 1, got {go_float(value)}", span)
 
 
-def _remark_names(context: EvalContext, call: Call, windows: Windows) -> None:
-    """Hint at metrics that do not look like counters."""
-    has = np.diff(windows.series.offsets) > 0
+def _remark_names(context: EvalContext, call: Call, windows: Windows, has: Bools) -> None:
+    """Hint at metrics that do not look like counters; `has` tells which series have a value."""
     column = windows.series.labels.column(NAME)
     kinds = windows.series.labels.columns.get("__type__")
     for code in np.unique(column.codes[has]).tolist():

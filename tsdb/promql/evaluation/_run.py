@@ -12,6 +12,7 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._annotations import Annotations
 from tsdb.promql.evaluation._context import LOOKBACK_MS, EvalContext, Limits
 from tsdb.promql.evaluation._evaluator import Evaluator
+from tsdb.promql.evaluation._selectors import extended_samples
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
 from tsdb.promql.evaluation._values import Scalar, Text, Times, Vector, finish
 
@@ -106,8 +107,6 @@ def _samples(context: EvalContext, expr: Expr, times: Times) -> SeriesSet:
     node = unwrap(expr)
     assert isinstance(node, MatrixSelector | Subquery)
     windows = Evaluator(context).windows(node, times)
-    if windows.extension:
-        raise PromqlFailure(f"{windows.extension} range vectors can only be used in functions")
-    found = windows.samples_in_first()
+    found = extended_samples(windows, context.lookback_ms) if windows.extension else windows.samples_in_first()
     names = found.labels.dropping(("__name__", "__type__", "__unit__"), windows.drops_name)
     return SeriesSet(names, found.offsets, found.times, found.values)

@@ -150,3 +150,37 @@ def range_vector(windows: Windows, values: Floats, present: Bools, *, keeps_name
     """Return the vector of what a function gave."""
     drops = windows.drops_name if keeps_name else np.ones(windows.rows, np.bool_)
     return Vector(windows.series.labels, values, present, drops)
+
+
+def extended_samples(windows: Windows, lookback_ms: int) -> SeriesSet:
+    """Return the samples of the first window, with one at each of its edges."""
+    start, end = int(windows.ends[0]) - windows.range_ms, int(windows.ends[0])
+    is_smoothed = windows.extension == "smoothed"
+    parts_times, parts_values, counts = [], [], []
+    for row in range(windows.rows):
+        low, high = int(windows.series.offsets[row]), int(windows.series.offsets[row + 1])
+        times, values = windows.series.times[low:high], windows.series.values[low:high]
+        near = (times > start - lookback_ms) & (times <= end + (lookback_ms if is_smoothed else 0))
+        times, values = _with_edges(times[near], values[near], start, end, is_smoothed=is_smoothed)
+        parts_times.append(times)
+        parts_values.append(values)
+        counts.append(len(times))
+    if not counts:
+        return SeriesSet.empty()
+    offsets = np.cumsum([0, *counts]).astype(np.int64)
+    return SeriesSet(windows.series.labels, offsets, np.concatenate(parts_times), np.concatenate(parts_values))
+
+
+def _with_edges(times: Times, values: Floats, start: int, end: int, *, is_smoothed: bool) -> tuple[Times, Floats]:
+    if not len(times) or times[-1] <= start:
+        return times[:0], values[:0]
+    first = max(int(np.searchsorted(times, start, side="right")) - 1, 0)
+    inside = (times > start) & (times < end)
+    if is_smoothed:
+        edges = np.interp([start, end], times.astype(np.float64), values)
+    else:
+        edges = np.array([values[first], values[-1]])
+    return (
+        np.concatenate([np.array([start]), times[inside], np.array([end])]).astype(np.int64),
+        np.concatenate([edges[:1], values[inside], edges[1:]]),
+    )

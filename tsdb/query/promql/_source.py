@@ -171,6 +171,8 @@ def _put_together(parts: list[SeriesSet]) -> SeriesSet:
     """Return the series of several tables and regions, those with the same labels as one."""
     if not parts:
         return SeriesSet.empty()
+    if len(parts) == 1 and len(parts[0].labels.group()[1]) == parts[0].labels.rows:
+        return parts[0]
     labels = concat_labels([part.labels for part in parts])
     counts = np.concatenate([np.diff(part.offsets) for part in parts])
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

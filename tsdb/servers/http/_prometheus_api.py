@@ -7,13 +7,13 @@ database) gives an empty answer, as in Prometheus.
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from time import perf_counter
 from typing import Protocol, TypeVar
-from urllib.parse import unquote
 
 import orjson
 
@@ -54,6 +54,7 @@ _DAY_MS = 86_400_000
 _NS_PER_MS = 1_000_000
 _CATALOGS = (CATALOG, "greptime")
 _TIME_MAX = 1e13
+_ESCAPE = re.compile(r"__|_([0-9a-fA-F]{1,5})_")
 _T = TypeVar("_T")
 
 
@@ -123,10 +124,10 @@ class PrometheusApiRoutes:
     async def label_values(self, request: Request) -> AnyResponse:
         """List the values of a label."""
         ask = await self._ask(request)
-        name = unquote(request.path.removeprefix(f"{PREFIX}/label/"))
+        name = request.path.removeprefix(f"{PREFIX}/label/")
         if not name.endswith("/values") or name == "/values":
             raise InvalidArguments("expected the path label/<name>/values")
-        name = name.removesuffix("/values")
+        name = decode_name(name.removesuffix("/values"))
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
 
         def work(check: Callable[[], None]) -> list[str]:
@@ -367,6 +368,13 @@ def parse_step_ms(name: str, text: str) -> int:
     if ms <= 0:
         raise InvalidArguments(f"the parameter {name} must be greater than 0, received {text!r}")
     return ms
+
+
+def decode_name(text: str) -> str:
+    """Read the name of a label in a path: `U__` begins one in which `_2e_` stands for a dot and `__` for `_`."""
+    if not text.startswith("U__"):
+        return text
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else "_", text[3:])
 
 
 def _kind_of(name: str) -> str:
