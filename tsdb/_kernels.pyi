@@ -294,3 +294,6 @@ def prom_json(
     is_instant: bool,
 ) -> bytes:
     """Return a matrix as Prometheus' JSON, without the brackets around it; `metrics` has the JSON of the labels."""
+
+def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
+    """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""

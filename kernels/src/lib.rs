@@ -10,6 +10,7 @@ mod encode_column;
 mod encode_json;
 mod encode_rows;
 mod encode_text;
+mod form;
 mod group_series;
 mod interner;
 mod keys;
@@ -51,6 +52,8 @@ mod _kernels {
     use crate::encode_rows::encode_table_rows;
     #[pymodule_export]
     use crate::encode_rows::measure_table_cells;
+    #[pymodule_export]
+    use crate::form::parse_form;
     #[pymodule_export]
     use crate::group_series::group_series;
     #[pymodule_export]

@@ -28,7 +28,8 @@ pub fn prom_aggregate(
     count: usize,
     param: Array,
 ) -> PyResult<(ArrowArray, ArrowArray)> {
-    let (values, present) = (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
+    let (values, present) =
+        (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
     let (groups, param) = (groups.values::<Int64Type>("groups")?, param.values::<Float64Type>("param")?);
     let columns = param.len();
     if values.len() != present.len() || values.len() != groups.len() * columns {
@@ -99,7 +100,9 @@ fn fold<S: Clone>(
     for (row, &group) in matrix.groups.iter().enumerate() {
         let target = &mut states[group as usize * matrix.columns..][..matrix.columns];
         let cells = row * matrix.columns..(row + 1) * matrix.columns;
-        for ((state, &value), &has) in target.iter_mut().zip(&matrix.values[cells.clone()]).zip(&matrix.present[cells]) {
+        for ((state, &value), &has) in
+            target.iter_mut().zip(&matrix.values[cells.clone()]).zip(&matrix.present[cells])
+        {
             if has == 0 {
                 continue;
             }

@@ -26,14 +26,17 @@ pub fn prom_buckets(
     first: Array,
     second: Array,
 ) -> PyResult<(ArrowArray, ArrowArray, ArrowArray)> {
-    let (values, present) = (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
+    let (values, present) =
+        (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
     let (groups, bounds) = (groups.values::<Int64Type>("groups")?, bounds.values::<Float64Type>("bounds")?);
     let (first, second) = (first.values::<Float64Type>("first")?, second.values::<Float64Type>("second")?);
     let columns = first.len();
     if values.len() != present.len() || values.len() != groups.len() * columns || second.len() != columns {
         return Err(PyValueError::new_err("values and present must have a cell for each row and step"));
     }
-    if groups.len() != bounds.len() || groups.iter().any(|&group| usize::try_from(group).map_or(true, |g| g >= count)) {
+    if groups.len() != bounds.len()
+        || groups.iter().any(|&group| usize::try_from(group).map_or(true, |g| g >= count))
+    {
         return Err(PyValueError::new_err("groups: each row must have a bound and a group below count"));
     }
     let apply: fn(&[(f64, f64)], f64, f64) -> f64 = match function {
@@ -54,7 +57,9 @@ pub fn prom_buckets(
                 let cells = members.iter().map(|&row| (row, row * columns + column));
                 buckets.clear();
                 buckets.extend(
-                    cells.filter(|&(_, cell)| present[cell] != 0).map(|(row, cell)| (bounds[row], values[cell])),
+                    cells
+                        .filter(|&(_, cell)| present[cell] != 0)
+                        .map(|(row, cell)| (bounds[row], values[cell])),
                 );
                 let has = !buckets.is_empty();
                 join_equal(&mut buckets);

@@ -23,8 +23,10 @@ pub fn prom_json<'py>(
     times: Array,
     is_instant: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let text = Text::new(&metrics.0).ok_or_else(|| PyValueError::new_err("metrics: expected an array of strings"))?;
-    let (values, present) = (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
+    let text = Text::new(&metrics.0)
+        .ok_or_else(|| PyValueError::new_err("metrics: expected an array of strings"))?;
+    let (values, present) =
+        (values.values::<Float64Type>("values")?, present.values::<UInt8Type>("present")?);
     let times = times.values::<Int64Type>("times")?;
     let rows = metrics.0.len();
     if values.len() != present.len() || values.len() != rows * times.len() {
@@ -34,7 +36,14 @@ pub fn prom_json<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
-fn encode(metrics: &Text, rows: usize, values: &[f64], present: &[u8], times: &[i64], is_instant: bool) -> Vec<u8> {
+fn encode(
+    metrics: &Text,
+    rows: usize,
+    values: &[f64],
+    present: &[u8],
+    times: &[i64],
+    is_instant: bool,
+) -> Vec<u8> {
     let stamps: Vec<Vec<u8>> = times.iter().map(|&ms| stamp(ms)).collect();
     let columns = times.len();
     let mut out = Vec::with_capacity(values.len() * 24 + rows * 64);
@@ -71,7 +80,8 @@ fn stamp(ms: i64) -> Vec<u8> {
     let mut out = Vec::new();
     let (sign, rest) = if ms < 0 { ("-", ms.unsigned_abs()) } else { ("", ms as u64) };
     let (seconds, millis) = (rest / 1000, rest % 1000);
-    let _ = if millis == 0 { write!(out, "{sign}{seconds}") } else { write!(out, "{sign}{seconds}.{millis:03}") };
+    let _ =
+        if millis == 0 { write!(out, "{sign}{seconds}") } else { write!(out, "{sign}{seconds}.{millis:03}") };
     out
 }
 
@@ -88,7 +98,11 @@ fn write_value(out: &mut Vec<u8>, value: f64) {
     }
     if value == value.trunc() && size < 9e15 {
         // An integer; the sign of a negative zero is kept.
-        let _ = if value == 0.0 && value.is_sign_negative() { write!(out, "-0") } else { write!(out, "{}", value as i64) };
+        let _ = if value == 0.0 && value.is_sign_negative() {
+            write!(out, "-0")
+        } else {
+            write!(out, "{}", value as i64)
+        };
         return;
     }
     let mut buffer = zmij::Buffer::new();

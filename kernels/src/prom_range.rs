@@ -60,8 +60,14 @@ pub fn prom_range(
         return Err(PyValueError::new_err("ends, ats, first and second must have the same length"));
     }
     let samples = Samples { offsets: &offsets, times: &times, values: &values };
-    let steps =
-        Steps { ends: &ends, ats: &ats, first: &first, second: &second, range: range_ms, lookback: lookback_ms };
+    let steps = Steps {
+        ends: &ends,
+        ats: &ats,
+        first: &first,
+        second: &second,
+        range: range_ms,
+        lookback: lookback_ms,
+    };
     let unknown = || PyValueError::new_err(format!("function: {extension}{function} is not known"));
     let (matrix, present) = match extension {
         "" => {
@@ -73,7 +79,9 @@ pub fn prom_range(
             let is_smooth = extension == "smoothed";
             let ahead = if is_smooth { steps.lookback } else { 0 };
             py.detach(|| {
-                evaluate(&samples, &steps, steps.lookback, ahead, |window, scratch| apply(window, is_smooth, scratch))
+                evaluate(&samples, &steps, steps.lookback, ahead, |window, scratch| {
+                    apply(window, is_smooth, scratch)
+                })
             })
         }
         _ => return Err(unknown()),

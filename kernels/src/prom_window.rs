@@ -101,7 +101,8 @@ fn deviation(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
 }
 
 pub fn changes(values: &[f64]) -> f64 {
-    values.windows(2).filter(|pair| pair[0] != pair[1] && !(pair[0].is_nan() && pair[1].is_nan())).count() as f64
+    values.windows(2).filter(|pair| pair[0] != pair[1] && !(pair[0].is_nan() && pair[1].is_nan())).count()
+        as f64
 }
 
 pub fn resets(values: &[f64]) -> f64 {

@@ -22,7 +22,5 @@ class PromqlFailure(TsdbError):
     status = Status.PLAN_QUERY
 
 
-class PromqlTooLarge(TsdbError):
-    """The query would touch more than one query may."""
-
-    status = Status.RUNTIME_RESOURCES_EXHAUSTED
+class PromqlTooLarge(PromqlFailure):
+    """The query would touch more than one query may: ask for less."""

@@ -27,6 +27,9 @@ SERIES_MAX = 500_000
 """How many series one selector may find."""
 
 
+_MATRICES = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one query may use."""
@@ -81,10 +84,13 @@ class EvalContext:
             )
 
     def reserve(self, rows: int, steps: int) -> None:
-        """Make sure that a matrix may be made."""
+        """Make sure that a matrix may be made, of which a computation holds several at once."""
         self.check()
-        if rows * steps > self.limits.samples_max:
-            self.count(rows * steps)
+        if rows * steps * _MATRICES > self.limits.samples_max:
+            raise PromqlTooLarge(
+                f"the query would compute {rows} series at {steps} steps, which is too much for one query",
+                hint="ask for fewer series, a shorter time or a longer step",
+            )
 
     # Times
 

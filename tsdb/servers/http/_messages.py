@@ -17,10 +17,10 @@ from collections.abc import (
 )
 from functools import lru_cache
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl
 
 import orjson
 
+from tsdb._kernels import parse_form
 from tsdb.errors import BodyTooLarge, InvalidArguments
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -78,12 +78,11 @@ class Params:
     def parse(cls, encoded: bytes) -> Params:
         """Read `a=1&b=2&a=3`."""
         try:
-            text = encoded.decode("utf-8")
-            return cls(parse_qsl(text, keep_blank_values=True, max_num_fields=PARAMS_MAX))
-        except UnicodeDecodeError as error:
-            raise InvalidArguments("the parameters are not valid UTF-8") from error
-        except ValueError as error:
+            return cls(parse_form(encoded, PARAMS_MAX))
+        except OverflowError as error:
             raise InvalidArguments(f"there are more than {PARAMS_MAX} parameters") from error
+        except ValueError as error:
+            raise InvalidArguments("the parameters are not valid UTF-8") from error
 
     def get(self, name: str, default: str | None = None) -> str | None:
         """Return the first value of that name."""
