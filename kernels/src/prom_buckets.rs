@@ -139,7 +139,7 @@ fn quantile(buckets: &[(f64, f64)], q: f64) -> f64 {
         return f64::NAN;
     }
     let mut rank = q * total;
-    let found = buckets[..last].partition_point(|bucket| !(bucket.1 >= rank));
+    let found = buckets[..last].partition_point(|bucket| bucket.1 < rank || bucket.1.is_nan());
     if found == last {
         return buckets[last - 1].0;
     }

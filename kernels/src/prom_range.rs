@@ -72,7 +72,7 @@ pub fn prom_range(
     let (matrix, present) = match extension {
         "" => {
             let apply = prom_window::find(function).ok_or_else(unknown)?;
-            py.detach(|| evaluate(&samples, &steps, 0, 0, |window, scratch| apply(window, scratch)))
+            py.detach(|| evaluate(&samples, &steps, 0, 0, apply))
         }
         "anchored" | "smoothed" => {
             let apply = prom_extended::find(function).ok_or_else(unknown)?;

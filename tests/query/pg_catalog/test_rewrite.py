@@ -54,7 +54,8 @@ def answer(text: str) -> list[dict[str, Any]]:
     engine.register_catalog_provider("tsdb", _Catalog())
     context = make_context(channel=Channel.POSTGRES)
     for function in (*functions_for(context.session), *pg_functions(context)):
-        engine.register_udf(function)
+        if isinstance(function, datafusion.ScalarUDF):
+            engine.register_udf(function)
     rows: list[dict[str, Any]] = engine.sql(rewritten(text)).to_arrow_table().to_pylist()
     return rows
 
