@@ -60,7 +60,9 @@ _range_functions = st.sampled_from(
 def _combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     operators = st.sampled_from(["+", "-", "*", "/", "%", "^", "==", ">", "<= bool", "and", "or", "unless"])
     matching = st.sampled_from(["", "on (x)", "ignoring (y)", "on ()"])
-    filled = st.sampled_from(["+ fill(1)", "- on (x) fill_left(2)", "* on (x) group_left ()", "/ on (x) group_right (y)"])
+    filled = st.sampled_from(
+        ["+ fill(1)", "- on (x) fill_left(2)", "* on (x) group_left ()", "/ on (x) group_right (y)"]
+    )
     return st.one_of(
         st.tuples(inner, operators, matching, inner).map(lambda t: f"({t[0]}) {t[1]} {t[2]} ({t[3]})"),
         st.tuples(inner, filled, inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})"),

@@ -13,6 +13,9 @@ from enum import Enum
 from tsdb.promql._durations import DURATION_PATTERN
 from tsdb.promql._errors import PromqlSyntax
 
+TOKENS_MAX = 50_000
+"""A query with more is refused before it is read to its end."""
+
 
 class Kind(Enum):
     """What a token is."""
@@ -66,6 +69,8 @@ def tokenize(text: str) -> list[Token]:
     tokens: list[Token] = []
     position, brackets = 0, 0
     while position < len(text):
+        if len(tokens) >= TOKENS_MAX:
+            raise PromqlSyntax(text, position, f"the query has more than {TOKENS_MAX} words and signs")
         match = _TOKEN.match(text, position)
         if match is None:
             raise PromqlSyntax(text, position, f"unexpected character: {text[position]!r}")
