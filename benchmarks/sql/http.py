@@ -57,7 +57,11 @@ def main() -> Iterator[Measurement]:
             # Ready-made: encoding a form in Python took the client 7 ms.
             bodies = [urlencode({"sql": insert_text(number)}) for number in range(60)]
             yield client.median(
-                "INSERT of 1,000 rows x 5 values", lambda: client.post(bodies.pop()), repeats=60, amount=1000, unit="rows"
+                "INSERT of 1,000 rows x 5 values",
+                lambda: client.post(bodies.pop()),
+                repeats=60,
+                amount=1000,
+                unit="rows",
             )
             large = f"SELECT * FROM cpu LIMIT {LARGE_ROWS}"
             yield client.best("170,000 rows x 21 columns as JSON", lambda: client.send(large), LARGE_ROWS)

@@ -159,6 +159,8 @@ class Planner:
     def _is_single(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
+        if not named and "FROM" not in layout.words:
+            return _ENDLESS_WORDS.isdisjoint(layout.words)
         if len(named) != 1 or (len(named[0].parts) == 1 and named[0].name in tables):
             return False
         if not _ENDLESS_WORDS.isdisjoint(layout.words) or self.find_table(named[0].parts, session) is None:
@@ -224,7 +226,9 @@ class Planner:
         if selection is None or (len(selection.table) == 1 and selection.table[0] in tables):
             return None
         table = self.find_table(selection.table, session)
-        fitted = None if table is None or table.engine == "file" else fit_selection(selection, table)
+        if table is None or table.engine == "file" or table.is_physical:
+            return None
+        fitted = fit_selection(selection, table)
         if fitted is None:
             return None
         life = QueryLife(self._clock, session.timeout or self._options.timeout)

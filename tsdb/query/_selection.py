@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tsdb.engine.scan import Call, Literal, Ref
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import InvalidTimestamp, Kind, TableInfo, check_range
 from tsdb.query._life import QueryLife
@@ -23,14 +23,14 @@ from tsdb.sql.selection import Condition, Selection
 _INTEGERS = frozenset(
     {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64}
 )
-_COMPARE = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_FUNCTIONS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
 _DOUBLE_EXACT = 1 << 53
 
 
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: pc.Expression | None) -> None:
+    def __init__(self, selection: Selection, table: TableInfo, filter: Call | None) -> None:
         self.table = table
         self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
         names = [name for _, name in selection.items] or self._columns
@@ -59,23 +59,24 @@ def fit_selection(selection: Selection, table: TableInfo) -> PlainSelection | No
     known = table.by_name
     if any(column not in known for column, _ in selection.items) or selection.limit == 0:
         return None
-    filter: pc.Expression | None = None
+    calls = []
     for condition in selection.conditions:
-        expression = _expression(condition, table)
-        if expression is None:
+        call = _call(condition, table)
+        if call is None:
             return None
-        filter = expression if filter is None else filter & expression
+        calls.append(call)
+    filter = calls[0] if len(calls) == 1 else Call("and_kleene", tuple(calls)) if calls else None
     return PlainSelection(selection, table, filter)
 
 
-def _expression(condition: Condition, table: TableInfo) -> pc.Expression | None:
+def _call(condition: Condition, table: TableInfo) -> Call | None:
     column = table.by_name.get(condition.column)
     if column is None:
         return None
     value = _literal(condition, column.type.kind, column.type.arrow)
     if value is None:
         return None
-    return _COMPARE[condition.operator](pc.field(condition.column), value)
+    return Call(_FUNCTIONS[condition.operator], (Ref(condition.column), Literal(value)))
 
 
 def _literal(condition: Condition, kind: Kind, arrow: pa.DataType) -> pa.Scalar | None:

@@ -1,13 +1,15 @@
 """Reading a region: snapshots of its sources, pruned, merged and handed out in batches.
 
 `RegionDataset` is for DataFusion, `scan_series` for PromQL; both see exactly the newest version of every key. Filters
-are expressions of Arrow over the region's columns and mean what they mean in SQL.
+are expressions of Arrow over the region's columns, or trees of `Call`, `Ref` and `Literal`, and mean what they mean in
+SQL.
 """
 
 from __future__ import annotations
 
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
+from tsdb.engine.scan._expression import Call, Literal, Node, Ref
 from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
@@ -16,6 +18,10 @@ from tsdb.engine.scan._statistics import ScanStatistics
 
 __all__ = [
     "TAG_TYPE",
+    "Call",
+    "Literal",
+    "Node",
+    "Ref",
     "RegionDataset",
     "ScanStatistics",
     "SeriesScan",

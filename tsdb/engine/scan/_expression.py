@@ -58,8 +58,10 @@ class Undecodable(ValueError):
     """The expression holds something that is not a column, a literal or a call."""
 
 
-def decode_expression(expression: pc.Expression | pa.Scalar) -> Node:
+def decode_expression(expression: pc.Expression | pa.Scalar | Node) -> Node:
     """Return an expression as a tree; DataFusion hands a filter that is constant over as a scalar."""
+    if isinstance(expression, Ref | Literal | Call):
+        return expression
     if isinstance(expression, pa.Scalar):
         return Literal(expression)
     _, (serialised,) = expression.__reduce__()
