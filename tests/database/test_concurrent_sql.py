@@ -93,6 +93,23 @@ def test_every_column_added_at_once_is_there_or_was_refused(database: Database) 
     assert outcome(database, f"INSERT INTO t (ts, {', '.join(sorted(added))}) VALUES (1{', 1' * len(added)})") == 0
 
 
+def test_an_alter_that_was_overtaken_is_planned_again(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(database, "CREATE TABLE t (ts TIMESTAMP TIME INDEX)")
+    catalog = database.services.catalog
+    alter = catalog.alter_table
+    overtaken = []
+
+    def alter_after_another(*arguments: Any) -> Any:
+        if not overtaken:
+            overtaken.append(True)
+            run(database, "ALTER TABLE t ADD COLUMN other INT")
+        return alter(*arguments)
+
+    monkeypatch.setattr(catalog, "alter_table", alter_after_another)
+    run(database, "ALTER TABLE t ADD COLUMN mine INT")
+    assert [row["Column"] for row in run(database, "DESC t")] == ["ts", "other", "mine"]
+
+
 def test_the_same_column_added_at_once_is_added_once(database: Database) -> None:
     run(database, "CREATE TABLE t (ts TIMESTAMP TIME INDEX)")
     found = Counter(together([lambda: outcome(database, "ALTER TABLE t ADD COLUMN v INT")] * WORKERS))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb.catalog import TableAlreadyExists
+from tsdb.catalog import CatalogOutdated, TableAlreadyExists
 from tsdb.database._create_table import make_column
 from tsdb.database._defaults import default_scalar, make_default
 from tsdb.database._names import check_new_name, check_writable, resolve
@@ -37,6 +37,10 @@ from tsdb.model import (
 )
 from tsdb.query import Affected, Session
 from tsdb.sql import statements as sql
+
+
+ATTEMPTS_MAX = 5
+"""How often a change is planned again that somebody else's has overtaken."""
 
 
 class _Change:
@@ -64,21 +68,30 @@ class _Change:
 
 
 def alter_table(statement: sql.AlterTable, services: Services, session: Session) -> Affected:
-    """Change a table."""
+    """Change a table. A change by somebody else in between is taken up, and this one is planned again."""
     database, name = resolve(statement.name, session)
     check_writable(database)
-    table = services.catalog.table(database, name)
+    for attempt in range(ATTEMPTS_MAX):
+        try:
+            _alter_once(statement, services.catalog.table(database, name), services, session)
+            break
+        except CatalogOutdated:
+            if attempt == ATTEMPTS_MAX - 1:
+                raise
+    return Affected(0)
+
+
+def _alter_once(statement: sql.AlterTable, table: TableInfo, services: Services, session: Session) -> None:
     change = _Change(table, services, session)
     for operation in statement.operations:
         _check_metric(operation, change)
         _OPERATIONS[type(operation)](operation, change)
     if change.table == table and not change.regions:
-        return Affected(0)
+        return
     new = change.table.changed()
     if change.regions:
         new = replace(new, schema_version=table.schema_version + 1)
     services.catalog.alter_table(table, new, change.regions)
-    return Affected(0)
 
 
 _PHYSICAL_OPERATIONS = (sql.SetOptionsOp, sql.UnsetOptionsOp, sql.RenameTableOp)
