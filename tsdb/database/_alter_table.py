@@ -38,7 +38,6 @@ from tsdb.model import (
 from tsdb.query import Affected, Session
 from tsdb.sql import statements as sql
 
-
 ATTEMPTS_MAX = 5
 """How often a change is planned again that somebody else's has overtaken."""
 
