@@ -73,13 +73,14 @@ _HARD: dict[str, Callable[[int], str]] = {
 def test_time_grows_with_the_length_of_the_text(name: str, dialect: Dialect) -> None:
     def seconds(count: int) -> float:
         text = _HARD[name](count)
-        start = time.process_time()
+        start = time.thread_time()
         _parse_or_refuse(text, dialect)
-        return time.process_time() - start
+        return time.thread_time() - start
 
-    # Sixteen times the text may take sixteen times as long; a quadratic reader would take 256 times as long.
+    # Sixteen times the text may take sixteen times as long; a quadratic reader would take 256 times as long. The best of
+    # several: the collector of garbage may have all objects of the process to look at.
     small = min(seconds(2_000) for _ in range(3))
-    assert seconds(32_000) < 80 * max(small, 0.002)
+    assert min(seconds(32_000) for _ in range(3)) < 80 * max(small, 0.002)
 
 
 @pytest.mark.parametrize("make", [lambda rows: rows, lambda rows: rows.replace("'a'", "'it''s'")])
