@@ -77,7 +77,7 @@ def test_time_grows_with_the_length_of_the_text(name: str, dialect: Dialect) -> 
         _parse_or_refuse(text, dialect)
         return time.thread_time() - start
 
-    # Sixteen times the text may take sixteen times as long; a quadratic reader would take 256 times as long. The best of
+    # Sixteen times the text may take sixteen times as long, with a quadratic reader it is 256 times. The best of
     # several: the collector of garbage may have all objects of the process to look at.
     small = min(seconds(2_000) for _ in range(3))
     assert min(seconds(32_000) for _ in range(3)) < 80 * max(small, 0.002)
