@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from tsdb.database._cells import canonical_json, vector_bytes
 from tsdb.errors import InvalidArguments, Status, TsdbError
-from tsdb.model import ColumnInfo, Kind, parse_timestamps
+from tsdb.model import ColumnInfo, Kind, floor_to_unit, parse_timestamps
 
 
 class CannotAssign(TsdbError):
@@ -88,7 +88,7 @@ def _to_timestamp(values: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     if pt.is_timestamp(source):
         if source.tz is not None:
             values = values.cast(pa.timestamp(source.unit))
-        return pc.floor_temporal(values, unit=_UNIT_WORDS[target.unit]).cast(target)
+        return floor_to_unit(values, target.unit)
     if pt.is_floating(source):
         return pc.trunc(values).cast(pa.int64()).cast(target)
     if pt.is_date(source):
@@ -96,9 +96,6 @@ def _to_timestamp(values: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     if pt.is_integer(source):
         return values.cast(pa.int64()).cast(target)
     raise pa.ArrowNotImplementedError("not a time")
-
-
-_UNIT_WORDS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 
 
 def _each_text(values: pa.Array | pa.ChunkedArray, convert: object, kind: pa.DataType) -> pa.Array:

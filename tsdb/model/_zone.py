@@ -7,7 +7,7 @@ session's. Where a clock was set back and a local time occurred twice, the earli
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -24,7 +24,6 @@ _TIMESTAMP = re.compile(
     re.IGNORECASE,
 )
 _CANONICAL = r"^[12]\d{3}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?Z?$"
-_DAYS_TO_EPOCH = date(1970, 1, 1).toordinal()
 # 400 years of the Gregorian calendar: dates beyond what `datetime` knows are shifted by whole cycles.
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -118,12 +117,17 @@ def parse_timestamps(values: pa.Array, unit: str, zone: str = "UTC", *, allow_da
     if canonical_zone(zone) == "UTC" and _are_canonical(values):
         plain = pc.replace_substring_regex(values, "Z$", "")
         try:
-            return pc.floor_temporal(plain.cast(pa.timestamp("ns")), unit=_UNIT_WORDS[unit]).cast(kind)
+            return floor_to_unit(plain.cast(pa.timestamp("ns")), unit)
         except pa.ArrowInvalid:
             pass  # beyond what nanoseconds hold, or no such day: one by one, with an error that says which
     encoded = values.dictionary_encode()
     parsed = [_count_in(text, unit, zone, allow_date) for text in encoded.dictionary.to_pylist()]
     return pa.array(parsed, pa.int64()).take(encoded.indices).cast(kind)
+
+
+def floor_to_unit(times: pa.Array | pa.ChunkedArray, unit: str) -> pa.Array | pa.ChunkedArray:
+    """Return timestamps in a unit, rounded down where it is a coarser one."""
+    return pc.floor_temporal(times, unit=_UNIT_WORDS[unit]).cast(pa.timestamp(unit))
 
 
 _UNIT_WORDS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
