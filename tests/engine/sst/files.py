@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Rows, Run, Source, sort_rows
 from tsdb.engine.sst import SstFile, WrittenFile, write_sst
-from tsdb.model import Batch, ColumnId, OpType, RegionOptions, RegionSchema, Semantic
+from tsdb.model import Batch, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, Semantic
 from tsdb.store import MemoryStore, ObjectStore
 
 DIRECTORY = "data/public/1"
@@ -123,6 +123,12 @@ class Content:
     sequences: npt.NDArray[np.uint64]
     ops: npt.NDArray[np.uint8]
     fields: dict[ColumnId, pa.Array]
+
+    def as_stored(self, options: RegionOptions) -> Content:
+        """What a file gives back: where a key has one row, the newest sequence stands for all."""
+        if options.append_mode or options.merge_mode is not MergeMode.LAST_ROW:
+            return self
+        return replace(self, sequences=np.full_like(self.sequences, self.sequences.max()))
 
     def check_equal(self, other: Content) -> None:
         assert self.tags == other.tags

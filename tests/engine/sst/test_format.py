@@ -14,7 +14,7 @@ import pytest
 
 from tests.engine.sst.files import DIRECTORY, HOSTS, Files, hosts, run_of, schema_of
 from tsdb.engine.sst import FORMAT_VERSION, WrittenFile
-from tsdb.model import Column, OpType, RegionSchema
+from tsdb.model import Column, MergeMode, OpType, RegionOptions, RegionSchema
 from tsdb.store import LocalStore
 
 
@@ -44,7 +44,7 @@ def test_duckdb_and_pyarrow_read_a_file_as_plain_parquet(tmp_path: Path) -> None
         "on": pa.array([True, False, None, True]),
         "day": pa.array([0, 1, None, 2], pa.int32()).cast(pa.date32()),
     }
-    files = Files(schema, store=LocalStore(tmp_path))
+    files = Files(schema, store=LocalStore(tmp_path), options=RegionOptions(merge_mode=MergeMode.LAST_NON_NULL))
     written = files.write(run_of(schema, columns, base_sequence=10))
     path = tmp_path / DIRECTORY / f"{written.meta.file_id}.parquet"
     expected = pa.table(columns).take([2, 1, 3, 0]).to_pylist()
@@ -91,7 +91,8 @@ def test_the_footer_says_what_the_manifest_knows() -> None:
         "series": 2,
         "has_tombstones": False,
         "is_unique": True,
-        "sorted_by": ["host", "ts", "__sequence"],
+        "constant_sequence": 12,
+        "sorted_by": ["host", "ts"],
     }
     assert (written.meta.level, written.meta.row_groups, written.meta.created_ms) == (1, 3, 1_700_000_000_000)
     assert written.meta.size_bytes == len(files.store.get(files.paths[0]))
@@ -120,6 +121,23 @@ def test_one_sequence_for_all_rows_is_in_the_footer_and_not_in_a_column() -> Non
     assert parquet.metadata.metadata[b"tsdb:constant_sequence"] == b"77"
 
 
+@pytest.mark.parametrize(
+    ("options", "is_stored"),
+    [
+        (RegionOptions(), False),
+        (RegionOptions(merge_mode=MergeMode.LAST_NON_NULL), True),
+        (RegionOptions(append_mode=True), True),
+    ],
+)
+def test_sequences_are_stored_only_where_a_key_may_have_several_rows(options: RegionOptions, is_stored: bool) -> None:
+    files = Files(HOSTS, options=options)
+    written = files.write(hosts(HOSTS, series=2, points=2, base_sequence=5))
+    parquet = parquet_of(files, written)
+    assert ("__sequence" in parquet.schema_arrow.names) is is_stored
+    assert (b"tsdb:constant_sequence" in parquet.metadata.metadata) is not is_stored
+    assert (written.meta.sequence_min, written.meta.sequence_max) == (5, 8)
+
+
 @pytest.mark.parametrize("keep_tombstones", [True, False])
 def test_operations_are_stored_only_where_there_may_be_tombstones(keep_tombstones: bool) -> None:
     files = Files(HOSTS, keep_tombstones=keep_tombstones)
@@ -146,7 +164,11 @@ def test_encodings_follow_the_values() -> None:
         "hundredths": np.round(np.abs(np.cumsum(random.normal(0, 1, rows)) % 20), 2),
         "nothing": None,
     }
-    integers = {"status": random.choice([200, 404, 500], rows), "bytes": random.integers(0, 1 << 40, rows)}
+    integers = {
+        "status": random.choice([200, 404, 500], rows),
+        "bytes": random.integers(0, 1 << 40, rows),
+        "walk": np.abs(np.cumsum(random.integers(-2, 3, rows)) % 100),
+    }
     schema = schema_of(
         {"host": pa.string()},
         {
@@ -181,11 +203,11 @@ def test_encodings_follow_the_values() -> None:
         "nothing": dictionary,
         "status": dictionary,
         "bytes": {"DELTA_BINARY_PACKED"},
+        "walk": {"DELTA_BINARY_PACKED"},
         "text": dictionary,
         "flag": {"PLAIN"},
         "many.list.element": {"PLAIN"},
         "__tsid": dictionary,
-        "__sequence": {"DELTA_BINARY_PACKED"},
     }
     assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
     assert parquet.metadata.row_group(0).column(0).has_offset_index

@@ -120,7 +120,7 @@ def test_stored_columns_are_decoded_again_without_touching_the_store() -> None:
     reads = store.reads
     content_of(file).check_equal(first)
     assert store.reads == reads
-    assert shared.pages.statistics().hits == shared.pages.statistics().misses == 10 * 4
+    assert shared.pages.statistics().hits == shared.pages.statistics().misses == 10 * 3
 
 
 def test_without_caches_every_read_goes_to_the_store() -> None:
@@ -189,8 +189,8 @@ def test_a_deleted_file_leaves_the_caches() -> None:
     content_of(file)
     content_of(other)
     shared.evict_file(file.meta.file_id)
-    assert shared.vectors.statistics().entries == 4
-    assert shared.pages.statistics().entries == 4
+    assert shared.vectors.statistics().entries == 3
+    assert shared.pages.statistics().entries == 3
     assert shared.sst_meta.statistics().entries == 2
 
 

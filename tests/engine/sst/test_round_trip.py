@@ -184,7 +184,7 @@ def test_a_file_holds_exactly_the_merged_rows(case: Case) -> None:
     assert written is not None
     file = files.open(written)
     assert file.schema == case.schema
-    content_of(file).check_equal(expected)
+    content_of(file).check_equal(expected.as_stored(case.options))
     check_block(file)
     assert written.meta.rows == len(expected.times)
     assert written.meta.time_range.start == expected.times.min()
@@ -198,7 +198,7 @@ def test_a_file_holds_exactly_the_merged_rows(case: Case) -> None:
     assert written.meta.is_unique == (len(set(keys)) == len(keys))
     files.store.delete(index_path(DIRECTORY, written.meta.file_id))
     rebuilt = files.open(written)
-    content_of(rebuilt).check_equal(expected)
+    content_of(rebuilt).check_equal(expected.as_stored(case.options))
     check_block(rebuilt)
     assert np.array_equal(rebuilt.block.table.tsid, written.block.table.tsid)
     assert np.array_equal(rebuilt.block.table.check, written.block.table.check)
@@ -216,7 +216,7 @@ def test_every_type_survives_in_columns_long_enough_for_every_encoding(kind: Kin
     run = run_of(schema, {"ts": pa.array(range(rows), pa.timestamp("ms")), "v": values})
     expected = content_of_merge(files.merge([run]), schema)
     assert expected is not None
-    content_of(files.open(files.write(run))).check_equal(expected)
+    content_of(files.open(files.write(run))).check_equal(expected.as_stored(files.options))
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -242,7 +242,7 @@ def test_files_written_from_files_hold_the_same_rows() -> None:
     assert expected is not None
     parts = [files.open(files.write(run)).uncached() for run in runs]
     merged = files.open(files.write(*parts))
-    content_of(merged).check_equal(expected)
+    content_of(merged).check_equal(expected.as_stored(files.options))
     assert merged.meta.rows == 20 * 100
 
 
@@ -301,7 +301,7 @@ def test_user_columns_may_have_the_names_of_the_engines_own() -> None:
     run = run_of(schema, columns, base_sequence=7)
     expected = content_of_merge(files.merge([run]), schema)
     assert expected is not None
-    content_of(files.open(files.write(run))).check_equal(expected)
+    content_of(files.open(files.write(run))).check_equal(expected.as_stored(files.options))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ the end of the range and stand last; should a user's column have the same name, 
 | column       | type   | when                                                     |
 |--------------|--------|----------------------------------------------------------|
 | `__tsid`     | uint64 | always                                                   |
-| `__sequence` | uint64 | unless all rows have one sequence, which the footer says |
+| `__sequence` | uint64 | unless one sequence stands for all, which the footer says |
 | `__op_type`  | uint8  | if a row may be a tombstone                              |
 """
 

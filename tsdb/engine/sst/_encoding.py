@@ -3,7 +3,9 @@
 | values                          | repeated                    | otherwise                                       |
 |---------------------------------|-----------------------------|-------------------------------------------------|
 | the time index, sequences       | DELTA_BINARY_PACKED always: steps are small and mostly equal                  |
-| integers, times, dates          | dictionary below 1/64       | DELTA_BINARY_PACKED                             |
+| integers, times, dates          | dictionary below 1/64, if   | DELTA_BINARY_PACKED                             |
+|                                 | its codes are shorter than  |                                                 |
+|                                 | the steps between values    |                                                 |
 | floats that are whole numbers   | dictionary below 1/8        | BYTE_STREAM_SPLIT: counters differ in few bytes |
 | floats with fractions           | dictionary below 1/2        | BYTE_STREAM_SPLIT                               |
 | series ids                      | dictionary below 1/8        | PLAIN: hashes do not compress                   |
@@ -12,20 +14,24 @@
 
 "Below" is the share of distinct values in the sample. Measured with zstd over 400 k rows: gauges of two decimals
 (share 0.48) take 16 bits a value as dictionary and 38 split, counters (0.91) 26 and 14, whole percentages (0.01) 6 and
-5 but the dictionary reads twice as fast.
+5 but the dictionary reads twice as fast. Integers that walk (a percentage by a few points) take 7 bits as dictionary
+and 3 as steps, which are written in half the time; statuses that jump between five numbers take 3 and 10.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
 SAMPLE_ROWS = 10_000
 _SAMPLE_STRETCHES = 10
+_STEP_GROUP = 32
 _DELTA = "DELTA_BINARY_PACKED"
 _SPLIT = "BYTE_STREAM_SPLIT"
 _PLAIN = "PLAIN"
@@ -72,13 +78,39 @@ def _choose(column: pa.ChunkedArray, *, is_hash: bool) -> str | None:
         repeated_below = 1 / 8 if _is_whole(column) else 1 / 2
         return None if _distinct_share(column) < repeated_below else _SPLIT
     if types.is_integer(kind) or types.is_temporal(kind):
-        return None if _distinct_share(column) < 1 / 64 else _DELTA
+        return None if _distinct_share(column) < 1 / 64 and _codes_are_shorter(column) else _DELTA
     return None
 
 
 def _distinct_share(column: pa.ChunkedArray) -> float:
     values = len(column) - column.null_count
     return pc.count_distinct(column, mode="only_valid").as_py() / values if values else 0.0
+
+
+def _codes_are_shorter(column: pa.ChunkedArray) -> bool:
+    """Whether the codes of a dictionary take fewer bits than the steps between values do."""
+    values = _as_integers(column)
+    code_bits = math.ceil(math.log2(max(2, len(np.unique(values)))))
+    return code_bits + 1 < _step_bits(values)
+
+
+def _as_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    values = column.drop_null().combine_chunks()
+    if not types.is_integer(values.type):
+        values = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    integers: npt.NDArray[np.int64] = values.to_numpy(zero_copy_only=False).astype(np.int64)
+    return integers
+
+
+def _step_bits(values: npt.NDArray[np.int64]) -> float:
+    """Estimate the bits of a value in DELTA_BINARY_PACKED: every 32 steps have a width of their own."""
+    steps = np.diff(values)
+    whole = len(steps) // _STEP_GROUP * _STEP_GROUP
+    if not whole:
+        return 0.0
+    groups = steps[:whole].reshape(-1, _STEP_GROUP)
+    spans = (groups.max(axis=1) - groups.min(axis=1)).view(np.uint64).astype(np.float64)
+    return float(np.ceil(np.log2(spans + 1)).mean())
 
 
 def _is_whole(column: pa.ChunkedArray) -> bool:

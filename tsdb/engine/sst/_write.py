@@ -75,9 +75,7 @@ def write_sst(
 ) -> WrittenFile | None:
     """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left."""
     file_id = file_id or uuid.uuid4().hex
-    sequence_min, sequence_max = merge.sequence_range
-    has_one_sequence = sequence_min == sequence_max
-    columns = FileColumns.of(schema, has_sequences=not has_one_sequence, has_ops=merge.may_have_tombstones)
+    columns = FileColumns.of(schema, has_sequences=_needs_sequences(merge, options), has_ops=merge.may_have_tombstones)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
     writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
@@ -108,6 +106,17 @@ def write_sst(
         **_describe(groups.tally, block, footer),
     )
     return WrittenFile(meta, block, footer)
+
+
+def _needs_sequences(merge: Merge, options: RegionOptions) -> bool:
+    """Whether rows must tell when they were written.
+
+    Where a key has one row, only rows of other files compete with it, and those are all older or all younger: what a
+    flush writes came after everything in files, and before everything else. Then one number stands for all rows.
+    """
+    sequence_min, sequence_max = merge.sequence_range
+    has_one_row_per_key = options.merge_mode is MergeMode.LAST_ROW and not options.append_mode
+    return sequence_min != sequence_max and not has_one_row_per_key
 
 
 def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:
@@ -198,7 +207,7 @@ class _Writing:
         assert OP_TYPE in names or not tally.has_tombstones
         return encode_key_values(
             self._schema,
-            constant_sequence=None if SEQUENCE in names else tally.sequence_min,
+            constant_sequence=None if SEQUENCE in names else tally.sequence_max,
             sorted_by=[*tags, self._schema.time.name, *([names[SEQUENCE]] if SEQUENCE in names else [])],
             facts={
                 "sequence_min": tally.sequence_min,
