@@ -264,6 +264,9 @@ def prom_instant(
 ) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return the last sample in `(at - lookback, at]` of each series and step, its time, and where there is one."""
 
+def pack_metric_tags(table_ids: object, text_of: object, texts: object) -> ArrowArray:
+    """Pack, for a log, the tables (uint32) and labels (int64, which of the strings `texts`) of metric series."""
+
 def prom_aggregate(
     op: str,
     values: SupportsArrowArray,

@@ -16,6 +16,7 @@ mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod packing;
 mod prom_aggregate;
 mod prom_buckets;
 mod prom_extended;
@@ -64,6 +65,8 @@ mod _kernels {
     use crate::line_protocol::LineTags;
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::packing::pack_metric_tags;
     #[pymodule_export]
     use crate::prom_aggregate::prom_aggregate;
     #[pymodule_export]

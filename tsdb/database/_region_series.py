@@ -6,21 +6,14 @@ request mostly have the same labels, so each text is kept once for all that came
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb import _kernels
 from tsdb.model import METRIC_LABELS, METRIC_TABLE_ID, LateTags, RegionId, RegionSchema, SeriesTable
 
 Positions = npt.NDArray[np.int64]
-
-_READS_BEFORE_JOIN = 16
-"""After so many reads without new series, the labels become one array."""
-
-_PACKED_COLUMN = struct.Struct("<4I")
-_WIDTHS = ((0xFF, 1, np.uint8), (0xFFFF, 2, np.uint16), (0xFFFF_FFFF, 4, np.uint32))
 
 
 class RegionSeries:
@@ -36,7 +29,6 @@ class RegionSeries:
         self._owner = np.zeros(0, np.uint32)
         self._text_of = np.zeros(0, np.int64)
         self._texts: tuple[pa.Array, ...] = ()
-        self._reads = 0
 
     def __len__(self) -> int:
         return self._length
@@ -56,7 +48,6 @@ class RegionSeries:
             blocks[-2:] = [pa.concat_arrays(blocks[-2:])]
         self._texts = tuple(blocks)
         self._length = stop
-        self._reads = 0
         return start
 
     def _grow(self, length: int) -> None:
@@ -77,35 +68,21 @@ class RegionSeries:
 
     def _pack_tags(self, places: npt.NDArray[np.uint32]) -> pa.Buffer:
         """Return tags as the log holds them: of each column the distinct values, as texts, and which one it is."""
-        owners = pa.array(self._owner[places]).dictionary_encode()
-        texts = pa.array(self._text_of[places]).dictionary_encode()
-        parts = _pack_column(owners.dictionary.cast(pa.string()), owners.indices.to_numpy())
-        parts += _pack_column(self._take_texts(texts.dictionary.to_numpy()), texts.indices.to_numpy())
-        return pa.py_buffer(b"".join(parts))
+        packed = _kernels.pack_metric_tags(
+            pa.array(self._owner[places]), pa.array(self._text_of[places]), self._all_texts()
+        )
+        return pa.array(packed).buffers()[1]
 
     def _take_texts(self, wanted: Positions) -> pa.Array:
+        return self._all_texts().take(pa.array(wanted))
+
+    def _all_texts(self) -> pa.Array:
+        """Return the texts as one array. Blocks double in size, so that joining them is rare."""
         blocks = self._texts
         if len(blocks) == 1:
-            return blocks[0].take(pa.array(wanted))
-        self._reads += 1
-        if self._reads >= _READS_BEFORE_JOIN:
-            joined = pa.concat_arrays(blocks)
-            # Somebody may have added to them meanwhile: then they stay as they are, and are joined another time.
-            if self._texts is blocks:
-                self._texts = (joined,)
-        return pa.chunked_array(blocks, pa.string()).take(pa.array(wanted)).combine_chunks()
-
-
-def _pack_column(values: pa.Array, codes: npt.NDArray[np.int32]) -> list[bytes]:
-    count = len(values)
-    width, kind = next((width, kind) for most, width, kind in _WIDTHS if count < most)
-    _, offsets, text = values.buffers()
-    bounds = offsets.slice(0, 4 * (count + 1)).to_pybytes()
-    size = int.from_bytes(bounds[-4:], "little")
-    content = b"" if text is None else text.slice(0, size).to_pybytes()
-    head = _PACKED_COLUMN.pack(count, size, width, 0)
-    return [head, *_padded(bounds), *_padded(content), *_padded(codes.astype(kind).tobytes())]
-
-
-def _padded(content: bytes) -> tuple[bytes, bytes]:
-    return content, bytes(-len(content) % 8)
+            return blocks[0]
+        joined = pa.concat_arrays(blocks)
+        # Somebody may have added to them meanwhile: then they stay as they are, and are joined another time.
+        if self._texts is blocks:
+            self._texts = (joined,)
+        return joined

@@ -74,7 +74,7 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     check = np.frombuffer(payload, np.uint64, series_count, start + 8 * series_count)
     times = np.frombuffer(payload, np.int64, row_count, after_hashes)
     index = np.frombuffer(payload, np.uint32, row_count, after_hashes + 8 * row_count)
-    known = _unpack_tags(tags, tags_header, series_count) if form == _PACKED else _columns(tags, tags_header)
+    known = _named_tags(tags, tags_header, series_count) if form == _PACKED else _columns(tags, tags_header)
     columns = [
         _as(known[tag.id], tag.type) if tag.id in known else pa.nulls(series_count, tag.type) for tag in schema.tags
     ]
@@ -114,10 +114,16 @@ def _columns(encoded: pa.Buffer, header: pa.Buffer) -> dict[ColumnId, pa.Array]:
     return {ColumnId(int(name)): column for name, column in zip(schema.names, batch.columns, strict=True)}
 
 
-def _unpack_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, pa.Array]:
+def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, pa.Array]:
+    names = _parse_schema(header.to_pybytes()).names
+    columns = unpack_tags(packed, columns=len(names), rows=rows)
+    return {ColumnId(int(name)): column for name, column in zip(names, columns, strict=True)}
+
+
+def unpack_tags(packed: pa.Buffer, *, columns: int, rows: int) -> list[pa.Array]:
     """Read tags that are packed: of each column its distinct values, and for each series the number of one."""
-    columns, at = {}, 0
-    for name in _parse_schema(header.to_pybytes()).names:
+    found, at = [], 0
+    for _ in range(columns):
         count, text_bytes, width, _ = _PACKED_COLUMN.unpack(packed.slice(at, _PACKED_COLUMN.size).to_pybytes())
         offsets_at = at + _PACKED_COLUMN.size
         text_at = offsets_at + _padded(4 * (count + 1))
@@ -126,8 +132,8 @@ def _unpack_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[Column
         offsets, text = packed.slice(offsets_at, 4 * (count + 1)), packed.slice(text_at, text_bytes)
         codes = np.frombuffer(packed, _CODES[width], rows, codes_at)
         values = pa.StringArray.from_buffers(count, offsets, text)
-        columns[ColumnId(int(name))] = values.take(pa.array(codes, mask=codes == np.iinfo(codes.dtype).max))
-    return columns
+        found.append(values.take(pa.array(codes, mask=codes == np.iinfo(codes.dtype).max)))
+    return found
 
 
 def _padded(size: int) -> int:

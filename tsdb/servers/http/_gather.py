@@ -1,0 +1,121 @@
+"""Requests that wait at the same time are worked on together.
+
+A small write costs mostly what every write costs, whatever its size: looking up tables, an entry in the log, threads
+that wake each other. So while the threads are busy, requests that may share all of this (they have the same key) are
+collected, and the next free thread takes them as one group. Nobody waits for company: who finds a free thread goes at
+once, alone if need be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Generic, NamedTuple, TypeVar
+
+GROUP_REQUESTS_MAX = 64
+GROUP_BYTES_MAX = 8 << 20
+"""How much one group takes at most; a single request may be larger."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class _Waiting(NamedTuple, Generic[_Item, _Result]):
+    """A request that waits for its answer."""
+
+    item: _Item
+    nbytes: int
+    done: asyncio.Future[_Result]
+
+
+class Gathering(Generic[_Item, _Result]):
+    """Works on groups of requests in `threads` threads. `close` it when the server has stopped.
+
+    `work` gets the requests of a group and returns an answer, or an error, for each of them in the same order.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[Sequence[_Item]], Sequence[_Result | Exception]], *, threads: int
+    ) -> None:
+        self._work = work
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tsdb-{name}")
+        self._lock = threading.Lock()
+        self._waiting: dict[Hashable, deque[_Waiting[_Item, _Result]]] = {}
+        self._running = 0
+
+    async def run(self, key: Hashable, item: _Item, nbytes: int) -> _Result:
+        """Work on a request, together with others of the same key that wait now."""
+        done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        with self._lock:
+            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done))
+            is_thread_free = self._running < self._threads
+            self._running += is_thread_free
+        if is_thread_free:
+            self._pool.submit(self._serve)
+        return await done
+
+    def close(self) -> None:
+        """Work on nothing more; requests that still wait are cancelled with their connections."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _serve(self) -> None:
+        """Work on groups as long as there are any."""
+        while group := self._take_group():
+            answers: Sequence[_Result | Exception]
+            try:
+                answers = self._work([each.item for each in group])
+            except Exception as error:  # noqa: BLE001 - handed to those who wait; the thread lives on
+                answers = [error] * len(group)
+            _hand_over(group, answers)
+
+    def _take_group(self) -> list[_Waiting[_Item, _Result]]:
+        """Take what fits into one group, of the key that has waited longest; nothing if that was all."""
+        with self._lock:
+            while self._waiting:
+                key = next(iter(self._waiting))
+                queue = self._waiting.pop(key)
+                group = _first_of(queue)
+                if queue:
+                    self._waiting[key] = queue
+                if group:
+                    return group
+            self._running -= 1
+            return []
+
+
+def _first_of(queue: deque[_Waiting[_Item, _Result]]) -> list[_Waiting[_Item, _Result]]:
+    """Take requests off a queue, without those that were given up."""
+    group: list[_Waiting[_Item, _Result]] = []
+    nbytes = 0
+    while queue and len(group) < GROUP_REQUESTS_MAX and (not group or nbytes + queue[0].nbytes <= GROUP_BYTES_MAX):
+        each = queue.popleft()
+        if not each.done.done():
+            group.append(each)
+            nbytes += each.nbytes
+    return group
+
+
+def _hand_over(group: Sequence[_Waiting[_Item, _Result]], answers: Sequence[_Result | Exception]) -> None:
+    """Answer all requests of a group, those of one event loop with one message to it."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[_Result], _Result | Exception]]] = {}
+    for each, answer in zip(group, answers, strict=True):
+        by_loop.setdefault(each.done.get_loop(), []).append((each.done, answer))
+    for loop, answered in by_loop.items():
+        # A loop that is closed has nobody left who waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_answer, answered)
+
+
+def _answer(answered: Sequence[tuple[asyncio.Future[_Result], _Result | Exception]]) -> None:
+    for done, answer in answered:
+        if done.done():
+            continue
+        if isinstance(answer, Exception):
+            done.set_exception(answer)
+        else:
+            done.set_result(answer)
