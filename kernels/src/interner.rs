@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 use twox_hash::XxHash3_64;
 
@@ -12,7 +13,7 @@ use twox_hash::XxHash3_64;
 const ENTRY_BYTES: usize = 48;
 
 pub struct Interner {
-    numbers: HashMap<Box<[u8]>, u32, Seeded>,
+    numbers: HashMap<Arc<[u8]>, u32, Seeded>,
     bytes: usize,
 }
 
@@ -27,10 +28,12 @@ impl Interner {
         self.numbers.get(name).copied()
     }
 
-    /// Lets a name that is not known yet stand for `number`.
-    pub fn insert(&mut self, name: &[u8], number: u32) {
+    /// Lets a name that is not known yet stand for `number`; returns the name, which the table keeps.
+    pub fn insert(&mut self, name: &[u8], number: u32) -> Arc<[u8]> {
         self.bytes += name.len() + ENTRY_BYTES;
-        self.numbers.insert(name.into(), number);
+        let kept: Arc<[u8]> = name.into();
+        self.numbers.insert(Arc::clone(&kept), number);
+        kept
     }
 
     pub fn len(&self) -> usize {

@@ -25,7 +25,7 @@ use crate::arrow_ffi::ArrowArray;
 use crate::protobuf::Malformed;
 use labels::Series;
 use request::{Columns, Family, Metadata, read_v1, read_v2};
-use table::SeriesTable;
+use table::{NO_KEY, SeriesTable};
 
 /// An entry whose series is not known yet, a slot without a series; numbers stay below it.
 const FREE: u32 = u32::MAX;
@@ -104,24 +104,28 @@ fn intern(
     body: &[u8],
     is_strict: bool,
 ) -> Result<Vec<u32>, Malformed> {
-    let mut is_complete = true;
-    let mut numbers: Vec<u32> = {
+    let mut keys: Vec<u32> = {
         let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
-        let find = |entry| table.find(columns.key(entry, body)).unwrap_or(FREE);
-        columns.entries.iter().map(find).inspect(|number| is_complete &= *number != FREE).collect()
+        let mut last = NO_KEY;
+        let find = |entry| {
+            last = table.find(columns.key(entry, body), last).unwrap_or(NO_KEY);
+            last
+        };
+        let keys: Vec<u32> = columns.entries.iter().map(find).collect();
+        if !keys.contains(&NO_KEY) {
+            return Ok(keys.into_iter().map(|key| table.series_of(key)).collect());
+        }
+        keys
     };
-    if is_complete {
-        return Ok(numbers);
-    }
     let mut table = generation.table.write().unwrap_or_else(PoisonError::into_inner);
-    for (number, entry) in numbers.iter_mut().zip(&columns.entries) {
-        if *number == FREE {
-            *number = table
+    for (key, entry) in keys.iter_mut().zip(&columns.entries) {
+        if *key == NO_KEY {
+            *key = table
                 .intern(columns.key(entry, body), is_strict)
                 .map_err(|error| Malformed(format!("series {}: {error}", entry.place)))?;
         }
     }
-    Ok(numbers)
+    Ok(keys.into_iter().map(|key| table.series_of(key)).collect())
 }
 
 /// A request as columns.
