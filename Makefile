@@ -24,9 +24,19 @@ run: $(VENV)/.run-ready ## set everything up and start `tsdb standalone start`
 test: $(VENV)/.dev-ready ## set everything up and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
+.PHONY: clients
+clients: $(VENV)/.dev-ready ## install other projects' agents (Debian packages) and run them against a server
+	tests/clients/install
+	$(BIN)/pytest tests/clients $(ARGS)
+
 .PHONY: soak
-soak: $(VENV)/.dev-ready ## run the model checker for long
+soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), data out of shape
 	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
+	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
+
+.PHONY: differential
+differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries
+	$(BIN)/pytest -m differential tests/differential $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev-ready ## check format, style, types and the Rust crate

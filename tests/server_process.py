@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-_READY_SECONDS_MAX = 20.0
+_READY_SECONDS_MAX = 60.0
 
 TSDB = (sys.executable, "-m", "tsdb.cli")
 
@@ -31,9 +31,9 @@ class ServerProcess:
     def output(self) -> str:
         return self.output_file.read_text()
 
-    def wait_ready(self) -> None:
+    def wait_ready(self, seconds_max: float = _READY_SECONDS_MAX) -> None:
         """Wait for the start-up summary and learn the address from it."""
-        deadline = time.monotonic() + _READY_SECONDS_MAX
+        deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
             if found := re.search(r"^  HTTP +(http://\S+)$", self.output, flags=re.MULTILINE):
                 self.url = found[1]
@@ -52,11 +52,10 @@ class ServerProcess:
         return self.process.wait(timeout=20)
 
 
-@contextmanager
-def running(
+def spawn(
     component: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
-) -> Iterator[ServerProcess]:
-    """Run a component with its data and logs in a directory, on free ports."""
+) -> ServerProcess:
+    """Start a component with its data and logs in a directory, on free ports, and do not wait for it."""
     prefix = f"TSDB_{component.upper()}"
     home = f"{prefix}__DATA_HOME" if component == "metasrv" else f"{prefix}__STORAGE__DATA_HOME"
     variables = {
@@ -73,11 +72,19 @@ def running(
         process = subprocess.Popen(
             [*TSDB, component, "start", *arguments], env=variables, stdout=sink, stderr=subprocess.STDOUT
         )
-    server = ServerProcess(process, output)
+    return ServerProcess(process, output)
+
+
+@contextmanager
+def running(
+    component: str, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[ServerProcess]:
+    """Run a component with its data and logs in a directory, on free ports."""
+    server = spawn(component, directory, *arguments, environment=environment)
     try:
         server.wait_ready()
         yield server
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait()

@@ -6,7 +6,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ from tsdb.components._export_metrics import (
     self_import,
 )
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Session, read_all
+from tsdb.database import Database, Session, read_all
+from tsdb.ingest import TableRows
 from tsdb.telemetry import REGISTRY
 from tsdb.units import Duration
 
@@ -172,7 +173,7 @@ def test_imported_metrics_are_ordinary_tables(tmp_path: Path, own_counter: Count
     opened = open_directory(tmp_path, options=LocalOptions(has_housekeeping=False))
     try:
         session = Session()
-        write = self_import(lambda rows: opened.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self"))
+        write = self_import("public", _not_called, _importer(opened.database))
         own_counter.inc(3)
         MetricsExporter(write, Duration.of_seconds(1), ManualClock(9_000_000_000)).export()
         text = "SELECT tsdb_value, CAST(tsdb_timestamp AS BIGINT) AS t FROM tsdb_test_export_total"
@@ -181,15 +182,22 @@ def test_imported_metrics_are_ordinary_tables(tmp_path: Path, own_counter: Count
         opened.close()
 
 
-def test_a_database_that_cannot_be_written_is_told_with_the_key_that_names_it(tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_told_with_the_key_that_names_it_and_not_created(tmp_path: Path) -> None:
     opened = open_directory(tmp_path, options=LocalOptions(has_housekeeping=False))
     try:
-        session = Session(database="information_schema")
-        send = self_import(lambda rows: opened.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self"))
-        with pytest.raises(ExportFailed, match=r"read-only; export_metrics.self_import.db must name"):
+        send = self_import("nowhere", _not_called, _importer(opened.database))
+        with pytest.raises(ExportFailed, match=r"not found: nowhere; export_metrics.self_import.db must name"):
             send([Sample("m", (), 1.0, 1)])
     finally:
         opened.close()
+
+
+def _importer(database: Database) -> Callable[[list[TableRows], str], object]:
+    return lambda rows, name: database.ingest(rows, Session(database=name), SELF_IMPORT_TABLES, protocol="self")
+
+
+def _not_called(name: str) -> None:
+    raise AssertionError(f"{name} is not to be created")
 
 
 def _wait_for_rows(server: ServerProcess, text: str) -> None:
@@ -219,6 +227,15 @@ def test_a_server_imports_its_metrics_and_takes_lines_by_telnet(tmp_path: Path) 
         _wait_for_rows(server, "SELECT count(*) FROM tsdb_app_version")
         assert server.stop() == 0
     assert "Traceback" not in server.output
+
+
+def test_with_its_default_a_server_imports_its_metrics_into_a_database_of_its_own(tmp_path: Path) -> None:
+    config = tmp_path / "tsdb.toml"
+    config.write_text('[export_metrics]\nenable = true\nwrite_interval = "1s"\n[export_metrics.self_import]\n')
+    with running("standalone", tmp_path, "-c", str(config)) as server:
+        _wait_for_rows(server, "SELECT count(*) FROM tsdb_metrics.tsdb_app_version")
+        assert server.stop() == 0
+    assert "the export of metrics failed" not in server.output
 
 
 def test_telnet_is_not_served_when_it_is_switched_off(tmp_path: Path) -> None:

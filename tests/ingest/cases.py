@@ -3,9 +3,11 @@ r"""Case files of ingestion: bytes in over HTTP, then rows out over SQL, or the 
     # a comment
     POST /v1/influxdb/write?precision=s     a request
     @x-tsdb-hints: ttl=7d                   its headers
+    | text gzip                             what makes bytes of the body, see `tests/ingest/bodies.py`; nothing: text
     cpu,host=a v=1 1                        its body, to the next blank line; \e is an empty line, \r ends one
 
     204                                     the status, and words that the answer contains
+    @x-tsdb-err-code: 1004                  a header of the answer
 
     > SELECT * FROM cpu                     statements as in the case files of SQL
     host | v | tsdb_timestamp
@@ -22,14 +24,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.database.cases import Case, CaseRunner
+from tests.ingest.bodies import make_body
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.database import Database
-from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes
+from tsdb.servers.http import (
+    HttpApp,
+    influx_routes,
+    opentsdb_routes,
+    otlp_routes,
+    prometheus_api_routes,
+    prometheus_remote_routes,
+)
 from tsdb.units import Duration
 
 METHODS = ("GET ", "POST ", "PUT ", "HEAD ")
 
-ROUTES: list[Callable[[HttpApp, Database], object]] = [influx_routes, opentsdb_routes]
+ROUTES: list[Callable[[HttpApp, Database], object]] = [
+    influx_routes,
+    opentsdb_routes,
+    otlp_routes,
+    prometheus_api_routes,
+    prometheus_remote_routes,
+]
 """What case files can ask; a protocol adds its own."""
 
 
@@ -41,14 +57,16 @@ class Exchange:
     method: str
     target: str
     headers: dict[str, str] = field(default_factory=dict)
+    steps: str = "text"
     body: list[str] = field(default_factory=list)
     expected: str = ""
+    expected_headers: list[str] = field(default_factory=list)
     directives: list[str] = field(default_factory=list)
 
     @property
     def content(self) -> bytes:
         lines = [line.replace("\\e", "").replace("\\r", "\r") for line in self.body]
-        return "\n".join(lines).encode()
+        return make_body("\n".join(lines), self.steps.split())
 
 
 def read_ingest_cases(path: Path) -> Iterator[Exchange | Case]:
@@ -65,6 +83,8 @@ def read_ingest_cases(path: Path) -> Iterator[Exchange | Case]:
             elif line.startswith("@") and not current.body:
                 name, _, value = line[1:].partition(":")
                 current.headers[name.strip()] = value.strip()
+            elif line.startswith("| ") and not current.body:
+                current.steps = line[2:]
             else:
                 current.body.append(line)
         elif line.startswith((*METHODS, "> ", "!")):
@@ -84,7 +104,10 @@ def read_ingest_cases(path: Path) -> Iterator[Exchange | Case]:
         elif current is None:
             raise ValueError(f"{path.name}:{number}: an answer without a question")
         elif isinstance(current, Exchange):
-            current.expected = line
+            if line.startswith("@") and current.expected:
+                current.expected_headers.append(line[1:])
+            else:
+                current.expected = line
         elif not current.expected and line.startswith(" "):
             current.text += "\n" + line
         else:
@@ -122,9 +145,13 @@ class IngestRunner(CaseRunner):
             self.direct(directive)
         answer = self.ask(exchange)
         status, _, words = exchange.expected.partition(" ")
-        if answer.status == int(status) and words in answer.body.decode():
+        # What is written in protobuf holds texts as they are.
+        text = answer.body.decode(errors="replace")
+        wanted = [each.partition(":") for each in exchange.expected_headers]
+        missing = [name for name, _, value in wanted if answer.headers.get(name.strip().lower()) != value.strip()]
+        if answer.status == int(status) and words in text and not missing:
             return None
-        got = f"{answer.status} {answer.body.decode()}"
+        got = f"{answer.status} {text} {({name: answer.headers.get(name) for name in missing}) or ''}"
         return "\n".join([f"line {exchange.line}: {exchange.target}", "wanted", exchange.expected, "got", got])
 
     def check_any(self, case: Exchange | Case) -> str | None:

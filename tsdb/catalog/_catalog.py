@@ -39,6 +39,7 @@ from tsdb.catalog._keys import (
     tombstone_key,
     view_key,
 )
+from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_change, plan_database, plan_table, plan_view, put_database, put_table
 from tsdb.catalog._recover import load_snapshot
 from tsdb.catalog._regions import alter_regions, check_alter, create_regions, drop_regions, set_region_options
@@ -100,6 +101,8 @@ class Catalog:
         self._has_written = False
         self._is_stale = False
         """A change failed after its first transaction: what memory shows may be older than the store."""
+        self.metric_descriptions = MetricDescriptions(kv, lambda name: self.find_database(name) is not None)
+        """What metrics say about themselves; tables do not depend on it."""
         with self._changes:
             self._recover(is_start=True)
 
@@ -201,6 +204,7 @@ class Catalog:
             crash_point("catalog.drop.after_move")
             self._move_rest(name, moves[1:])
             self._finish_drop(relations)
+        self.metric_descriptions.forget(name)
 
     def _move_rest(self, database: str, moves: Sequence[tuple[list[Relation], list[Operation]]]) -> None:
         """Move what did not fit into the transaction that dropped a database; the last one removes its tombstone."""
@@ -430,7 +434,8 @@ class Catalog:
     def _unchanged(self, key: str, shown: DatabaseInfo | Relation) -> Compare:
         """Return the comparison that the store still holds what memory shows."""
         found = self._kv.get(key)
-        if found is None or decode(key, found, type(shown).from_json) != shown:
+        # Descriptions of thousands of columns are compared as bytes; other bytes may still mean the same.
+        if found is None or (found != encode(shown.to_json()) and decode(key, found, type(shown).from_json) != shown):
             self._has_written = True
             raise CatalogOutdated(shown.name)
         return Equals(key, found)

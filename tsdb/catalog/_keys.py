@@ -6,6 +6,7 @@ __table_name/{catalog}/{database}/{name}    the id of the table or view of this 
 __table_info/{id}                           TableInfo
 __view_info/{id}                            ViewInfo
 __table_route/{id}                          the table's regions, each with its partition rule
+__metric_info/{catalog}/{database}/{metric}  what a metric says about itself, see `_metric_descriptions`
 __tombstone/{key}                           what a drop has taken away and not yet finished
 __procedure/{kind}/{id or database}         a change that is under way, see `_intents`
 __meta_seq/table_id                         the id of the next table or view
@@ -20,6 +21,7 @@ DATABASES = f"__schema_name/{CATALOG}/"
 TABLES = "__table_info/"
 VIEWS = "__view_info/"
 ROUTES = "__table_route/"
+METRICS = f"__metric_info/{CATALOG}/"
 TOMBSTONES = "__tombstone/"
 PROCEDURES = "__procedure/"
 TABLE_SEQUENCE = "__meta_seq/table_id"
@@ -45,6 +47,16 @@ def route_key(table_id: int) -> str:
     return f"{ROUTES}{table_id}"
 
 
+def metric_key(database: str, metric: str) -> str:
+    return f"{METRICS}{_component(database)}/{_component(metric)}"
+
+
+def split_metric_key(key: str) -> tuple[str, str]:
+    """Return the database and the metric of a key."""
+    database, _, metric = key.removeprefix(METRICS).partition("/")
+    return _name_of(database), _name_of(metric)
+
+
 def tombstone_key(key: str) -> str:
     return TOMBSTONES + key
 
@@ -56,3 +68,7 @@ def procedure_key(kind: str, subject: int | str) -> str:
 def _component(name: str) -> str:
     """Write a name so that it is one component of a key: names that clients invent may hold a slash."""
     return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _name_of(component: str) -> str:
+    return component.replace("%2F", "/").replace("%25", "%")

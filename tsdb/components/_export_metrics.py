@@ -27,6 +27,8 @@ from tsdb.units import Duration
 
 SEND_SECONDS_MAX = 10.0
 """How long a receiver may take."""
+READ_ONLY_DATABASE, METRICS_DATABASE = "information_schema", "tsdb_metrics"
+"""The database that is configured unless another one is, and the one in which its metrics are stored."""
 SELF_IMPORT_TABLES = NewTable(time_unit="ms", single_value=True)
 """How the tables of imported metrics look."""
 
@@ -106,12 +108,22 @@ def gather(*, now_ms: int) -> Iterator[Sample]:
             yield Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value), now_ms)
 
 
-def self_import(write: Callable[[list[TableRows]], object]) -> Send:
-    """Return what writes samples as rows, one table for each name."""
+def self_import(
+    configured: str, create: Callable[[str], object], write: Callable[[list[TableRows], str], object]
+) -> Send:
+    """Return what writes samples as rows, one table for each name.
+
+    A database that the user names has to be there. The one that is configured by default shows what the server is made
+    of and cannot be written: it stands for a database of the server's own, which `create` makes when it is missing.
+    """
+    is_own = configured == READ_ONLY_DATABASE
+    database = METRICS_DATABASE if is_own else configured
 
     def send(samples: list[Sample]) -> None:
         try:
-            write(single_value_rows(samples))
+            if is_own:
+                create(database)
+            write(single_value_rows(samples), database)
         except TsdbError as error:
             hint = "export_metrics.self_import.db must name a database that exists and can be written"
             raise ExportFailed(f"the metrics were not imported: {error}", hint=hint) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,7 @@ from tsdb.errors import StartError, Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
+from tsdb.model import MetricDescription
 from tsdb.query import QueryOptions
 from tsdb.query.promql import PromqlEngine
 from tsdb.servers.http import (
@@ -86,8 +88,7 @@ class Standalone:
             host, port = opentsdb.addr.host, opentsdb.addr.port
             services.append(OpentsdbServer(_Door(self), host=host, port=port, threads_max=opentsdb.runtime_size))
         if export.enable and export.self_import is not None:
-            session = Session(database=export.self_import.db)
-            send = self_import(lambda rows: self.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self"))
+            send = self_import(export.self_import.db, self._ensure_database, self._import_metrics)
             services.append(MetricsExporter(send, export.write_interval))
         return services
 
@@ -123,6 +124,13 @@ class Standalone:
             raise NotReady("the server is not ready", hint="ask /ready, and try again")
         return self._open.database
 
+    def _ensure_database(self, name: str) -> None:
+        if not self.database.has_database(name):
+            self.database.run(f"CREATE DATABASE IF NOT EXISTS {name}", Session())
+
+    def _import_metrics(self, rows: list[TableRows], database: str) -> None:
+        self.database.ingest(rows, Session(database=database), SELF_IMPORT_TABLES, protocol="self")
+
     def _fail(self, error: TsdbError) -> None:
         """The log is broken: what is there can be read, nothing more is taken until a restart."""
         _log.error("writing has stopped; restart the server to recover", error=error)
@@ -142,6 +150,9 @@ class _Door:
     def promql(self) -> PromqlEngine:
         return self._parts.database.promql
 
+    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
+        return self._parts.database.running_promql(text, session)
+
     def execute(self, text: str, session: Session) -> Iterator[Output]:
         return self._parts.database.execute(text, session)
 
@@ -157,9 +168,17 @@ class _Door:
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = "other",
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
-        database = self._parts.database
-        return database.ingest(rows, session, new_table, dry_run=dry_run, hints=hints, protocol=protocol)
+        return self._parts.database.ingest(
+            rows,
+            session,
+            new_table,
+            dry_run=dry_run,
+            hints=hints,
+            protocol=protocol,
+            notes_rejections=notes_rejections,
+        )
 
     def ingest_samples(
         self,
@@ -170,12 +189,26 @@ class _Door:
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = "other",
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
-        database = self._parts.database
-        return database.ingest_samples(samples, session, new_table, dry_run=dry_run, hints=hints, protocol=protocol)
+        return self._parts.database.ingest_samples(
+            samples,
+            session,
+            new_table,
+            dry_run=dry_run,
+            hints=hints,
+            protocol=protocol,
+            notes_rejections=notes_rejections,
+        )
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         return self._parts.database.read_remote(queries, session)
+
+    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
+        self._parts.database.describe_metrics(described, session)
+
+    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
+        return self._parts.database.metric_descriptions(database)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         self._parts.database.reject(rejections, session, protocol=protocol)

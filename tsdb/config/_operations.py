@@ -51,7 +51,11 @@ class LoggingOptions(Section):
 class SelfImportOptions(Section):
     """Metrics written into this database itself."""
 
-    db: RequiredStringValue = Field(default="information_schema", description="Database that receives the metrics.")
+    db: RequiredStringValue = Field(
+        default="information_schema",
+        description="Database that receives the metrics. The default, which cannot be written, stands for "
+        "tsdb_metrics, which is created; any other has to exist.",
+    )
 
 
 class RemoteWriteOptions(Section):

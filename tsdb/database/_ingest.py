@@ -60,6 +60,7 @@ class IngestRequest:
     hints: Mapping[str, str] = field(default_factory=dict)
     protocol: str = "other"
     is_dry: bool = False
+    notes_rejections: bool = True
 
     @property
     def place_word(self) -> str:
@@ -181,7 +182,8 @@ class Ingestion:
             if refused:
                 progress.refused[number] = [place_rejection(each, request.place_word) for each in refused]
         if progress.refused and not request.is_dry:
-            self._record(progress.rejections, request)
+            if request.notes_rejections:
+                self._record(progress.rejections, request)
             raise IngestRejected(progress.rejections)
         return plans
 

@@ -72,6 +72,7 @@ def draft_table(
 ) -> TableInfo:
     """Describe the table that rows need."""
     columns = _new_columns(rows, new_table)
+    rules = new_table.partition_rules
     return TableInfo(
         id=0,
         database=database,
@@ -79,6 +80,9 @@ def draft_table(
         columns=columns,
         primary_key=tuple(rows.tag_names),
         options=options,
+        partition_columns=new_table.partition_columns if rules else (),
+        partition_rules=rules,
+        region_numbers=tuple(range(max(1, len(rules)))),
         comment=COMMENT,
         created_ms=created_ms,
         next_column_id=len(columns),

@@ -86,6 +86,12 @@ class ProcessList:
             if process.session is session:
                 process.cancel()
 
+    def check_connection(self, connection_id: int) -> None:
+        """Raise Cancelled when what a connection runs is not wanted any more."""
+        for process in list(self._running.values()):
+            if process.session.connection_id == connection_id:
+                process.check()
+
     def kill(self, process_id: str) -> int:
         """Stop one statement; the number of statements that were stopped."""
         process = self._running.get(process_id)

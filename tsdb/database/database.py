@@ -9,6 +9,7 @@ after the other, and the first that fails ends the text; what ran before it stay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +29,12 @@ from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
-from tsdb.database._tql import evaluate_tql, extract_tql, run_tql
+from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
+from tsdb.model import MetricDescription
 from tsdb.query import Affected, Channel, Output, Records, Session
 from tsdb.query.promql import PromqlEngine
 from tsdb.sql import Parsed, parse, statements
@@ -52,6 +54,7 @@ class Database:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.promql = PromqlEngine(services.catalog, services.regions, services.clock)
+        services.queries.expand_with(self._expand)
         self._ingestion = Ingestion(services)
         self._samples = SampleWriter(services, self._ingestion)
 
@@ -81,13 +84,15 @@ class Database:
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = "other",
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
         """Write what a protocol brings, into tables that are created or widened as the rows need.
 
         IngestRejected, and nothing is written, if a row does not fit its table. With `dry_run` nothing changes, and
-        the outcome tells what would, or what would be refused.
+        the outcome tells what would, or what would be refused. Without `notes_rejections` a refusal is not counted and
+        remembered, because somebody will try again in another way.
         """
-        request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
+        request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._ingestion.write(rows, request)
 
     def ingest_samples(
@@ -99,14 +104,25 @@ class Database:
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = "other",
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
         """Write samples of Prometheus, as `ingest` writes rows."""
-        request = IngestRequest(session, new_table, hints or {}, protocol, is_dry=dry_run)
+        request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._samples.write(samples, request)
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries of Prometheus remote read, each with an encoded `QueryResult`."""
         return read_remote(self.services, queries, session)
+
+    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
+        """Keep what metrics of the session's database say about themselves."""
+        if described:
+            self.services.catalog.database(session.database)
+            self.services.catalog.metric_descriptions.keep(session.database, described)
+
+    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
+        """Return what the metrics of a database said about themselves, the newest first."""
+        return self.services.catalog.metric_descriptions.of(database)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""
@@ -118,6 +134,17 @@ class Database:
         if len(found) != 1:
             raise InvalidArguments(f"expected one statement, found {len(found)}")
         return self._run(found[0], session)
+
+    @contextmanager
+    def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
+        """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
+        try:
+            with self.services.processes.entered(session, text) as process:
+                yield process.check
+        except BaseException:
+            _STATEMENTS.labels("Promql", "error").inc()
+            raise
+        _STATEMENTS.labels("Promql", "ok").inc()
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
@@ -150,17 +177,24 @@ class Database:
         process.on_cancel(output.close)
         return _TrackedRecords(output, lambda: self.services.processes.leave(process))
 
+    def _expand(self, text: str, session: Session) -> tuple[str, Mapping[str, pa.Table]]:
+        """Evaluate the TQL of a query."""
+
+        def check() -> None:
+            self.services.processes.check_connection(session.connection_id)
+
+        return expand_tql(text, session, lambda tql: evaluate_tql(tql, self.services, self.promql, session, check))
+
     def _dispatch(
         self, parsed: Parsed, session: Session, process: Process, tables: Mapping[str, pa.Table] | None
     ) -> Output:
         statement, services = parsed.statement, self.services
         if isinstance(statement, statements.Query):
-            text, found = extract_tql(
-                parsed.text, session, lambda tql: evaluate_tql(tql, services, self.promql, session, process)
-            )
-            return services.queries.query(text, session, tables={**(tables or {}), **found} if found else tables)
+            return services.queries.query(parsed.text, session, tables=tables)
         if isinstance(statement, statements.Tql):
-            return run_tql(statement, services, self.promql, session, process)
+            return run_tql(statement, services, self.promql, session, process.check)
+        if isinstance(statement, statements.Explain) and isinstance(statement.statement, statements.Tql):
+            return run_tql(explained_tql(statement), services, self.promql, session, process.check)
         if isinstance(statement, statements.Explain):
             return services.queries.explain(statement, parsed.text, session)
         if isinstance(statement, statements.Insert):

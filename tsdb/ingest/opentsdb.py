@@ -85,7 +85,9 @@ def _check_tags(tags: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(tags, dict):
         raise InvalidPoint(f"tags must be an object of texts, received {_shown(tags)}")
     for name, value in tags.items():
-        if not name or not isinstance(value, str):
+        if not name:
+            raise InvalidPoint("a tag has no name")
+        if not isinstance(value, str):
             raise InvalidPoint(f"the tag {name!r} must be a text, received {_shown(value)}")
     return tuple(tags.items())
 

@@ -9,6 +9,7 @@ he does not know are asked what they are, which is what costs.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,6 +40,8 @@ _KNOWN_SERIES = gauge(
 
 _PIECE_BYTES = 1 << 20
 _LENGTH_BYTES_MAX = 5
+_FIRST_BYTES_OF_OTHER = {1: (b"\x22", b"\x2a"), 2: (b"\x0a", b"\x1a")}
+"""The tags of fields that only the other version has. Each reads the other as a request of nothing, so this is told."""
 _sources = itertools.count()
 
 
@@ -87,6 +90,8 @@ def _snappy_length(body: bytes) -> int:
 
 
 def _unpack_zstd(body: bytes, bytes_max: int) -> bytes:
+    if not body:
+        raise InvalidArguments("the body is empty")
     unpacked = bytearray()
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
@@ -110,8 +115,15 @@ class RemoteWriteReader:
         )
         self._source = next(_sources)
 
+    def read_many(self, messages: Sequence[bytes]) -> Samples:
+        """Read messages of version 1 as if they were one: what they repeat, one message may repeat as well."""
+        for message in messages:
+            _check_version(message, 1)
+        return self.read(b"".join(messages))
+
     def read(self, message: bytes, *, version: int = 1) -> Samples:
         """Read the message of a request; InvalidArguments if it is malformed."""
+        _check_version(message, version)
         try:
             batch = self._parser.parse(message, version=version)
         except ValueError as error:
@@ -123,6 +135,14 @@ class RemoteWriteReader:
                 hint="let the sender not send them (send_native_histograms: false)",
             )
         return Samples(batch, (self._source, batch.generation))
+
+
+def _check_version(message: bytes, version: int) -> None:
+    if message[:1] in _FIRST_BYTES_OF_OTHER[version]:
+        raise InvalidArguments(
+            f"the request is said to be of version {version} and is of version {3 - version}",
+            hint="say the message in the Content-Type: proto=io.prometheus.write.v2.Request is version 2",
+        )
 
 
 @dataclass(frozen=True, slots=True)

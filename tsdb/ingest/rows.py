@@ -136,6 +136,9 @@ class NewTable:
     is_metric: bool = False
     """Create logical tables of the metric engine on `physical_table`."""
     physical_table: str = "tsdb_physical_table"
+    partition_columns: tuple[str, ...] = ()
+    partition_rules: tuple[str, ...] = ()
+    """How the rows are divided among regions: a rule for each region, none for one region."""
 
 
 @dataclass(frozen=True, slots=True)

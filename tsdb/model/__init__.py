@@ -16,6 +16,7 @@ from tsdb.model._alter import (
 )
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
+from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
 from tsdb.model._metric import METRIC_TSID, add_labels
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
@@ -53,6 +54,7 @@ from tsdb.model._zone import (
 __all__ = [
     "CATALOG",
     "DEFAULT_DATABASE",
+    "FAMILY_SUFFIXES",
     "METRIC_ENGINE",
     "METRIC_LABELS",
     "METRIC_TABLE_ID",
@@ -76,6 +78,7 @@ __all__ = [
     "Kind",
     "LateTags",
     "MergeMode",
+    "MetricDescription",
     "OpType",
     "PartitionRule",
     "PastType",
@@ -102,6 +105,7 @@ __all__ = [
     "hash_tags",
     "is_castable",
     "make_tags",
+    "metric_type",
     "parse_date",
     "parse_timestamp",
     "parse_timestamps",

@@ -11,12 +11,15 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NewType
 
 import pyarrow as pa
 
 ColumnId = NewType("ColumnId", int)
+
+_TYPES_MAX = 1024
+"""How many types are remembered with their stored form."""
 
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -103,14 +106,23 @@ class Column:
 
 
 def _type_to_json(kind: pa.DataType, default: Any) -> dict[str, str]:
-    schema = pa.schema([pa.field("c", kind)])
-    encoded = {"type": base64.b64encode(schema.serialize()).decode("ascii")}
+    encoded = {"type": _encode_type(kind)}
     return encoded if default is None else {**encoded, "default": _encode_scalar(pa.scalar(default, kind))}
 
 
 def _type_from_json(value: dict[str, Any]) -> tuple[pa.DataType, Any]:
-    kind = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["type"]))).field(0).type
-    return kind, _decode_scalar(value["default"]) if "default" in value else None
+    return _decode_type(value["type"]), _decode_scalar(value["default"]) if "default" in value else None
+
+
+# A table of thousands of columns has few types, and every change of it writes all of them.
+@lru_cache(_TYPES_MAX)
+def _encode_type(kind: pa.DataType) -> str:
+    return base64.b64encode(pa.schema([pa.field("c", kind)]).serialize()).decode("ascii")
+
+
+@lru_cache(_TYPES_MAX)
+def _decode_type(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))).field(0).type
 
 
 def _encode_scalar(scalar: pa.Scalar) -> str:

@@ -83,7 +83,7 @@ class ColumnInfo:
             "nullable": self.nullable,
             "default": None if self.default is None else self.default.to_json(),
             "comment": self.comment,
-            "indexes": [[index.kind, dict(index.options)] for index in self.indexes],
+            "indexes": [[index.kind, dict(index.options)] for index in self.indexes] if self.indexes else [],
         }
 
     @classmethod

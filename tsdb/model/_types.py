@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 TYPE_KEY = b"tsdb:type"
 """Metadata of an Arrow field whose SQL type its Arrow type does not tell: `json`, `vector(3)`."""
+
+_TYPES_MAX = 1024
+"""How many types are remembered with their stored form."""
 
 
 class Kind(StrEnum):
@@ -143,12 +146,17 @@ class DataType:
 
     @classmethod
     def from_text(cls, text: str) -> DataType:
-        name, _, arguments = text.partition("(")
-        numbers = [int(each) for each in arguments.rstrip(")").split(",") if each]
-        kind = _KIND_BY_TEXT[name]
-        if kind is Kind.DECIMAL:
-            return cls(kind, precision=numbers[0], scale=numbers[1])
-        return cls(kind, dimension=numbers[0]) if kind is Kind.VECTOR else cls(kind)
+        return _read_type(text)
+
+
+@lru_cache(_TYPES_MAX)
+def _read_type(text: str) -> DataType:
+    name, _, arguments = text.partition("(")
+    numbers = [int(each) for each in arguments.rstrip(")").split(",") if each]
+    kind = _KIND_BY_TEXT[name]
+    if kind is Kind.DECIMAL:
+        return DataType(kind, precision=numbers[0], scale=numbers[1])
+    return DataType(kind, dimension=numbers[0]) if kind is Kind.VECTOR else DataType(kind)
 
 
 _KIND_BY_TEXT = {kind.value.lower(): kind for kind in Kind}

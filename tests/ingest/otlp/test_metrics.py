@@ -16,7 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import ExponentialHistogramDataP
 from tsdb.errors import InvalidSyntax, TsdbError
 from tsdb.ingest.otlp import MetricOptions, Parsed, Strategy, parse_metrics
 from tsdb.ingest.otlp._buckets import bound_text, exponential_buckets
-from tsdb.ingest.otlp._names import label_name, metric_name
+from tsdb.ingest.otlp._names import label_name, metric_name, unit_words
 
 WITH = Strategy.ESCAPED_WITH_SUFFIXES
 
@@ -221,3 +221,11 @@ def test_the_stale_marker_is_the_one_of_prometheus() -> None:
     from tsdb.ingest.otlp._metrics import STALE
 
     assert struct.pack(">d", STALE).hex() == "7ff0000000000002"
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [("", ""), ("1", ""), ("ms", "milliseconds"), ("By/s", "bytes_per_second"), ("{req}", ""), ("USD", "USD")],
+)
+def test_units_are_described_in_words(unit: str, words: str) -> None:
+    assert unit_words(unit) == words

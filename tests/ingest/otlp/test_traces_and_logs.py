@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -13,8 +14,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tsdb.errors import InvalidArguments
-from tsdb.ingest.otlp import Parsed, choice_rows, parse_logs, parse_traces
-from tsdb.model import DataType, Kind
+from tsdb.ingest.otlp import Parsed, choice_rows, parse_logs, parse_traces, trace_tables
+from tsdb.model import DataType, Kind, PartitionRule
 
 
 def _spans(*values: AnyValue | None, service: str | None = "shop") -> Parsed:
@@ -124,3 +125,20 @@ def test_any_bytes_are_spans_and_records_or_refused(body: bytes) -> None:
         assert parse_traces(body).items >= 0
     with suppress(InvalidArguments):
         assert parse_logs(body, now_ns=1).items >= 0
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 16, 32, 256])
+def test_every_trace_is_in_exactly_one_region(partitions: int) -> None:
+    made = trace_tables(partitions)
+    assert len(made.partition_rules) == (partitions if partitions > 1 else 0)
+    rule = PartitionRule.parse(made.partition_columns, made.partition_rules, {"trace_id": DataType(Kind.STRING)})
+    assert rule.texts == made.partition_rules
+    traces = [f"{number:02x}{'0' * 30}" for number in range(256)]
+    regions = rule.route(pa.table({"trace_id": traces}))
+    assert regions.tolist() == [number * partitions // 256 for number in range(256)]
+
+
+@pytest.mark.parametrize("partitions", [-1, 0, 3, 24, 512])
+def test_a_number_of_regions_that_cannot_be_is_refused(partitions: int) -> None:
+    with pytest.raises(InvalidArguments, match="power of two up to 256"):
+        trace_tables(partitions)

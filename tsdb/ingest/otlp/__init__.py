@@ -6,14 +6,14 @@ from tsdb.ingest.otlp._logs import LOG_TABLE, LOG_TABLES, parse_logs
 from tsdb.ingest.otlp._metrics import MetricOptions, metric_tables, parse_metrics
 from tsdb.ingest.otlp._names import Strategy
 from tsdb.ingest.otlp._parsed import Parsed
-from tsdb.ingest.otlp._traces import CHOICE_TABLES, TRACE_TABLE, TRACE_TABLES, choice_rows, parse_traces
+from tsdb.ingest.otlp._traces import CHOICE_TABLES, PARTITIONS, TRACE_TABLE, choice_rows, parse_traces, trace_tables
 
 __all__ = [
     "CHOICE_TABLES",
     "LOG_TABLE",
     "LOG_TABLES",
+    "PARTITIONS",
     "TRACE_TABLE",
-    "TRACE_TABLES",
     "MetricOptions",
     "Parsed",
     "Strategy",
@@ -22,4 +22,5 @@ __all__ = [
     "parse_logs",
     "parse_metrics",
     "parse_traces",
+    "trace_tables",
 ]

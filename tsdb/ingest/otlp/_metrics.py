@@ -33,10 +33,10 @@ from tsdb.errors import InvalidArguments
 from tsdb.ingest._builder import VALUE_COLUMN, RowsBuilder
 from tsdb.ingest.otlp._attributes import Value, attributes, to_text
 from tsdb.ingest.otlp._buckets import bound_text, explicit_buckets, exponential_buckets
-from tsdb.ingest.otlp._names import Strategy, label_name, metric_name
+from tsdb.ingest.otlp._names import Strategy, label_name, metric_name, unit_words
 from tsdb.ingest.otlp._parsed import Parsed, parse_message
 from tsdb.ingest.rows import NewTable, Rejection
-from tsdb.model import DataType, Kind
+from tsdb.model import DataType, Kind, MetricDescription
 
 PROMOTED = frozenset(
     {"service.instance.id", "service.name", "service.namespace", "service.version"}
@@ -98,7 +98,8 @@ def parse_metrics(body: bytes, options: MetricOptions | None = None) -> Parsed:
             labels = common | reader.scope_labels(scope.scope, scope.schema_url)
             for metric in scope.metrics:
                 reader.read(metric, labels)
-    return Parsed([builder.build() for builder in reader.builders.values()], reader.points, reader.rejections)
+    rows = [builder.build() for builder in reader.builders.values()]
+    return Parsed(rows, reader.points, reader.rejections, list(reader.descriptions.items()))
 
 
 class _Reader:
@@ -109,6 +110,7 @@ class _Reader:
         self.builders: dict[str, RowsBuilder] = {}
         self.points = 0
         self.rejections: list[Rejection] = []
+        self.descriptions: dict[str, MetricDescription] = {}
 
     def resource_labels(self, found: Mapping[str, Value]) -> dict[str, str]:
         labels = self._labels({name: value for name, value in found.items() if self._options.keeps(name)})
@@ -143,6 +145,10 @@ class _Reader:
             is_total=kind == "sum" and metric.sum.is_monotonic,
             is_gauge=kind == "gauge",
         )
+        if name:
+            self.descriptions[name] = MetricDescription(
+                _type_of(metric, kind), unit_words(metric.unit), metric.description
+            )
         points: Iterable[AnyPoint] = getattr(metric, kind).data_points
         for point in points:
             place = self.points
@@ -168,6 +174,13 @@ class _Reader:
                 builder = self.builders[table] = RowsBuilder(table, "ms", {VALUE_COLUMN: _FLOAT})
             series = builder.series(_with(labels, extra) if extra else labels)
             builder.add(series, time_ms, {VALUE_COLUMN: value}, place=place)
+
+
+def _type_of(metric: Metric, kind: str) -> str:
+    """The type of Prometheus that a metric is stored as; a sum that may fall is a gauge there."""
+    if kind == "sum":
+        return "counter" if metric.sum.is_monotonic else "gauge"
+    return "histogram" if kind == "exponential_histogram" else kind
 
 
 def _with(labels: Labels, extra: Labels) -> Labels:

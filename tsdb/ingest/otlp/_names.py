@@ -104,6 +104,13 @@ def _suffixes(words: Iterable[str], unit: str, *, is_total: bool, is_gauge: bool
     return suffixes
 
 
+def unit_words(unit: str) -> str:
+    """A unit as the names of metrics say it: `ms` is milliseconds, `By/s` bytes_per_second."""
+    main, _, per = (part.strip() for part in unit.partition("/"))
+    words = _unit_word(main, UNITS), _unit_word(per, UNITS_PER)
+    return "_per_".join(words) if words[1] else words[0]
+
+
 def _unit_word(unit: str, words: dict[str, str]) -> str:
     if "{" in unit or "}" in unit:
         return ""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 
 from tsdb.errors import InvalidSyntax
 from tsdb.ingest.rows import Rejection, TableRows
+from tsdb.model import MetricDescription
 
 _M = TypeVar("_M", bound=Message)
 
@@ -20,6 +21,8 @@ class Parsed:
     rows: list[TableRows]
     items: int
     rejections: list[Rejection]
+    descriptions: list[tuple[str, MetricDescription]] = field(default_factory=list)
+    """What metrics say about themselves, by the names that they are stored under."""
 
 
 def parse_message(kind: type[_M], body: bytes) -> _M:

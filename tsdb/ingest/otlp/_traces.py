@@ -1,7 +1,8 @@
 """Spans of OpenTelemetry: one row per span, one column per attribute.
 
 The tag is the service; everything else is a field, because traces are found by what they say and no two spans are the
-same. Attributes keep their types. One that comes with several types in a request becomes text, whole numbers beside
+same. Spans are divided among regions by the first digits of their trace, so that who asks for a trace reads one
+region. Attributes keep their types. One that comes with several types in a request becomes text, whole numbers beside
 fractions become Float64. Events and links are JSON.
 
 Two small tables beside that of the spans list what there is to choose from: `…_services`, and `…_operations` with the
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -27,8 +29,8 @@ from tsdb.ingest.rows import NewTable, Rejection, TableRows
 from tsdb.model import DataType, Kind
 
 TRACE_TABLE = "opentelemetry_traces"
-TRACE_TABLES = NewTable(time_column="timestamp", time_unit="ns", options={"append_mode": "true"})
-"""How the table of spans looks."""
+PARTITIONS, PARTITIONS_MAX = 16, 256
+"""Among how many regions spans are divided, by the first digits of their trace; and among how many they may be."""
 CHOICE_TABLES = NewTable(time_column="timestamp", time_unit="ns")
 """How the tables of services and operations look."""
 
@@ -72,6 +74,30 @@ def parse_traces(body: bytes, table: str = TRACE_TABLE) -> Parsed:
             for span in scope.spans:
                 reader.read(span, None if service is None else to_text(service), fixed, attached)
     return Parsed(reader.build(), reader.spans, reader.rejections)
+
+
+def trace_tables(partitions: int = PARTITIONS) -> NewTable:
+    """How a new table of spans looks: a power of two of regions, each with the traces of a stretch of ids."""
+    if not 1 <= partitions <= PARTITIONS_MAX or partitions & (partitions - 1):
+        raise InvalidArguments(
+            f"a table of traces cannot have {partitions} partitions",
+            hint=f"1, or a power of two up to {PARTITIONS_MAX}",
+        )
+    return NewTable(
+        time_column="timestamp",
+        time_unit="ns",
+        options={"append_mode": "true"},
+        partition_columns=("trace_id",) if partitions > 1 else (),
+        partition_rules=_trace_rules(partitions) if partitions > 1 else (),
+    )
+
+
+def _trace_rules(partitions: int) -> tuple[str, ...]:
+    digits = 1 if partitions <= 16 else 2
+    step = 16**digits // partitions
+    bounds = [f"{step * number:0{digits}x}" for number in range(1, partitions)]
+    between = (f"trace_id >= '{low}' AND trace_id < '{high}'" for low, high in pairwise(bounds))
+    return (f"trace_id < '{bounds[0]}'", *between, f"trace_id >= '{bounds[-1]}'")
 
 
 def choice_rows(spans: Iterable[TableRows]) -> list[TableRows]:

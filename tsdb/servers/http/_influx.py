@@ -6,20 +6,25 @@ answer what clients ask before they begin to write.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import BodyTooLarge, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
+from tsdb.servers.http._gather import Gathering
 from tsdb.servers.http._ingest import (
+    GATHERED_BYTES_MAX,
+    GROUPS_AT_ONCE,
     IngestDatabase,
     IngestPool,
     dry_run_response,
+    gathering_key,
     is_dry_run,
     make_ingest_session,
     read_hints,
@@ -55,6 +60,14 @@ class ParseLines(Protocol):
     def __call__(self, body: bytes, *, precision: str, now_ns: int) -> list[TableRows]: ...
 
 
+class _Write(NamedTuple):
+    """A request to write, for the database that its route names."""
+
+    request: Request
+    body: bytes
+    database: str | None
+
+
 class InfluxRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
@@ -63,8 +76,10 @@ class InfluxRoutes:
         self._parse = parse
         self._clock = clock
         self._pool = IngestPool("http-influxdb")
+        self._gathering = Gathering("http-influxdb-write", self._write_group, threads=GROUPS_AT_ONCE)
 
     def close(self) -> None:
+        self._gathering.close()
         self._pool.close()
 
     async def write_v1(self, request: Request) -> Response:
@@ -90,7 +105,41 @@ class InfluxRoutes:
 
     async def _take(self, request: Request, database: str | None) -> Response:
         body = await request.body()
+        if len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
+            return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body))
         return await self._pool.run(partial(self._write, request, body, database))
+
+    def _write_group(self, group: Sequence[_Write]) -> list[Response | Exception]:
+        """Write requests that say the same beside their lines, as one if that goes well."""
+        if len(group) > 1:
+            try:
+                if self._write_as_one(group):
+                    return [Response(status=204) for _ in group]
+            except (InvalidArguments, BodyTooLarge):
+                # Nothing is written yet. Each is to learn what is wrong with itself.
+                pass
+            except TsdbError as error:
+                return [error] * len(group)
+        return [self._try_write(each) for each in group]
+
+    def _try_write(self, each: _Write) -> Response | Exception:
+        try:
+            return self._write(each.request, each.body, each.database)
+        except TsdbError as error:
+            return error
+
+    def _write_as_one(self, group: Sequence[_Write]) -> bool:
+        """Write all lines together; False, and nothing is written, if the time of their arrival matters."""
+        request, now_ns = group[0].request, self._clock.now_ns()
+        session = make_ingest_session(request, self._database, group[0].database)
+        encoding = request.headers.get("content-encoding")
+        lines = b"\n".join(unpack_body(each.body, encoding) for each in group)
+        rows = self._parse(lines, precision=_read_precision(request), now_ns=now_ns)
+        if any((table.times == now_ns).any() for table in rows):
+            return False
+        hints = read_hints(request)
+        self._database.ingest(rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False)
+        return True
 
     def _write(self, request: Request, body: bytes, database: str | None) -> Response:
         precision = _read_precision(request)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -15,17 +15,26 @@ import pyarrow as pa
 
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
-from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
 from tsdb.query import Channel, Session
 from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
+GROUPS_AT_ONCE = 2
+"""How many groups of small requests of one protocol are worked on at the same time."""
+GATHERED_BYTES_MAX = 256 << 10
+"""Requests up to this size are small."""
 UNPACKED_BYTES_MAX = 256 << 20
 """How large a compressed body may become."""
 
+_MEANINGFUL = frozenset({b"content-encoding", b"content-type", b"authorization"})
+_OWN_PREFIXES = (b"x-tsdb-", b"x-greptime-")
 _CATALOGS = (CATALOG, "greptime")
-_HINTS = ("auto_create_table", "ttl", "append_mode", "merge_mode", "physical_table", "skip_wal", "read_preference")
+_HINTS = (
+    *("auto_create_table", "ttl", "append_mode", "merge_mode", "physical_table", "skip_wal", "read_preference"),
+    "trace_table_partitions",
+)
 _PIECE_BYTES = 1 << 20
 _STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
@@ -43,8 +52,15 @@ class IngestDatabase(Protocol):
         dry_run: bool = False,
         hints: Mapping[str, str] = ...,
         protocol: str = ...,
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
-        """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
+        """Write rows into tables that are made to fit; raises IngestRejected when some do not.
+
+        Without `notes_rejections` these are not counted and remembered: somebody will try again in another way.
+        """
+
+    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
+        """Keep what metrics of the session's database say about themselves."""
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""
@@ -71,9 +87,16 @@ def find_header(request: Request, name: str) -> str | None:
     return request.headers.get(f"x-tsdb-{name}") or request.headers.get(f"x-greptime-{name}")
 
 
-def make_ingest_session(request: Request, database: IngestDatabase, named: str | None = None) -> Session:
-    """The header names the database, else what the protocol `named`, the parameter `db`, or it is the default one."""
-    wanted = find_header(request, "db-name") or named or request.query.get("db") or DEFAULT_DATABASE
+def make_ingest_session(
+    request: Request, database: IngestDatabase, named: str | None = None, *, prefers_parameter: bool = False
+) -> Session:
+    """The header names the database, else what the protocol `named`, the parameter `db`, or it is the default one.
+
+    With `prefers_parameter` the parameter wins over the header, as it does on all paths of SQL and of Prometheus.
+    """
+    header, parameter = find_header(request, "db-name"), request.query.get("db")
+    in_order = (parameter, header) if prefers_parameter else (header, named, parameter)
+    wanted = next((each for each in in_order if each), DEFAULT_DATABASE)
     catalog, dash, name = wanted.partition("-")
     if dash and catalog in _CATALOGS and not database.has_database(wanted):
         wanted = name
@@ -92,6 +115,16 @@ def read_hints(request: Request) -> dict[str, str]:
         if equals and name.strip():
             hints[name.strip()] = value.strip()
     return hints
+
+
+def gathering_key(request: Request) -> Hashable:
+    """What requests must have in common to be written as one: whatever they say beside their rows."""
+    said = tuple(
+        (name, value)
+        for name, value in request.raw_headers.items()
+        if name in _MEANINGFUL or name.startswith(_OWN_PREFIXES)
+    )
+    return request.path, request.raw_query, said
 
 
 def is_dry_run(request: Request) -> bool:

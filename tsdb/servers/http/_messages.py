@@ -153,6 +153,12 @@ class Request:
         return self._query
 
     @property
+    def raw_query(self) -> bytes:
+        """The query string as it was sent."""
+        query: bytes = self._scope["query_string"]
+        return query
+
+    @property
     def client_host(self) -> str | None:
         """The address of the peer, without its port."""
         client = self._scope.get("client")

@@ -24,8 +24,8 @@ from tsdb.ingest.otlp import (
     CHOICE_TABLES,
     LOG_TABLE,
     LOG_TABLES,
+    PARTITIONS,
     TRACE_TABLE,
-    TRACE_TABLES,
     MetricOptions,
     Parsed,
     Strategy,
@@ -34,7 +34,9 @@ from tsdb.ingest.otlp import (
     parse_logs,
     parse_metrics,
     parse_traces,
+    trace_tables,
 )
+from tsdb.model import MetricDescription
 from tsdb.query import Session
 from tsdb.servers._partial_write import write_what_fits
 from tsdb.servers.http._app import HttpApp
@@ -55,6 +57,8 @@ from tsdb.telemetry import get_logger
 PROTOBUF = "application/x-protobuf"
 TRACE_PIPELINES = ("tsdb_trace_v1", "greptime_trace_v1")
 """The names of the one model of traces; requests say which they mean, so that there can be others one day."""
+PARTITIONS_HINT = "trace_table_partitions"
+"""The hint that says among how many regions a new table of spans is divided."""
 REASONS_MAX = 3
 """How many reasons an answer tells; the log of refused rows has them all."""
 
@@ -104,6 +108,7 @@ class OtlpRoutes:
         refused = work.write(parsed, self._metric_tables)
         if isinstance(refused, Response):
             return refused
+        work.describe(parsed.descriptions)
         answer = ExportMetricsServiceResponse()
         if refused:
             answer.partial_success.rejected_data_points = len(refused)
@@ -122,7 +127,7 @@ class OtlpRoutes:
         table = find_header(request, "trace-table-name") or TRACE_TABLE
         parsed = parse_traces(_unpacked(request, body), table)
         work = _Work(self._database, request, "otlp_traces")
-        refused = work.write(parsed, TRACE_TABLES)
+        refused = work.write(parsed, trace_tables(_read_partitions(request)))
         if isinstance(refused, Response):
             return refused
         written, _ = drop_rejected(parsed.rows, [Rejection(table, "", place) for place in refused])
@@ -173,6 +178,10 @@ class _Work:
         if refused and len(refused) == parsed.items:
             raise IngestRejected([*parsed.rejections, *rejections])
         return refused
+
+    def describe(self, described: Sequence[tuple[str, MetricDescription]]) -> None:
+        """Keep what metrics say about themselves."""
+        self._database.describe_metrics(described, self._session)
 
     def write_beside(self, rows: Sequence[TableRows], new_table: NewTable) -> None:
         """Write rows that only help to find others: what was asked for is done, whether or not they fit."""
@@ -232,6 +241,15 @@ def _read_names(request: Request, header: str, separator: str) -> tuple[str, ...
 
 def _read_flag(request: Request, header: str) -> bool:
     return (find_header(request, header) or "").strip().lower() in _TRUE
+
+
+def _read_partitions(request: Request) -> int:
+    said = read_hints(request).get(PARTITIONS_HINT)
+    if said is None:
+        return PARTITIONS
+    if not (said.isascii() and said.isdigit() and len(said) <= 6):
+        raise InvalidArguments(f"the hint {PARTITIONS_HINT} must be a number, received {said!r}")
+    return int(said)
 
 
 def _summary(refused: dict[int, str]) -> str:

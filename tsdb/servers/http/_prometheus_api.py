@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import datetime
 from time import perf_counter
 from typing import Protocol, TypeVar
@@ -18,7 +19,7 @@ from typing import Protocol, TypeVar
 import orjson
 
 from tsdb.errors import Cancelled, InvalidArguments, Status, Unsupported
-from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
 from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_duration_ms, parse_promql, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session, TableRecords
@@ -40,8 +41,10 @@ from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
-from tsdb.servers.http._prometheus_json import encode_answer
+from tsdb.servers.http._prometheus_json import Timings, encode_answer
+from tsdb.servers.http._prometheus_metadata import describe_metrics
 from tsdb.servers.http._sql import FORMATS, answer_headers, read_compression, read_epoch, read_form
+from tsdb.units import Duration
 
 PREFIX = "/v1/prometheus/api/v1"
 THREADS_MAX = 16
@@ -49,6 +52,17 @@ THREADS_MAX = 16
 
 POINTS_MAX = 11_000
 """How many steps one query may have."""
+
+_NOTHING: dict[str, object] = {
+    "query_exemplars": [],
+    "rules": {"groups": []},
+    "alerts": {"alerts": []},
+    "alertmanagers": {"activeAlertmanagers": [], "droppedAlertmanagers": []},
+    "targets": {"activeTargets": [], "droppedTargets": []},
+    "targets/metadata": [],
+    "scrape_pools": {"scrapePools": []},
+}
+"""What is always empty, because nothing is scraped and no rule is evaluated here; clients ask all the same."""
 
 _DAY_MS = 86_400_000
 _NS_PER_MS = 1_000_000
@@ -67,6 +81,12 @@ class PromqlDatabase(Protocol):
 
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
+
+    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
+        """Show a query in the process list while it runs; what is entered raises when it was killed."""
+
+    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
+        """Return what metrics said about themselves, the newest first."""
 
 
 def prometheus_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
@@ -100,10 +120,31 @@ class PrometheusApiRoutes:
         return await self._answer(ask, text, span, is_range=True)
 
     async def _answer(self, ask: _Ask, text: str, span: Span, *, is_range: bool) -> Response:
-        def work(check: Callable[[], None]) -> bytes:
-            return encode_answer(self._database.promql.run(text, ask.session, span, check), is_range=is_range)
+        limit, has_stats, asked = ask.limit(), bool(ask.find("stats")), perf_counter()
 
-        return Response(await self._run(work), content_type=JSON)
+        def evaluate(check: Callable[[], None]) -> bytes:
+            started = perf_counter()
+            answer = self._database.promql.run(text, ask.session, span, check)
+            clock = Timings(started - asked, perf_counter() - started) if has_stats else None
+            return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
+
+        return Response(await self._run(self._shown(ask, text, evaluate)), content_type=JSON)
+
+    def _shown(
+        self, ask: _Ask, text: str, evaluate: Callable[[Callable[[], None]], bytes]
+    ) -> Callable[[Callable[[], None]], bytes]:
+        """Let a query be seen, and stopped, in the process list."""
+
+        def work(check: Callable[[], None]) -> bytes:
+            with self._database.running_promql(text, ask.session) as check_killed:
+
+                def check_both() -> None:
+                    check()
+                    check_killed()
+
+                return evaluate(check_both)
+
+        return work
 
     async def labels(self, request: Request) -> AnyResponse:
         """List the names of labels."""
@@ -183,17 +224,21 @@ class PrometheusApiRoutes:
         return _success(await self._run(work))
 
     async def metadata(self, request: Request) -> AnyResponse:
-        """Describe metrics, as far as their names tell."""
+        """Describe metrics."""
         ask = await self._ask(request)
-        metric, limit = ask.find("metric"), ask.limit()
+        metric, limit, limit_per_metric = ask.find("metric"), ask.limit(), ask.limit("limit_per_metric")
 
         def work(check: Callable[[], None]) -> dict[str, list[dict[str, str]]]:
-            catalog = self._database.promql.catalog
-            if catalog.find_database(ask.session.database) is None:
+            catalog, database = self._database.promql.catalog, ask.session.database
+            if catalog.find_database(database) is None:
                 return {}
-            names = [table.name for table in catalog.tables(ask.session.database) if is_metric(table)]
-            wanted = [name for name in names if metric in (None, "", name)][:limit]
-            return {name: [{"type": _kind_of(name), "unit": _unit_of(name), "help": ""}] for name in wanted}
+            return describe_metrics(
+                self._database.metric_descriptions(database),
+                [table.name for table in catalog.tables(database) if is_metric(table)],
+                metric=metric,
+                limit=limit,
+                limit_per_metric=limit_per_metric,
+            )
 
         return _success(await self._run(work))
 
@@ -213,9 +258,9 @@ class PrometheusApiRoutes:
         """Tell what server this is."""
         return _success(self._build)
 
-    async def exemplars(self, request: Request) -> AnyResponse:
-        """There are none."""
-        return _success([])
+    async def nothing(self, request: Request) -> AnyResponse:
+        """Tell that there is none of what this server does not have."""
+        return _success(_NOTHING[request.path.removeprefix(f"{PREFIX}/")])
 
     async def promql(self, request: Request) -> AnyResponse:
         """Answer a range query in the formats of `/v1/sql`."""
@@ -239,7 +284,7 @@ class PrometheusApiRoutes:
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
-        body = await self._run(work)
+        body = await self._run(self._shown(ask, text, work))
         return Response(body, content_type=chosen.content_type, headers=answer_headers(chosen, elapsed_ms()))
 
     async def alive(self, request: Request) -> AnyResponse:
@@ -277,7 +322,13 @@ class _Ask:
         catalog, dash, name = wanted.partition("-")
         if dash and catalog in _CATALOGS and not database.has_database(wanted):
             wanted = name
-        self.session = Session(channel=Channel.HTTP, database=wanted, client=request.client_host or "")
+        self.session = Session(
+            channel=Channel.HTTP, database=wanted, client=request.client_host or "", timeout=self._timeout()
+        )
+
+    def _timeout(self) -> Duration | None:
+        text = self.find("timeout")
+        return Duration(parse_step_ms("timeout", text) * _NS_PER_MS) if text else None
 
     def find(self, name: str) -> str | None:
         found = self._query.get(name)
@@ -309,12 +360,12 @@ class _Ask:
         end = self.time("end", self.now_ms)
         return Period(self.time("start", end - _DAY_MS), end)
 
-    def limit(self) -> int | None:
-        text = self.find("limit")
+    def limit(self, name: str = "limit") -> int | None:
+        text = self.find(name)
         if not text:
             return None
         if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise InvalidArguments(f"the parameter limit must be a number, received {text!r}")
+            raise InvalidArguments(f"the parameter {name} must be a number, received {text!r}")
         return int(text) or None
 
 
@@ -377,18 +428,6 @@ def decode_name(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else "_", text[3:])
 
 
-def _kind_of(name: str) -> str:
-    if name.endswith(("_total", "_count", "_sum")):
-        return "counter"
-    return "histogram" if name.endswith("_bucket") else "gauge"
-
-
-def _unit_of(name: str) -> str:
-    base = name.removesuffix("_total").removesuffix("_bucket").removesuffix("_sum")
-    unit = base.rpartition("_")[2]
-    return unit if unit in ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules") else ""
-
-
 def _success(data: object) -> Response:
     return Response(orjson.dumps({"status": "success", "data": data}), content_type=JSON)
 
@@ -407,8 +446,8 @@ def prometheus_api_routes(
         ("metadata", routes.metadata, get),
         ("format_query", routes.format_query, both),
         ("parse_query", routes.parse_query, both),
-        ("query_exemplars", routes.exemplars, both),
         ("status/buildinfo", routes.build_info, get),
+        *((path, routes.nothing, both) for path in _NOTHING),
     ):
         app.add(f"{PREFIX}/{path}", handler, methods=methods, error_body=prometheus_error_body)
     app.add_prefix(f"{PREFIX}/label/", routes.label_values, methods=both, error_body=prometheus_error_body)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsdb import _kernels
 from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Text, Vector, format_float
 
+TRUNCATED = "results truncated due to limit"
+_ESCAPED = r'["\\\x00-\x1f]'
+"""What JSON does not write as it is."""
 
-def encode_answer(answer: Answer, *, is_range: bool) -> bytes:
-    """Return the body of a successful answer."""
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How many seconds a query waited, and how many it took."""
+
+    waited_s: float
+    evaluated_s: float
+
+
+def encode_answer(
+    answer: Answer, *, is_range: bool, series_max: int | None = None, timings: Timings | None = None
+) -> bytes:
+    """Return the body of a successful answer, of so many series at most; with `timings` it tells them."""
+    if series_max is not None:
+        answer = _limited(answer, series_max)
     value = answer.value
     if isinstance(value, Scalar):
         kind, result = "scalar", _pair(int(answer.times[0]), format_float(float(value.values[0])))
@@ -27,7 +46,31 @@ def encode_answer(answer: Answer, *, is_range: bool) -> bytes:
     if answer.infos:
         tail += b',"infos":' + orjson.dumps(answer.infos)
     head = b'{"status":"success","data":{"resultType":"%s","result":' % kind.encode()
-    return head + result + b"}" + tail + b"}"
+    stats = b"" if timings is None else b',"stats":' + orjson.dumps(_stats(answer, timings))
+    return head + result + stats + b"}" + tail + b"}"
+
+
+def _limited(answer: Answer, series_max: int) -> Answer:
+    value = answer.value
+    if not isinstance(value, Vector | SeriesSet) or value.labels.rows <= series_max:
+        return answer
+    rows = np.arange(series_max)
+    if isinstance(value, Vector):
+        value = value.take(rows)
+    else:
+        value = SeriesSet(value.labels.take(rows), value.offsets[: series_max + 1], value.times, value.values)
+    return replace(answer, value=value, warnings=[*answer.warnings, TRUNCATED])
+
+
+def _stats(answer: Answer, timings: Timings) -> dict[str, dict[str, float]]:
+    return {
+        "timings": {
+            "evalTotalTime": timings.evaluated_s,
+            "execQueueTime": timings.waited_s,
+            "execTotalTime": timings.waited_s + timings.evaluated_s,
+        },
+        "samples": {"totalQueryableSamples": answer.samples},
+    }
 
 
 def _pair(time_ms: int, text: str) -> bytes:
@@ -39,15 +82,24 @@ def _pair(time_ms: int, text: str) -> bytes:
 
 def encode_labels(labels: LabelTable) -> pa.Array:
     """Return the labels of each series as a JSON object."""
-    pieces: list[list[str]] = [[] for _ in range(labels.rows)]
+    pieces = []
     for name in sorted(labels.columns):
         column = labels.columns[name]
-        head = orjson.dumps(name).decode()
-        texts = [f"{head}:{orjson.dumps(value).decode()}" for value in column.values]
-        for row, code in enumerate(column.codes.tolist()):
-            if code:
-                pieces[row].append(texts[code])
-    return pa.array(["{" + ",".join(each) + "}" for each in pieces], pa.string())
+        # Of labels that a series lacks there is nothing.
+        texts = pa.concat_arrays([pa.array([""]), _pairs(name, pa.array(column.values[1:], pa.string()))])
+        pieces.append(texts.take(pa.array(column.codes)))
+    if not pieces:
+        return pa.array(["{}"] * labels.rows, pa.string())
+    joined = pc.ascii_ltrim(pc.binary_join_element_wise(*pieces, ""), ",")
+    return pc.binary_join_element_wise("{", joined, "}", "")
+
+
+def _pairs(name: str, values: pa.Array) -> pa.Array:
+    """Return `,"name":"value"` for each value."""
+    head = f",{orjson.dumps(name).decode()}"
+    if pc.any(pc.match_substring_regex(values, _ESCAPED), min_count=0).as_py():
+        return pa.array([f"{head}:{orjson.dumps(value).decode()}" for value in values.to_pylist()], pa.string())
+    return pc.binary_join_element_wise(f'{head}:"', values, '"', "")
 
 
 def _vector(answer: Answer, vector: Vector, *, is_range: bool) -> bytes:

@@ -14,18 +14,24 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.clock import SystemClock
+from tsdb.errors import BodyTooLarge, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, WriteOutcome
+from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
 from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_read_request
 from tsdb.query import Session
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
+from tsdb.servers.http._gather import Gathering
 from tsdb.servers.http._ingest import (
+    GATHERED_BYTES_MAX,
+    GROUPS_AT_ONCE,
     UNPACKED_BYTES_MAX,
     IngestDatabase,
     IngestPool,
     dry_run_response,
+    gathering_key,
     is_dry_run,
     make_ingest_session,
     read_hints,
@@ -51,6 +57,7 @@ class PrometheusDatabase(IngestDatabase, Protocol):
         dry_run: bool = False,
         hints: Mapping[str, str] | None = None,
         protocol: str = ...,
+        notes_rejections: bool = True,
     ) -> WriteOutcome:
         """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
 
@@ -65,9 +72,12 @@ class PrometheusRemoteRoutes:
         self._database = database
         self._new_table = replace(NEW_TABLE, is_metric=has_metric_engine)
         self._reader = RemoteWriteReader(is_strict=is_strict)
+        self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
+        self._gathering = Gathering("http-prometheus-write", self._write_group, threads=GROUPS_AT_ONCE)
 
     def close(self) -> None:
+        self._gathering.close()
         self._pool.close()
 
     async def write(self, request: Request) -> Response:
@@ -79,6 +89,8 @@ class PrometheusRemoteRoutes:
         if version is None or (version == 2 and not _is_known_encoding(request)):
             return _unsupported_media_type()
         body = await request.body()
+        if version == 1 and len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
+            return await self._gathering.run(gathering_key(request), (request, body), len(body))
         return await self._pool.run(partial(self._write, request, body, version))
 
     async def read(self, request: Request) -> Response:
@@ -99,24 +111,68 @@ class PrometheusRemoteRoutes:
             return dry_run_response(outcome)
         return Response(status=204, headers=_written_headers(outcome.rows) if version == 2 else ())
 
+    def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception]:
+        """Write requests that say the same beside their samples, as one if that goes well."""
+        if len(group) > 1:
+            try:
+                self._take_group(group)
+                return [Response(status=204) for _ in group]
+            except (InvalidArguments, BodyTooLarge):
+                # Nothing is written yet. Each is to learn what is wrong with itself.
+                pass
+            except TsdbError as error:
+                return [error] * len(group)
+        return [self._try_write(request, body) for request, body in group]
+
+    def _try_write(self, request: Request, body: bytes) -> Response | Exception:
+        try:
+            return self._write(request, body, 1)
+        except TsdbError as error:
+            return error
+
+    def _take_group(self, group: Sequence[tuple[Request, bytes]]) -> None:
+        request = group[0][0]
+        encoding = request.headers.get("content-encoding")
+        messages = [unpack(body, encoding, bytes_max=UNPACKED_BYTES_MAX // len(group)) for _, body in group]
+        samples = self._reader.read_many(messages)
+        self._ingest(request, samples, self._session(request), version=1, is_alone=False)
+
+    def _session(self, request: Request) -> Session:
+        return make_ingest_session(request, self._database, prefers_parameter=True)
+
     def _take(self, request: Request, body: bytes, version: int) -> WriteOutcome:
-        session = make_ingest_session(request, self._database, request.query.get("db"))
-        hints = read_hints(request)
-        physical = request.query.get("physical_table")
-        if physical:
-            hints["physical_table"] = physical
+        session = self._session(request)
         try:
             message = unpack(body, request.headers.get("content-encoding"), bytes_max=UNPACKED_BYTES_MAX)
             samples = self._reader.read(message, version=version)
         except InvalidArguments as error:
             self._database.reject([Rejection("", str(error), kind="syntax")], session, protocol=PROTOCOL)
             raise
-        return self._database.ingest_samples(
-            samples, session, self._new_table, dry_run=is_dry_run(request), hints=hints, protocol=PROTOCOL
+        return self._ingest(request, samples, session, version=version)
+
+    def _ingest(
+        self, request: Request, samples: Samples, session: Session, *, version: int, is_alone: bool = True
+    ) -> WriteOutcome:
+        hints = read_hints(request)
+        physical = request.query.get("physical_table")
+        if physical:
+            hints["physical_table"] = physical
+        is_dry = is_dry_run(request)
+        outcome = self._database.ingest_samples(
+            samples,
+            session,
+            self._new_table,
+            dry_run=is_dry,
+            hints=hints,
+            protocol=PROTOCOL,
+            notes_rejections=is_alone,
         )
+        if not is_dry:
+            self._database.describe_metrics(self._descriptions.read(samples, version=version), session)
+        return outcome
 
     def _read(self, request: Request, body: bytes) -> Response:
-        session = make_ingest_session(request, self._database, request.query.get("db"))
+        session = self._session(request)
         message = unpack(body, request.headers.get("content-encoding"), bytes_max=UNPACKED_BYTES_MAX)
         results = self._database.read_remote(parse_read_request(message), session)
         packed = pa.compress(encode_read_response(results), codec="snappy", asbytes=True)

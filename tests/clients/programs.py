@@ -1,0 +1,111 @@
+"""Running other people's programs against a server, with the configuration that `docs/http.md` gives their users."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.server_process import ServerProcess
+
+WAIT_SECONDS_MAX = 60.0
+"""How long a program may take until something of it arrives."""
+
+_DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def find_program(name: str) -> str:
+    """Return where a program is; a missing one is a failure, not a reason to skip."""
+    found = shutil.which(name, path=_PATH)
+    assert found is not None, f"{name} is not installed; make clients installs it"
+    return found
+
+
+def snippet(heading: str, server: ServerProcess, language: str = r"\w*") -> str:
+    """Return the first code block under a heading of the documentation, with the addresses of a server put in."""
+    section = _DOCS.read_text().partition(f"### {heading}\n")[2]
+    found = re.search(rf"^```{language}\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)
+    assert found is not None, heading
+    host, port = telnet_address(server)
+    text = found[1].replace("127.0.0.1:4000", server.url.removeprefix("http://"))
+    return text.replace("127.0.0.1 4242", f"{host} {port}").replace('Port "4242"', f'Port "{port}"')
+
+
+def telnet_address(server: ServerProcess) -> tuple[str, int]:
+    found = re.search(r"^  OpenTSDB +(\S+):(\d+)$", server.output, flags=re.MULTILINE)
+    assert found is not None, server.output
+    return found[1], int(found[2])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def program(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
+    """Run a program in a directory until the block is left; yields the file of what it says."""
+    output = directory / f"{name}.out"
+    with output.open("wb") as sink:
+        process = subprocess.Popen(
+            [find_program(name), *arguments], cwd=directory, stdout=sink, stderr=subprocess.STDOUT
+        )
+    try:
+        yield output
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def ask(server: ServerProcess, text: str, database: str = "public") -> list[list[Any]] | None:
+    """Return rows; None if the statement failed, for instance because its table is not there yet."""
+    answer = httpx.post(f"{server.url}/v1/sql", params={"db": database}, data={"sql": text}, timeout=10)
+    if answer.status_code != 200:
+        return None
+    rows: list[list[Any]] = answer.json()["output"][0]["records"]["rows"]
+    return rows
+
+
+def wait_rows(server: ServerProcess, text: str, *, output: Path | None = None, database: str = "public") -> list[Any]:
+    """Ask until there are rows."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not (rows := ask(server, text, database)):
+        said = "" if output is None else output.read_text()
+        assert time.monotonic() < deadline, f"no rows for {text}\n{said}\n{server.output}"
+        time.sleep(0.1)
+    return rows
+
+
+def wait_json(url: str, parameters: Mapping[str, str], path: tuple[str, ...]) -> Any:
+    """Ask until what a path leads to is there and not empty."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    found: Any = None
+    while True:
+        try:
+            answer = httpx.get(url, params=parameters, timeout=10)
+            found = answer.json() if answer.status_code == 200 else None
+        except (httpx.TransportError, ValueError):
+            found = None
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"{url} {parameters}: {path} is not there"
+        time.sleep(0.1)
