@@ -81,6 +81,8 @@ class Housekeeping:
         if now - self._purged_ns >= self._purge_interval:
             self._purged_ns = now
             self.purge()
+        elif self._context.wal.may_purge:
+            self._context.wal.purge()
         if now - self._expired_ns >= EXPIRY_INTERVAL:
             self._expired_ns = now
             self.expire()

@@ -34,9 +34,14 @@ def make_options(**changes: Any) -> WalOptions:
 
 
 def open_wal(
-    directory: Path, *, files: Files | None = None, skip_corrupt: bool = False, **changes: Any
+    directory: Path,
+    *,
+    files: Files | None = None,
+    skip_corrupt: bool = False,
+    clock: ManualClock | None = None,
+    **changes: Any,
 ) -> tuple[Wal, Recovery]:
-    clock = ManualClock(1_700_000_000_000_000_000)
+    clock = clock or ManualClock(1_700_000_000_000_000_000)
     return Wal.open(directory, make_options(**changes), files, clock, skip_corrupt=skip_corrupt)
 
 

@@ -20,6 +20,7 @@ from tests.engine.wal.logs import (
     segments,
 )
 from tests.faults import FaultyFiles, FullDisk
+from tsdb.clock import ManualClock
 from tsdb.engine.errors import EntryOutOfOrder, StorageFull, StorageUnavailable
 from tsdb.engine.wal import Wal
 from tsdb.errors import Status, TsdbError
@@ -177,6 +178,7 @@ def test_short_writes_are_continued(tmp_path: Path, count: int) -> None:
 
 def test_the_ballast_is_given_back_when_the_disk_is_full_and_kept_again_later(tmp_path: Path) -> None:
     files = FullDisk()
+    files.free = 20 * 4096
     with opened(tmp_path, files=files, ballast_bytes=4096) as wal:
         ballast = tmp_path / "BALLAST"
         assert ballast.stat().st_size == 4096
@@ -194,6 +196,27 @@ def test_the_ballast_is_given_back_when_the_disk_is_full_and_kept_again_later(tm
         assert ballast.stat().st_size == 4096
         assert not wal.statistics().is_full
     assert replay_directory(tmp_path) == [make_entry(7, 1), make_entry(7, 2)]
+
+
+def test_a_ballast_is_held_only_while_the_disk_is_running_out(tmp_path: Path) -> None:
+    files, clock, ballast = FaultyFiles(), ManualClock(), tmp_path / "BALLAST"
+    files.free = 1000 * 4096
+    with opened(tmp_path, files=files, ballast_bytes=4096, clock=clock) as wal:
+        assert not ballast.exists()
+        files.free = 60 * 4096
+        append(wal, make_entry(7, 1))
+        assert not ballast.exists()  # it does not look at the disk with every append
+        clock.advance(seconds=2)
+        append(wal, make_entry(7, 2))
+        assert ballast.stat().st_size == 4096
+        files.free = 100 * 4096
+        clock.advance(seconds=2)
+        append(wal, make_entry(7, 3))
+        assert ballast.exists()  # not to and fro at the border
+        files.free = 200 * 4096
+        clock.advance(seconds=2)
+        append(wal, make_entry(7, 4))
+        assert not ballast.exists()
 
 
 def test_a_small_disk_is_not_filled_with_ballast(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.engine.wal.logs import append, make_entry, open_wal, opened, replayed, segments
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import StorageUnavailable
-from tsdb.engine.wal._purge import plan_purge
+from tsdb.engine.wal._purge import END_BYTES_MIN, plan_purge
 from tsdb.engine.wal._recover import SegmentState
 
 
@@ -54,6 +54,13 @@ def test_plan_keeps_what_is_held_and_does_not_ask_for_what_cannot_be_flushed() -
     assert plan.deletable == (0, 1)
     plan = plan_purge(states, flushed={}, threshold_bytes=0, unflushable={8})
     assert plan.pinning == (7,)
+
+
+def test_a_last_segment_that_nobody_needs_is_ended_once_it_is_worth_it() -> None:
+    for size, should_rotate in ((END_BYTES_MIN - 1, False), (END_BYTES_MIN, True)):
+        states = [SegmentState(0, size, {7: 1})]
+        assert plan_purge(states, flushed={7: 1}, threshold_bytes=1 << 30).should_rotate is should_rotate
+        assert not plan_purge(states, flushed={7: 0}, threshold_bytes=1 << 30).should_rotate
 
 
 def test_purged_segments_are_gone_and_the_rest_is_replayed(tmp_path: Path) -> None:

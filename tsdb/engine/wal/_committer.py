@@ -203,6 +203,7 @@ class Committer:
         if not self._ballast.restore():
             self._refuse_full(group)
             return
+        self._ballast.watch()
         mark = self._writer.mark
         group = self._admit(group)
         if not group:

@@ -31,6 +31,8 @@ class LogIndex:
         # A seal would prove to the next start that regions are whole of which this one could not be sure.
         self._can_seal = recovered.continuity.is_proved or skip_corrupt
         self._flushed: dict[int, int] = {}
+        self.has_flushed = False
+        """Something was flushed since the last plan of a purge."""
         self._quarantined: frozenset[int] = frozenset()
         self._held_from = min((found.segment for found in recovered.report.corruptions), default=None)
 
@@ -73,6 +75,7 @@ class LogIndex:
     def set_flushed(self, region_id: int, entry_id: int) -> None:
         with self._lock:
             self._flushed[region_id] = max(entry_id, self._flushed.get(region_id, entry_id))
+            self.has_flushed = True
 
     def forget(self, region_id: int) -> None:
         """The region is gone: it pins nothing, and one with its id may start anew."""
@@ -87,6 +90,7 @@ class LogIndex:
 
     def plan_purge(self, threshold_bytes: int) -> PurgePlan:
         with self._lock:
+            self.has_flushed = False
             return plan_purge(
                 [self._segments[number] for number in sorted(self._segments)],
                 flushed=self._flushed,

@@ -30,7 +30,7 @@ class WalOptions:
     close_timeout: Duration = Duration.of_seconds(30)
     """How long `close` waits for the queue to drain."""
     ballast_bytes: Size = Size(64 << 20)
-    """Space kept aside, and given back when the disk is full, so that flushes can finish; 0 keeps none."""
+    """Space set aside when the disk runs out, and given back when it is full, so that flushes can finish; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

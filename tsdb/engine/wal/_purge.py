@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from tsdb.engine.wal._recover import SegmentState
 
+END_BYTES_MIN = 1 << 20
+"""A segment that is being written is ended for a purge when it has grown to this."""
+
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
@@ -23,7 +26,7 @@ class PurgePlan:
     deletable: tuple[int, ...]
     pinning: tuple[int, ...]
     should_rotate: bool
-    """The last segment alone is over the threshold and nobody needs it: end it, so that it can go too."""
+    """Nobody needs the last segment, and it is worth the trouble: end it, so that it can go too."""
 
 
 def plan_purge(
@@ -47,7 +50,8 @@ def plan_purge(
         count += 1
     rest_bytes = sum(segment.size_bytes for segment in segments[count:])
     is_over = rest_bytes > threshold_bytes
-    should_rotate = is_over and count == len(segments) - 1 and not pins[-1] and bool(segments[-1].max_entries)
+    is_idle = count == len(segments) - 1 and not pins[-1] and bool(segments[-1].max_entries)
+    should_rotate = is_idle and (is_over or segments[-1].size_bytes >= END_BYTES_MIN)
     pinning: dict[int, None] = {}
     for segment, regions in zip(segments[count:], pins[count:], strict=True):
         if rest_bytes <= threshold_bytes:

@@ -59,7 +59,7 @@ class Wal:
         self._purging = threading.Lock()
         self._purged_segments = 0
         self._index = LogIndex(recovered, skip_corrupt=skip_corrupt)
-        self._ballast = Ballast(directory, files=files, size_bytes=options.ballast_bytes)
+        self._ballast = Ballast(directory, files=files, size_bytes=options.ballast_bytes, clock=clock)
         self._writer = SegmentWriter(
             directory, files=files, clock=clock, index=self._index, file_bytes_max=options.file_size
         )
@@ -154,6 +154,11 @@ class Wal:
         self._index.forget(region_id)
         marker = Frame(region_id, 0, encode_frame_payload(b""), kind=FrameKind.DROP_REGION)
         return self.append([marker])
+
+    @property
+    def may_purge(self) -> bool:
+        """Whether something was flushed since the last purge, so that there may be segments to delete."""
+        return self._index.has_flushed
 
     def purge(self) -> PurgeResult:
         """Delete the oldest segments as far as nobody needs them, and say which regions pin what is too much."""
