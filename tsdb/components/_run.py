@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from tsdb.components._memory import keep_memory
 from tsdb.components._process import Announce, ClaimedDirectory, Parts, Process
 from tsdb.config import ComponentConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig
 
 
 def run_component(loaded: LoadedConfig, announce: Announce) -> None:
     """Run a component until it is told to stop; `announce` gets the start-up summary."""
+    keep_memory()
     process = Process(loaded, _claimed_directory(loaded.config), announce, _parts(loaded.config))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(process.run())

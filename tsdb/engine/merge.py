@@ -28,7 +28,7 @@ from tsdb.engine.slices import Slices
 from tsdb.engine.source import Source, as_numpy, read_stored
 from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 
-STRIPE_ROWS = 262_144
+STRIPE_ROWS = 131_072
 
 
 @dataclass(frozen=True, slots=True, eq=False)
