@@ -1,0 +1,193 @@
+"""Small requests that wait together: who shares a group, what becomes of errors, and that rows come out the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.database.cases import open_case_database, render
+from tests.ingest.prometheus_messages import messages
+from tests.servers.http.asgi_client import Answer, call
+from tsdb.components._local import LocalDatabase
+from tsdb.database import Session, read_all
+from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
+from tsdb.servers.http._gather import GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Gathering
+from tsdb.units import Duration
+
+WAIT_SECONDS = 10
+
+
+class Bench:
+    """Work that stops at a gate, so that requests pile up behind it."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[str]] = []
+        self.gate = threading.Event()
+        self.has_begun = threading.Event()
+        self.gathering: Gathering[str, str] = Gathering("test", self._work, threads=1)
+
+    def _work(self, group: Sequence[str]) -> list[str | Exception]:
+        self.groups.append(list(group))
+        self.has_begun.set()
+        assert self.gate.wait(WAIT_SECONDS)
+        if "crash" in group:
+            raise RuntimeError("crash")
+        return [ValueError(item) if item.startswith("bad") else item.upper() for item in group]
+
+    def send(self, item: str, key: str = "k", nbytes: int = 1) -> asyncio.Task[str]:
+        return asyncio.ensure_future(self.gathering.run(key, item, nbytes))
+
+    async def begin(self) -> asyncio.Task[str]:
+        """Send the first request and wait until it is worked on."""
+        first = self.send("first")
+        await asyncio.to_thread(self.has_begun.wait, WAIT_SECONDS)
+        return first
+
+    async def open_gate(self) -> None:
+        await asyncio.sleep(0)  # let what was sent arrive
+        self.gate.set()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    made.gate.set()
+    made.gathering.close()
+
+
+async def test_requests_that_wait_are_worked_on_together(bench: Bench) -> None:
+    first = await bench.begin()
+    others = [bench.send(item) for item in "abc"]
+    await bench.open_gate()
+    assert await asyncio.gather(first, *others) == ["FIRST", "A", "B", "C"]
+    assert bench.groups == [["first"], ["a", "b", "c"]]
+
+
+async def test_requests_of_another_key_are_no_company(bench: Bench) -> None:
+    first = await bench.begin()
+    others = [bench.send("a", "x"), bench.send("b", "y"), bench.send("c", "x")]
+    await bench.open_gate()
+    assert await asyncio.gather(first, *others) == ["FIRST", "A", "B", "C"]
+    assert bench.groups == [["first"], ["a", "c"], ["b"]]
+
+
+async def test_each_request_gets_its_own_error(bench: Bench) -> None:
+    first = await bench.begin()
+    others = [bench.send(item) for item in ("good", "bad", "fine")]
+    await bench.open_gate()
+    answers = await asyncio.gather(first, *others, return_exceptions=True)
+    assert [str(answer) for answer in answers] == ["FIRST", "GOOD", "bad", "FINE"]
+    assert isinstance(answers[2], ValueError)
+
+
+async def test_work_that_breaks_off_is_told_to_all_and_the_thread_goes_on(bench: Bench) -> None:
+    first = await bench.begin()
+    others = [bench.send("crash"), bench.send("a")]
+    await bench.open_gate()
+    answers = await asyncio.gather(first, *others, return_exceptions=True)
+    assert answers[0] == "FIRST"
+    assert all(isinstance(answer, RuntimeError) for answer in answers[1:])
+    assert await bench.send("again") == "AGAIN"
+
+
+async def test_groups_are_bounded_in_number_and_bytes(bench: Bench) -> None:
+    first = await bench.begin()
+    many = [bench.send("a", "many") for _ in range(GROUP_REQUESTS_MAX + 3)]
+    large = [bench.send("b", "large", GROUP_BYTES_MAX // 2 + 1) for _ in range(2)]
+    huge = bench.send("c", "huge", 10 * GROUP_BYTES_MAX)
+    await bench.open_gate()
+    await asyncio.gather(first, *many, *large, huge)
+    sizes = sorted((group[0], len(group)) for group in bench.groups[1:])
+    assert sizes == [("a", 3), ("a", GROUP_REQUESTS_MAX), ("b", 1), ("b", 1), ("c", 1)]
+
+
+async def test_a_request_that_was_given_up_is_left_out(bench: Bench) -> None:
+    first = await bench.begin()
+    gone, other = bench.send("gone"), bench.send("a")
+    await asyncio.sleep(0)
+    gone.cancel()
+    await bench.open_gate()
+    assert await asyncio.gather(first, other) == ["FIRST", "A"]
+    assert bench.groups == [["first"], ["a"]]
+
+
+# In front of a real database.
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalDatabase]:
+    made = open_case_database(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def app(local: LocalDatabase) -> Iterator[HttpApp]:
+    made = HttpApp(body_limit=1_000_000, timeout=Duration(0))
+    routes = [influx_routes(made, local.database), prometheus_remote_routes(made, local.database)]
+    yield made
+    for each in routes:
+        each.close()
+
+
+def rows(local: LocalDatabase, sql: str) -> list[str]:
+    (output,) = list(local.database.execute(sql, Session()))
+    assert hasattr(output, "schema")
+    return render(read_all(output))[1:]
+
+
+async def send_all(app: HttpApp, path: str, bodies: Sequence[bytes]) -> list[Answer]:
+    return await asyncio.gather(*(call(app, "POST", path, body=body) for body in bodies))
+
+
+async def test_lines_of_many_requests_at_once_are_all_there(app: HttpApp, local: LocalDatabase) -> None:
+    bodies = [f"m,sender={sender} v={sender}i {sender}".encode() for sender in range(100)]
+    answers = await send_all(app, "/v1/influxdb/write", bodies)
+    assert {answer.status for answer in answers} == {204}
+    assert rows(local, "SELECT count(*), sum(v) FROM m") == ["100 | 4950"]
+
+
+async def test_lines_without_a_time_keep_the_time_of_their_own_request(app: HttpApp, local: LocalDatabase) -> None:
+    answers = await send_all(app, "/v1/influxdb/write", [b"m v=1i"] * 50)
+    assert {answer.status for answer in answers} == {204}
+    assert rows(local, "SELECT count(*) FROM m") == ["50"]
+
+
+async def test_a_bad_request_is_refused_alone_and_counted_once(app: HttpApp, local: LocalDatabase) -> None:
+    assert (await call(app, "POST", "/v1/influxdb/write", body=b"m v=1 1")).status == 204
+    bodies = [f"m v={number} {number}".encode() for number in range(2, 30)]
+    bodies[7], bodies[11] = b'm v="text" 100', b"m v"
+    answers = await send_all(app, "/v1/influxdb/write", bodies)
+    assert [at for at, answer in enumerate(answers) if answer.status != 204] == [7, 11]
+    assert {answers[at].status for at in (7, 11)} == {400}
+    assert "line 1" in answers[7].json()["error"]
+    assert rows(local, "SELECT count(*) FROM m") == ["27"]
+    assert rows(local, "SELECT count(*) FROM information_schema.ingest_rejections") == ["2"]
+
+
+def prometheus_body(number: int, name: str = "m") -> bytes:
+    request = messages["WriteRequest"]()
+    series = request.timeseries.add()
+    if name:
+        series.labels.add(name=b"__name__", value=name.encode())
+    series.labels.add(name=b"sender", value=str(number).encode())
+    series.samples.add(value=number, timestamp=number)
+    packed: bytes = pa.compress(request.SerializeToString(), codec="snappy", asbytes=True)
+    return packed
+
+
+async def test_samples_of_many_requests_at_once_are_all_there_but_those_of_a_bad_one(
+    app: HttpApp, local: LocalDatabase
+) -> None:
+    bodies = [prometheus_body(number) for number in range(60)]
+    bodies[20], bodies[40] = prometheus_body(20, name=""), b"\x00"
+    for _ in range(2):
+        answers = await send_all(app, "/v1/prometheus/write", bodies)
+        assert [at for at, answer in enumerate(answers) if answer.status != 204] == [20, 40]
+    assert rows(local, "SELECT count(*), sum(tsdb_value) FROM m") == [f"58 | {sum(range(60)) - 60}.0"]
