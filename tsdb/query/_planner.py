@@ -72,6 +72,7 @@ _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNOR
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 InformationSource = Callable[[Session], InformationContext]
+Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ class Planner:
         self._options = options
         self._information = information
         self._contexts = Contexts(options)
+        self.expand: Expand = lambda text, session: (text, {})
+        """Takes out of a query what is not SQL; returns the rest and the tables it names instead."""
 
     def prepare(
         self,
@@ -208,11 +211,11 @@ class Planner:
     def _prepare_view(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> Job:
         """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
         own = replace(session, database=view.database, channel=Channel.HTTP)
-        text = view.query
+        text, tables = self.expand(view.query, own)
         if view.columns:
             names = ", ".join(_quoted(name) for name in view.columns)
             text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
-        return self.prepare(text, tokenize(text, own.dialect), own, {}, views=(*views, view))
+        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=(*views, view))
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
@@ -335,6 +338,8 @@ class Planner:
         """Plan the query of a view over the tables of the query that names it."""
         prepared = self._prepare_view(view, job.session, job.views)
         prepared = replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
+        for name, rows in prepared.tables.items():
+            source.add(view.database, name, rows)
         try:
             return self._context(prepared, source).sql_with_options(prepared.text, READ_ONLY)
         except BaseException as error:

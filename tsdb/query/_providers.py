@@ -80,6 +80,10 @@ class TableSource:
             return True
         return bool(self._extra) and name == self._database
 
+    def add(self, database: str, name: str, rows: pa.Table) -> None:
+        """Let a table be found that only this query has."""
+        self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
+
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
         key = (database, name)

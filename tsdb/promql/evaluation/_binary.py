@@ -49,7 +49,7 @@ def binary(context: EvalContext, node: Binary, left: Value, right: Value) -> Val
     assert isinstance(right, Vector)
     assert node.matching is not None
     if node.op in SET_OPERATORS:
-        return _of_sets(node.op, node.matching, left, right)
+        return _of_sets(context, node.op, node.matching, left, right)
     return _of_vectors(context, node, node.matching, left, right)
 
 
@@ -108,9 +108,10 @@ def _count_present(groups: Codes, present: Bools, count: int) -> Codes:
     return out
 
 
-def _of_sets(op: str, matching: Matching, left: Vector, right: Vector) -> Vector:
+def _of_sets(context: EvalContext, op: str, matching: Matching, left: Vector, right: Vector) -> Vector:
     left_groups, right_groups, count = _group_both(matching, left.labels, right.labels)
     if op == "or":
+        context.reserve(left.rows + right.rows, left.steps)
         has_left = _count_present(left_groups, left.present, count) > 0
         rest = right.masked(right.present & ~has_left[right_groups])
         return merge_whole(concat_vectors([left.compact(), rest.compact()]))
@@ -143,6 +144,8 @@ def _of_vectors(context: EvalContext, node: Binary, matching: Matching, left: Ve
     if fill_many is not None or fill_one is not None:
         takes_part = np.ones(many.steps, np.bool_)
     _check_one(matching, one, one_groups, (one_counts > 1) & takes_part)
+    # Series that take turns on the side of one may all have the same partners.
+    context.reserve(int(np.bincount(one_groups, minlength=count)[many_groups].sum()), many.steps)
     pairs_many, pairs_one = _pairs(many_groups, one_groups, count)
     present = many.present[pairs_many] & one.present[pairs_one]
     parts = [_Part(many.take(pairs_many), one.take(pairs_one), present, many_groups[pairs_many])]

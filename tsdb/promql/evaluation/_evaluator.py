@@ -144,7 +144,9 @@ class Evaluator:
         left = self.evaluate(spine[-1].lhs, times)
         for node in reversed(spine):
             self.context.check()
-            left = binary(self.context, node, left, self.evaluate(node.rhs, times))
+            with self.context.holding(left):
+                right = self.evaluate(node.rhs, times)
+            left = binary(self.context, node, left, right)
         return left
 
     def _unary(self, expr: Unary, times: Times) -> Value:

@@ -65,6 +65,7 @@ def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> V
 def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
     buckets = _find_buckets(context, cast(Vector, args[0]), call.args[0].span)
     label = cast(Text, args[1]).value
+    context.reserve(buckets.labels.rows * (len(args) - 2), buckets.vector.steps)
     parts = []
     for position, arg in enumerate(args[2:], start=2):
         quantiles = cast(Scalar, arg).values

@@ -112,7 +112,7 @@ def _wanted_labels(call: Call) -> dict[str, str]:
             continue
         if matcher.op == "=" and matcher.name not in seen:
             wanted[matcher.name] = matcher.value
+            seen.add(matcher.name)
         else:
             wanted.pop(matcher.name, None)
-        seen.add(matcher.name)
     return {name: value for name, value in wanted.items() if value}

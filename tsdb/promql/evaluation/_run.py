@@ -25,6 +25,8 @@ class Answer:
     value: Scalar | Text | Vector | SeriesSet
     warnings: list[str]
     infos: list[str]
+    samples: int = 0
+    """How many were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _context(
 
 
 def _answer(context: EvalContext, times: Times, value: Scalar | Text | Vector | SeriesSet) -> Answer:
-    return Answer(times, value, context.annotations.warnings, context.annotations.infos)
+    return Answer(times, value, context.annotations.warnings, context.annotations.infos, context.samples)
 
 
 def _samples(context: EvalContext, expr: Expr, times: Times) -> SeriesSet:

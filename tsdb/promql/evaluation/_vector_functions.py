@@ -101,7 +101,9 @@ def _clamp(context: EvalContext, call: Call, args: list[Value], times: Times) ->
     vector = cast(Vector, args[0])
     low = np.full(len(times), -np.inf) if call.name == "clamp_max" else _number(args, 1)
     high = np.full(len(times), np.inf) if call.name == "clamp_min" else _number(args, -1)
-    values = np.maximum(low, np.minimum(high, vector.values))
+    # An infinity on its own side wins even against NaN.
+    values = np.where((high == -np.inf) | (vector.values == -np.inf), -np.inf, np.minimum(high, vector.values))
+    values = np.where((low == np.inf) | (values == np.inf), np.inf, np.maximum(low, values))
     return vector.mapped(values, vector.present & ~(high < low))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.promql import Expr, VectorSelector, parse_promql, walk
+from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
     Answer,
@@ -69,7 +69,16 @@ class PromqlEngine:
         fields = fields_of(expr, source)
         if len(fields) < 2:
             return self.evaluate(expr, text, source, span)
-        answers = [self.evaluate(expr, text, replace(source, field=name), span) for name in fields]
+        answers, cells = [], 0
+        for name in fields:
+            answer = self.evaluate(expr, text, replace(source, field=name), span)
+            answers.append(answer)
+            cells += answer.value.values.size if isinstance(answer.value, Vector) else 0
+            if cells > self._limits.samples_max:
+                raise PromqlTooLarge(
+                    f"the answers for {len(fields)} fields have more than {self._limits.samples_max} values",
+                    hint='choose a field with {__field__="name"}',
+                )
         return _with_fields(answers, fields)
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:

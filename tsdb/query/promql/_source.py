@@ -128,14 +128,23 @@ def series_filter(snapshot: Snapshot, table: TableInfo, labels: Sequence[Matcher
 
 
 def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    columns = [plain(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
+    columns = [_distinct(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
     if not columns:
         return pc.scalar(False)
     kind = columns[0].type
-    values = pa.chunked_array(columns).unique()
+    if matcher.op == "=" and matcher.value and pa.types.is_string(kind):
+        return pc.field(matcher.name).isin(pa.array([matcher.value], kind))
+    values = pa.chunked_array(columns).unique().drop_null()
     chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
-    condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
-    return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
+    condition = pc.field(matcher.name).isin(chosen)
+    return condition | pc.field(matcher.name).is_null() if matches_empty(matcher) else condition
+
+
+def _distinct(column: pa.Array) -> pa.Array:
+    """Return the values of a column, each at least once, and perhaps some others."""
+    if pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+        return column.dictionary
+    return plain(column)
 
 
 def plain(column: pa.Array) -> pa.Array:

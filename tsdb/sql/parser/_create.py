@@ -180,7 +180,7 @@ def _view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     name: Name = cursor.name("the name of a view")
     columns = cursor.parenthesised(cursor.name_part) if cursor.is_operator("(") else []
     cursor.expect("AS")
-    query = parse_query_slice(cursor)
+    query = parse_query_slice(cursor, "TQL")
     return CreateView(name, query, cursor.slice(0, cursor.position), tuple(columns), or_replace, if_not_exists)
 
 
