@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,15 @@ from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts, leave_out_histograms
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
 from tsdb.promql.evaluation._selectors import to_floats, to_mask
 from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector, concat_vectors, merge_same
 
 _INT64 = float(1 << 63)
+_OF_NUMBERS = frozenset({"bottomk", "max", "min", "quantile", "stddev", "stdvar", "topk"})
+"""Aggregations that leave histograms out."""
 
 
 def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Value | None) -> Vector:
@@ -31,6 +35,8 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
     if node.op == "count_values":
         assert isinstance(param, Text)
         return _count_values(node, vector, param.value)
+    if vector.natives is not None and node.op in _OF_NUMBERS:
+        vector = leave_out_histograms(context, node, vector).compact()
     if not vector.rows:
         return Vector.empty(vector.steps)
     groups, first = _group(node, vector.labels)
@@ -41,19 +47,22 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
         assert isinstance(param, Scalar)
         remark_quantiles(context, param.values, node.param.span if node.param is not None else node.span)
     numbers = param.values if isinstance(param, Scalar) else np.zeros(vector.steps)
+    has_sums = vector.natives is not None and node.op in ("sum", "avg")
+    counted = vector.floats if has_sums else vector.present
     values, present = _kernels.prom_aggregate(
         node.op,
         pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
-        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(np.ascontiguousarray(counted).reshape(-1).view(np.uint8)),
         pa.array(groups),
         len(first),
         pa.array(numbers),
     )
     labels = _group_labels(node, vector.labels.take(first))
     drops = _any_of(groups, vector.drops_name, len(first))
-    return Vector(
+    result = Vector(
         labels, to_floats(values, len(first), vector.steps), to_mask(present, len(first), vector.steps), drops
     )
+    return add_histograms(context, node, vector, groups, result) if has_sums else result
 
 
 def _group(node: Aggregate, labels: LabelTable) -> tuple[Codes, Codes]:
@@ -94,9 +103,7 @@ def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Code
         return chosen
     rows = np.lexsort((ranks[:, 0], groups))
     rows = rows[chosen.present[rows, 0]]
-    return Vector(
-        chosen.labels.take(rows), chosen.values[rows], chosen.present[rows], chosen.drops_name[rows], is_ordered=True
-    )
+    return replace(chosen.take(rows), is_ordered=True)
 
 
 def _ranks(op: str, vector: Vector, groups: Codes) -> Codes:
@@ -146,12 +153,20 @@ def _count_values(node: Aggregate, vector: Vector, label: str) -> Vector:
     base = vector.labels.take(first).keep(by)
     drops = _any_of(groups, vector.drops_name, len(first))
     parts = []
-    cells = vector.values[vector.present]
-    distinct = [*np.unique(cells[~np.isnan(cells)]).tolist(), *([math.nan] if np.isnan(cells).any() else [])]
-    for value in distinct:
-        same = np.isnan(vector.values) if math.isnan(value) else vector.values == value
+    for text, mask in _distinct(vector).items():
         counts = np.zeros((len(first), vector.steps))
-        np.add.at(counts, groups, (vector.present & same).astype(np.float64))
-        labels = base.with_column(label, LabelColumn.constant(format_float(value), len(first)))
+        np.add.at(counts, groups, mask.astype(np.float64))
+        labels = base.with_column(label, LabelColumn.constant(text, len(first)))
         parts.append(Vector(labels, counts, counts > 0, drops).compact())
     return merge_same(concat_vectors(parts)) if parts else Vector.empty(vector.steps)
+
+
+def _distinct(vector: Vector) -> dict[str, Bools]:
+    """Return the texts of all values, each with the cells that have it."""
+    floats = vector.floats
+    cells = vector.values[floats]
+    found = {}
+    for value in [*np.unique(cells[~np.isnan(cells)]).tolist(), *([math.nan] if np.isnan(cells).any() else [])]:
+        same = np.isnan(vector.values) if math.isnan(value) else vector.values == value
+        found[format_float(value)] = floats & same
+    return found | count_texts(vector)

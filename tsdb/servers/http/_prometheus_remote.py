@@ -88,18 +88,20 @@ class PrometheusRemoteRoutes:
 
     def _write(self, request: Request, body: bytes, version: int) -> Response:
         try:
-            outcome = self._take(request, body, version)
+            outcome, histograms = self._take(request, body, version)
         except TsdbError as error:
             if version == 1:
                 raise
             response = error_response(error, 0, short_error_body)
-            response.raw_headers += Response(headers=_written_headers(0)).raw_headers
+            response.raw_headers += Response(headers=_written_headers(0, 0)).raw_headers
             return response
         if is_dry_run(request):
             return dry_run_response(outcome)
-        return Response(status=204, headers=_written_headers(outcome.rows) if version == 2 else ())
+        headers = _written_headers(outcome.rows - histograms, histograms) if version == 2 else ()
+        return Response(status=204, headers=headers)
 
-    def _take(self, request: Request, body: bytes, version: int) -> WriteOutcome:
+    def _take(self, request: Request, body: bytes, version: int) -> tuple[WriteOutcome, int]:
+        """Write what a request has; what that did, and how many of the rows are native histograms."""
         session = make_ingest_session(request, self._database, request.query.get("db"))
         hints = read_hints(request)
         physical = request.query.get("physical_table")
@@ -111,9 +113,10 @@ class PrometheusRemoteRoutes:
         except InvalidArguments as error:
             self._database.reject([Rejection("", str(error), kind="syntax")], session, protocol=PROTOCOL)
             raise
-        return self._database.ingest_samples(
+        outcome = self._database.ingest_samples(
             samples, session, self._new_table, dry_run=is_dry_run(request), hints=hints, protocol=PROTOCOL
         )
+        return outcome, samples.histogram_count
 
     def _read(self, request: Request, body: bytes) -> Response:
         session = make_ingest_session(request, self._database, request.query.get("db"))
@@ -161,6 +164,6 @@ def _unsupported_media_type() -> Response:
     )
 
 
-def _written_headers(samples: int) -> list[tuple[str, str]]:
-    counts = (("samples", samples), ("histograms", 0), ("exemplars", 0))
+def _written_headers(samples: int, histograms: int) -> list[tuple[str, str]]:
+    counts = (("samples", samples), ("histograms", histograms), ("exemplars", 0))
     return [(_WRITTEN.format(what), str(count)) for what, count in counts]
