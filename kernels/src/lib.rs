@@ -12,6 +12,7 @@ mod encode_rows;
 mod encode_text;
 mod form;
 mod group_series;
+mod histogram;
 mod interner;
 mod keys;
 mod line_protocol;
@@ -57,6 +58,8 @@ mod _kernels {
     use crate::form::parse_form;
     #[pymodule_export]
     use crate::group_series::group_series;
+    #[pymodule_export]
+    use crate::histogram::pool::Histograms;
     #[pymodule_export]
     use crate::line_protocol::LineParser;
     #[pymodule_export]

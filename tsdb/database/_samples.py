@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
-from tsdb.database._region_series import RegionSeries
+from tsdb.database._region_series import Positions, RegionSeries
 from tsdb.database._rows import stored_in
 from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
@@ -27,7 +27,7 @@ from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.ingest import TableRows, WriteOutcome
 from tsdb.ingest.prometheus import MetricRows, Samples
 from tsdb.metric import make_series
-from tsdb.model import Batch, RegionId, TableInfo
+from tsdb.model import HISTOGRAM_COLUMN, Batch, RegionId, TableInfo
 
 DIRECTORIES_MAX = 64
 """For how many databases, or sources of numbers, known series are remembered."""
@@ -50,7 +50,7 @@ class SampleWriter:
         if request.is_dry or not request.new_table.is_metric:
             return self._write_tables(samples.tables(), request)
         directory = self._directory(samples, request)
-        found, unknown = directory.find(samples.numbers, self._services.catalog)
+        found, unknown = self._find(directory, samples)
         outcome = WriteOutcome(0)
         if len(unknown):
             tables = samples.tables(unknown)
@@ -84,15 +84,24 @@ class SampleWriter:
                 self._directories.popitem(last=False)
             return found
 
+    def _find(self, directory: SeriesDirectory, samples: Samples) -> tuple[list[Found], Positions]:
+        if samples.histograms is not None:
+            # A table that has no room for histograms gets it by the way of series that are not known.
+            directory.forget_without_histograms(samples.numbers[samples.with_histograms()])
+        return directory.find(samples.numbers, self._services.catalog)
+
     def _send(self, samples: Samples, found: Found) -> Future[int]:
-        places, index, times, values = found.places, samples.index, samples.times, samples.values
+        schema = found.series.schema
+        index, times, fields = samples.index, samples.times, {schema.fields[0].name: samples.values}
         if len(found.positions) != len(samples.numbers):
             local = np.full(len(samples.numbers), -1, np.int64)
             local[found.positions] = np.arange(len(found.positions))
             rows = np.flatnonzero(local[index] >= 0)
-            index, times, values = local[index[rows]].astype(np.uint32), times[rows], values.take(pa.array(rows))
-        schema = found.series.schema
-        batch = Batch(found.series.take(places), index, times, {schema.fields[0].name: values})
+            index, times = local[index[rows]].astype(np.uint32), times[rows]
+            fields = samples.fields(rows, schema.fields[0].name)
+        elif samples.histograms is not None:
+            fields[HISTOGRAM_COLUMN] = samples.histograms
+        batch = Batch(found.series.take(found.places), index, times, fields)
         try:
             return self._services.regions.write(
                 found.series.region,
@@ -131,7 +140,7 @@ class SampleWriter:
                 by_region.setdefault(region, []).append((table, each))
         for region, members in by_region.items():
             schema = self._services.regions.schema(region)
-            if schema.time.type == _MILLISECONDS and len(schema.fields) == 1:
+            if schema.time.type == _MILLISECONDS:
                 self._enter(directory, directory.region(region, schema), samples, members)
 
     def _enter(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,12 +15,15 @@ from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts, leave_out_histograms
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
 from tsdb.promql.evaluation._selectors import to_floats, to_mask
 from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector
 
 _INT64 = float(1 << 63)
+_OF_NUMBERS = frozenset({"bottomk", "max", "min", "quantile", "stddev", "stdvar", "topk"})
+"""Aggregations that leave histograms out."""
 
 
 def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Value | None) -> Vector:
@@ -29,6 +34,8 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
     if node.op == "count_values":
         assert isinstance(param, Text)
         return _count_values(context, node, vector, param.value)
+    if vector.natives is not None and node.op in _OF_NUMBERS:
+        vector = leave_out_histograms(context, node, vector).compact()
     if not vector.rows:
         return Vector.empty(vector.steps)
     groups, first = _group(node, vector.labels)
@@ -39,19 +46,22 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
         assert isinstance(param, Scalar)
         remark_quantiles(context, param.values, node.param.span if node.param is not None else node.span)
     numbers = param.values if isinstance(param, Scalar) else np.zeros(vector.steps)
+    has_sums = vector.natives is not None and node.op in ("sum", "avg")
+    counted = vector.floats if has_sums else vector.present
     values, present = _kernels.prom_aggregate(
         node.op,
         pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
-        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(np.ascontiguousarray(counted).reshape(-1).view(np.uint8)),
         pa.array(groups),
         len(first),
         pa.array(numbers),
     )
     labels = _group_labels(node, vector.labels.take(first))
     drops = _any_of(groups, vector.drops_name, len(first))
-    return Vector(
+    result = Vector(
         labels, to_floats(values, len(first), vector.steps), to_mask(present, len(first), vector.steps), drops
     )
+    return add_histograms(context, node, vector, groups, result) if has_sums else result
 
 
 def _group(node: Aggregate, labels: LabelTable) -> tuple[Codes, Codes]:
@@ -92,9 +102,7 @@ def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Code
         return chosen
     rows = np.lexsort((ranks[:, 0], groups))
     rows = rows[chosen.present[rows, 0]]
-    return Vector(
-        chosen.labels.take(rows), chosen.values[rows], chosen.present[rows], chosen.drops_name[rows], is_ordered=True
-    )
+    return replace(chosen.take(rows), is_ordered=True)
 
 
 def _ranks(op: str, vector: Vector, groups: Codes) -> Codes:
@@ -141,16 +149,20 @@ def _count_values(context: EvalContext, node: Aggregate, vector: Vector, label: 
     gone = {label, NAME, *node.grouping} if node.is_without else {label}
     by = [name for name in names if name not in gone]
     groups, first = vector.labels.group(by)
-    rows, steps = np.nonzero(vector.present)
+    rows, steps = np.nonzero(vector.floats)
     # By their bits, because 0 and -0 are two values.
     bits = np.where(np.isnan(vector.values), np.nan, vector.values)[rows, steps].view(np.int64)
+    distinct, codes = np.unique(bits, return_inverse=True)
+    texts = ["", *map(format_float, distinct.view(np.float64).tolist())]
+    codes = codes.reshape(-1) + 1
+    for text, mask in count_texts(vector).items():
+        found_rows, found_steps = np.nonzero(mask)
+        rows, steps = np.concatenate([rows, found_rows]), np.concatenate([steps, found_steps])
+        codes = np.concatenate([codes, np.full(len(found_rows), len(texts))])
+        texts.append(text)
     if node.is_without and label in node.grouping:
         # The label is gone, although it was to hold the value.
-        texts, codes = [""], np.zeros(len(bits), np.int64)
-    else:
-        distinct, codes = np.unique(bits, return_inverse=True)
-        texts = ["", *map(format_float, distinct.view(np.float64).tolist())]
-        codes = codes.reshape(-1) + 1
+        texts, codes = [""], np.zeros(len(codes), np.int64)
     keys, places = np.unique(groups[rows] * len(texts) + codes, return_inverse=True)
     context.reserve(len(keys), vector.steps)
     cells = places.reshape(-1) * vector.steps + steps

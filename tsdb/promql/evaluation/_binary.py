@@ -16,7 +16,18 @@ from tsdb.promql._ast import ARITHMETIC, COMPARISONS, SET_OPERATORS, TRIMS, Bina
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import METADATA, NAME, Codes, LabelTable, concat_labels, format_labels
-from tsdb.promql.evaluation._values import Bools, Floats, Rows, Scalar, Value, Vector, concat_vectors, merge_same
+from tsdb.promql.evaluation._native_binary import Operand, with_histograms
+from tsdb.promql.evaluation._values import (
+    Bools,
+    Floats,
+    Natives,
+    Rows,
+    Scalar,
+    Value,
+    Vector,
+    concat_vectors,
+    merge_whole,
+)
 
 _COMPUTE: dict[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
@@ -68,17 +79,40 @@ def _remark_trim(context: EvalContext, node: Binary, present: Bools) -> None:
 
 
 def _with_number(context: EvalContext, node: Binary, vector: Vector, scalar: Scalar, *, is_swapped: bool) -> Vector:
-    number = np.broadcast_to(scalar.values, vector.values.shape)
-    left, right = (number, vector.values) if is_swapped else (vector.values, number)
+    number = Operand(np.broadcast_to(scalar.values, vector.values.shape), None)
+    own = Operand(vector.values, vector.natives)
+    left, right = (number, own) if is_swapped else (own, number)
+    values, present, natives = _compute(context, node, left, right, vector.present, kept=vector.values)
+    drops = vector.drops_name if node.op in COMPARISONS | TRIMS and not node.is_bool else np.ones(vector.rows, np.bool_)
+    return Vector(vector.labels, values, present, drops, natives=natives)
+
+
+def _compute(
+    context: EvalContext, node: Binary, left: Operand, right: Operand, present: Bools, *, kept: Floats
+) -> tuple[Floats, Bools, Natives | None]:
+    """Return what an operator gives for each cell of two sides; comparisons keep one of them."""
+    if left.natives is None and right.natives is None:
+        values, mask = _compute_numbers(context, node, left.values, right.values, present, kept=kept)
+        return values, mask, None
+    values, mask, natives, rest = with_histograms(context, node, left, right, present)
+    if rest.any():
+        numbers, has = _compute_numbers(context, node, left.values, right.values, rest, kept=kept)
+        values, mask = np.where(has, numbers, values), mask | has
+    return values, mask, natives
+
+
+def _compute_numbers(
+    context: EvalContext, node: Binary, left: Floats, right: Floats, present: Bools, *, kept: Floats
+) -> tuple[Floats, Bools]:
     if node.op in TRIMS:
-        _remark_trim(context, node, vector.present)
-        return vector.masked(np.zeros_like(vector.present))
+        _remark_trim(context, node, present)
+        return left, np.zeros_like(present)
     if node.op in ARITHMETIC:
-        return vector.mapped(_COMPUTE[node.op](left, right))
+        return _COMPUTE[node.op](left, right), present
     holds = _COMPARE[node.op](left, right)
     if node.is_bool:
-        return vector.mapped(holds.astype(np.float64))
-    return replace(vector, present=vector.present & holds, is_ordered=False)
+        return holds.astype(np.float64), present
+    return kept, present & holds
 
 
 # Matching
@@ -118,14 +152,6 @@ def _of_sets(context: EvalContext, op: str, matching: Matching, left: Vector, ri
     has_right = (_count_present(right_groups, right.present, count) > 0)[left_groups]
     wanted = has_right if op == "and" else ~has_right
     return replace(left, present=left.present & wanted)
-
-
-def merge_whole(vector: Vector) -> Vector:
-    """Make series one that have the same labels and the same fate of their names."""
-    if not vector.rows or vector.drops_name.all() or not vector.drops_name.any():
-        return merge_same(vector)
-    parts = [vector.take(np.flatnonzero(vector.drops_name == drops)) for drops in (False, True)]
-    return concat_vectors([merge_same(part) for part in parts])
 
 
 def _of_vectors(context: EvalContext, node: Binary, matching: Matching, left: Vector, right: Vector) -> Vector:
@@ -219,24 +245,16 @@ def _join(context: EvalContext, node: Binary, matching: Matching, parts: list[_P
     groups = np.concatenate([part.groups for part in parts])
     labels = _result_labels(node, matching, many.labels, one.labels)
     _check_many(matching, labels, groups, present)
-    left, right = (one.values, many.values) if is_swapped else (many.values, one.values)
+    sides = Operand(many.values, many.natives), Operand(one.values, one.natives)
+    left, right = reversed(sides) if is_swapped else sides
     drops = many.drops_name | node.is_bool
-    if node.op in TRIMS:
-        _remark_trim(context, node, present)
-        return Vector.empty(present.shape[1])
-    if node.op in ARITHMETIC:
-        result = Vector(labels, _COMPUTE[node.op](left, right), present, drops)
-    else:
-        holds = _COMPARE[node.op](left, right)
-        if node.is_bool:
-            result = Vector(labels, holds.astype(np.float64), present, drops)
-        else:
-            result = Vector(labels, left, present & holds, drops)
+    values, present, natives = _compute(context, node, left, right, present, kept=left.values)
+    result = Vector(labels, values, present, drops, natives=natives)
     return merge_whole(result.compact())
 
 
 def _result_labels(node: Binary, matching: Matching, many: LabelTable, one: LabelTable) -> LabelTable:
-    labels = many.without(METADATA) if node.op not in COMPARISONS else many
+    labels = many.without(METADATA) if node.op in ARITHMETIC else many
     if matching.card == "one-to-one":
         labels = labels.keep(matching.labels) if matching.is_on else labels.without(matching.labels)
     for name in matching.include:

@@ -12,6 +12,7 @@ import numpy as np
 from tsdb.promql._ast import DurationExpr, Expr, Matcher, NumberLiteral, TimeShift
 from tsdb.promql._errors import PromqlFailure, PromqlTooLarge
 from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._native_samples import SampleNatives
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
 from tsdb.promql.evaluation._values import Times, Value, Vector
 
@@ -57,6 +58,10 @@ class EvalContext:
     samples: int = 0
     held: int = 0
     """Cells of matrices that wait for others to be computed."""
+    watched: frozenset[int] = frozenset()
+    """The ids of the selectors whose native histograms are watched for counter resets."""
+    decoded: dict[tuple[int, bool], SampleNatives] = field(default_factory=dict)
+    """The native histograms among what was selected."""
 
     @property
     def is_range(self) -> bool:
