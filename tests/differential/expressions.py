@@ -169,7 +169,11 @@ def _aggregate(random: Random, depth: int) -> Text:
     exact = inner.is_exact and name not in ("avg", "stddev", "stdvar", "quantile")
     arguments = str(inner)
     if name in ("topk", "bottomk"):
-        arguments = f"{_one(random, '0', '1', '2', '3', '-1', '100')}, {inner}"
+        count = _one(random, "0", "1", "2", "3", "-1", "100")
+        if count in "123":
+            # Which of several equal series is taken is not defined, but what all that are taken have is.
+            return Text(f"{_one(random, 'sum', 'min', 'max', 'count')}({name}{grouping} ({count}, {inner}))")
+        arguments = f"{count}, {inner}"
     elif name == "quantile":
         arguments = f"{scalar(random, depth - 1)}, {inner}"
     elif name == "count_values":
