@@ -96,6 +96,14 @@ def sort_keys(
     `series` is uint32 or uint64, `ts` int64 or a timestamp, `sequence` uint64, all without nulls.
     """
 
+def interleave_runs(
+    chunks: Sequence[object], places: Sequence[object], counts: Sequence[object], offsets: object
+) -> ArrowArray:
+    """Lay columns out series by series: chunk c has `counts[c][i]` rows of the series at `places[c][i]` (int64).
+
+    The rows of the series at place p are then `offsets[p]` to before `offsets[p + 1]`, those of earlier chunks first.
+    """
+
 def merge_dedup(
     series: SupportsArrowArray,
     ts: SupportsArrowArray,

@@ -13,6 +13,7 @@ mod encode_text;
 mod form;
 mod group_series;
 mod histogram;
+mod interleave_runs;
 mod interner;
 mod keys;
 mod line_protocol;
@@ -60,6 +61,8 @@ mod _kernels {
     use crate::group_series::group_series;
     #[pymodule_export]
     use crate::histogram::pool::Histograms;
+    #[pymodule_export]
+    use crate::interleave_runs::interleave_runs;
     #[pymodule_export]
     use crate::line_protocol::LineParser;
     #[pymodule_export]

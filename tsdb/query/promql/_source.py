@@ -171,8 +171,14 @@ def label_table(tags: pa.RecordBatch, table: TableInfo) -> LabelTable:
     return LabelTable(tags.num_rows, columns)
 
 
+def _in_milliseconds(times: npt.NDArray[np.int64], unit: str) -> npt.NDArray[np.int64]:
+    if unit == "ms":
+        return times
+    return times * 1000 if unit == "s" else times // _PER_MILLISECOND[unit]
+
+
 def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -> SeriesSet:
-    times = scan.times * 1000 if unit == "s" else scan.times // _PER_MILLISECOND.get(unit, 1)
+    times = _in_milliseconds(scan.times, unit)
     values, histograms, offsets = scan.fields[column.name], scan.fields.get(HISTOGRAM_COLUMN), scan.offsets
     if not pa.types.is_float64(values.type):
         values = pc.cast(values, pa.float64(), safe=False)
