@@ -26,7 +26,8 @@ from tests.soak.requests import CREATE, NEVER_SEEN, PROTOCOLS, ROWS, Protocol, r
 from tests.soak.writer import Doors, Writer, wait_idle
 
 MEMORY_BYTES_MAX = 1 << 30
-"""What the server may take with the options of the soak: a write buffer of at most 16 MB, default caches."""
+"""What the server may take with the options of the soak: a write buffer of at most 64 MB until writes are rejected,
+caches of 192 MB, and the rest for the process itself and its queries."""
 READY_SECONDS_MAX = 120.0
 """How long a start may take, on a machine that does other things too."""
 
@@ -129,6 +130,9 @@ class Soak:
             f"{_STANDALONE}WAL__PURGE_INTERVAL": "1s",
             f"{_MITO}GLOBAL_WRITE_BUFFER_SIZE": f"{buffer_kb}KB",
             f"{_MITO}GLOBAL_WRITE_BUFFER_REJECT_SIZE": f"{4 * buffer_kb}KB",
+            f"{_MITO}SST_META_CACHE_SIZE": "64MB",
+            f"{_MITO}VECTOR_CACHE_SIZE": "64MB",
+            f"{_MITO}PAGE_CACHE_SIZE": "64MB",
             f"{_MITO}AUTO_FLUSH_INTERVAL": choose(["2s", "30s"]),
             f"{_MITO}MANIFEST_CHECKPOINT_DISTANCE": choose(["2", "10"]),
             f"{_MITO}NUM_WORKERS": choose(["1", "2", "8"]),
