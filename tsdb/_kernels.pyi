@@ -146,6 +146,20 @@ def repeat_strings(
     Run i is `values[ranks[i]]` in `lengths[i]` rows; both are int64. A null takes no bytes.
     """
 
+def encode_mysql_rows(
+    batch: SupportsArrowArray,
+    sequence: int,
+    *,
+    is_binary: bool = False,
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int, int]:
+    """Return rows from `start` on as packets of MySQL, the row to go on with, and the number of the next packet.
+
+    Stops behind the row that brings the packets to `bytes_max`; writes at least one row if there is one. Timestamps are
+    written as they are, without a zone. Raises OverflowError for a year that has not four digits.
+    """
+
 def encode_json_rows(
     batch: SupportsArrowArray,
     *,
@@ -175,6 +189,38 @@ def encode_table_rows(
 
 def measure_table_cells(batch: SupportsArrowArray) -> list[int]:
     """Return the number of characters of the widest cell of each column, as `encode_table_rows` writes it."""
+
+def encode_postgres_rows(
+    batch: SupportsArrowArray,
+    *,
+    binary: Sequence[bool],
+    style: str,
+    is_copy: bool = False,
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int]:
+    """Return rows from `start` on as DataRow messages of PostgreSQL, and the row to go on with.
+
+    `binary` says of each column whether its cells are binary. `style` is what a session chose for text, such as
+    `iso,mdy,postgres,hex`: dates, their order, intervals, bytes. With `is_copy` the messages are CopyData.
+    """
+
+def encode_postgres_copy(
+    batch: SupportsArrowArray,
+    *,
+    style: str,
+    delimiter: int,
+    null: bytes,
+    quote: int | None = None,
+    escape: int = 34,
+    forced: Sequence[bool] = (),
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int]:
+    """As `encode_postgres_rows`, each row a line of COPY: CSV with a `quote`, else PostgreSQL's text form.
+
+    `forced` says of each column whether its values are always in quotes.
+    """
 
 class RemoteWriteBatch:
     """A request of Prometheus remote write as columns."""

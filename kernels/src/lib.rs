@@ -18,7 +18,12 @@ mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod mysql_cells;
+mod mysql_rows;
 mod packing;
+mod postgres_cells;
+mod postgres_rows;
+mod postgres_text;
 mod prom_aggregate;
 mod prom_buckets;
 mod prom_extended;
@@ -72,7 +77,13 @@ mod _kernels {
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]
+    use crate::mysql_rows::encode_mysql_rows;
+    #[pymodule_export]
     use crate::packing::pack_metric_tags;
+    #[pymodule_export]
+    use crate::postgres_rows::encode_postgres_copy;
+    #[pymodule_export]
+    use crate::postgres_rows::encode_postgres_rows;
     #[pymodule_export]
     use crate::prom_aggregate::prom_aggregate;
     #[pymodule_export]

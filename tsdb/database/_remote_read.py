@@ -40,6 +40,8 @@ def read_remote(services: Services, queries: Sequence[ReadQuery], session: Sessi
 
 def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     database = query.database or session.database
+    if session.identity is not None:
+        session.identity.check_read(database)
     if query.database is not None:
         services.catalog.database(database)
     table = services.catalog.find_table(database, query.metric)

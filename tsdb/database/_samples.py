@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeAlias
@@ -17,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from tsdb.auth import Access
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._region_series import Positions, RegionSeries
@@ -32,7 +34,7 @@ from tsdb.model import HISTOGRAM_COLUMN, Batch, RegionId, TableInfo
 DIRECTORIES_MAX = 64
 """For how many databases, or sources of numbers, known series are remembered."""
 
-_Key: TypeAlias = tuple[tuple[int, int], str, str]
+_Key: TypeAlias = tuple[tuple[int, int], str, str, Hashable]
 _MILLISECONDS = pa.timestamp("ms")
 
 
@@ -70,7 +72,7 @@ class SampleWriter:
         return replace(outcome, rows=outcome.rows + written)
 
     def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
-        key = (samples.source, request.session.database, _physical_name(request))
+        key = (samples.source, request.session.database, _physical_name(request), _rights(request))
         with self._lock:
             found = self._directories.get(key)
             if found is None or found.is_worn:
@@ -155,6 +157,18 @@ class SampleWriter:
         table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
         made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
+
+
+def _rights(request: IngestRequest) -> Hashable:
+    """What tells users apart who may not write everywhere.
+
+    A series may name the database that it belongs to. It is known only to those who wrote it with the same rights,
+    which were checked then.
+    """
+    identity = request.session.identity
+    if identity is None or identity.grants is None or Access.WRITE in identity.anywhere:
+        return None
+    return frozenset(identity.grants.scopes.items())
 
 
 def _physical_name(request: IngestRequest) -> str:

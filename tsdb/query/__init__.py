@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
+from tsdb.query._visible import visible
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
@@ -22,4 +23,5 @@ __all__ = [
     "TableMissing",
     "TableRecords",
     "read_all",
+    "visible",
 ]

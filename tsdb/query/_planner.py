@@ -25,10 +25,12 @@ from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import result_schema
 from tsdb.query._selection import SelectionRecords, fit_selection
+from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
+from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.session import Channel, Session
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits
@@ -195,7 +197,7 @@ class Planner:
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
         database = session.database if len(reference.parts) == 1 else reference.parts[-2]
-        return self._catalog.find_view(database, reference.name)
+        return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
         """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
@@ -221,7 +223,8 @@ class Planner:
         """Return the table that a name of one to three parts stands for; None for anything else."""
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
-        return self._catalog.find_table(session.database if len(parts) == 1 else parts[-2], parts[-1])
+        database = session.database if len(parts) == 1 else parts[-2]
+        return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def select(self, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> SelectionRecords | None:
         """Answer a query of the plainest kind from its table; None for any other."""
@@ -253,7 +256,7 @@ class Planner:
         numbers_rows: int,
     ) -> TableSource:
         return TableSource(
-            self._catalog,
+            visible(self._catalog, session),
             self._regions,
             life,
             database=session.database,
@@ -355,11 +358,20 @@ class Planner:
         return None
 
 
-def session_variable(session: Session, name: str) -> str | None:
+def session_variable(session: Session, name: str) -> str | int | None:
     """Return the value of a system variable, None if there is none of that name."""
     if name in ("time_zone", "system_time_zone", "timezone"):
         return "UTC" if name == "system_time_zone" else session.time_zone
-    return session.variables.get(name)
+    if session.channel is not Channel.MYSQL:
+        return session.variables.get(name)
+    if name == "max_execution_time":
+        return 0 if session.timeout is None else int(session.timeout) // 1_000_000
+    return mysql_variable(session, name)
+
+
+def _may_read(session: Session, database: str) -> bool:
+    """Whether to look into a database for hints. A table that may not be read is refused when it is opened."""
+    return session.identity is None or session.identity.may_read(database)
 
 
 def _edit_for_pg(text: str, tokens: list[Token]) -> str:

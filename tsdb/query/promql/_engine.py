@@ -24,6 +24,7 @@ from tsdb.promql.evaluation import (
     run_range,
 )
 from tsdb.query._life import QueryLife
+from tsdb.query._visible import visible
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
@@ -46,21 +47,32 @@ class Span:
 class PromqlEngine:
     """Answers PromQL queries over the tables of a catalog."""
 
-    def __init__(self, catalog: MetricCatalog, regions: Regions, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        catalog: MetricCatalog,
+        regions: Regions,
+        clock: Clock,
+        limits: Limits | None = None,
+        *,
+        authorize: Callable[[Session], None] = lambda session: None,
+    ) -> None:
         self.catalog = catalog
+        self._authorize = authorize
         self.clock = clock
         self._regions = regions
         self._limits = limits or Limits()
 
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
-        """Return the series that a session sees."""
+        """Return the series that a session sees; PermissionDenied if it may see none."""
+        self._authorize(session)
         life = QueryLife(self.clock, session.timeout)
 
         def is_wanted() -> None:
             check()
             life.check()
 
-        return TableSeries(self.catalog, self._regions, session.database, is_wanted, session.timeout)
+        catalog = visible(self.catalog, session)
+        return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout)
 
     def run(self, text: str, session: Session, span: Span, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""
