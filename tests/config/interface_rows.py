@@ -105,6 +105,9 @@ KEY_ROWS: list[KeyRow] = [
     _bool(FS, "postgres.enable"),
     _addr(FS, "postgres.addr"),
     _int(FS, "postgres.runtime_size"),
+    _int(FS, "postgres.max_connections"),
+    _duration(FS, "postgres.idle_timeout"),
+    _duration(FS, "postgres.keep_alive"),
     _needing(
         _choice(FS, "postgres.tls.mode", "verify_ca", "verify-full", "verify_full"),
         {"postgres.tls.cert_path": '"c"', "postgres.tls.key_path": '"k"'},

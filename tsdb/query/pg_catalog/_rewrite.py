@@ -6,7 +6,7 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     'a.t'::regclass                           the number, looked up in pg_class
     t.oid::regtype::text                      format_type(t.oid, NULL)
     pg_get_expr(x, y)                         (x)
-    x LIKE p ESCAPE '/'                       x LIKE replace(replace(p, '\\', '\\\\'), '/', '\\')
+    x LIKE p ESCAPE '/'                       x LIKE replace(replace(p, '\', '\\'), '/', '\')
     EXISTS (SELECT … FROM pg_trigger …)       false, as for every table that is always empty
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
