@@ -29,8 +29,8 @@ from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
-from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
 from tsdb.query.mysql_variables import mysql_variable
+from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
 from tsdb.query.session import Channel, Session
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits

@@ -89,10 +89,6 @@ class TableSource:
         """Let a table be found that only this query has."""
         self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
 
-    def add(self, database: str, name: str, rows: pa.Table) -> None:
-        """Let a table be found that only this query has."""
-        self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
-
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
         key = (database, name)
