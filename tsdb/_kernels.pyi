@@ -129,6 +129,14 @@ def sort_keys(
     `series` is uint32 or uint64, `ts` int64 or a timestamp, `sequence` uint64, all without nulls.
     """
 
+def interleave_runs(
+    chunks: Sequence[object], places: Sequence[object], counts: Sequence[object], offsets: object
+) -> ArrowArray:
+    """Lay columns out series by series: chunk c has `counts[c][i]` rows of the series at `places[c][i]` (int64).
+
+    The rows of the series at place p are then `offsets[p]` to before `offsets[p + 1]`, those of earlier chunks first.
+    """
+
 def merge_dedup(
     series: SupportsArrowArray,
     ts: SupportsArrowArray,
@@ -171,6 +179,20 @@ def repeat_strings(
     Run i is `values[ranks[i]]` in `lengths[i]` rows; both are int64. A null takes no bytes.
     """
 
+def encode_mysql_rows(
+    batch: SupportsArrowArray,
+    sequence: int,
+    *,
+    is_binary: bool = False,
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int, int]:
+    """Return rows from `start` on as packets of MySQL, the row to go on with, and the number of the next packet.
+
+    Stops behind the row that brings the packets to `bytes_max`; writes at least one row if there is one. Timestamps are
+    written as they are, without a zone. Raises OverflowError for a year that has not four digits.
+    """
+
 def encode_json_rows(
     batch: SupportsArrowArray,
     *,
@@ -201,6 +223,38 @@ def encode_table_rows(
 def measure_table_cells(batch: SupportsArrowArray) -> list[int]:
     """Return the number of characters of the widest cell of each column, as `encode_table_rows` writes it."""
 
+def encode_postgres_rows(
+    batch: SupportsArrowArray,
+    *,
+    binary: Sequence[bool],
+    style: str,
+    is_copy: bool = False,
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int]:
+    """Return rows from `start` on as DataRow messages of PostgreSQL, and the row to go on with.
+
+    `binary` says of each column whether its cells are binary. `style` is what a session chose for text, such as
+    `iso,mdy,postgres,hex`: dates, their order, intervals, bytes. With `is_copy` the messages are CopyData.
+    """
+
+def encode_postgres_copy(
+    batch: SupportsArrowArray,
+    *,
+    style: str,
+    delimiter: int,
+    null: bytes,
+    quote: int | None = None,
+    escape: int = 34,
+    forced: Sequence[bool] = (),
+    start: int = 0,
+    bytes_max: int = ...,
+) -> tuple[bytes, int]:
+    """As `encode_postgres_rows`, each row a line of COPY: CSV with a `quote`, else PostgreSQL's text form.
+
+    `forced` says of each column whether its values are always in quotes.
+    """
+
 class RemoteWriteBatch:
     """A request of Prometheus remote write as columns."""
 
@@ -227,6 +281,8 @@ class RemoteWriteBatch:
         """For each native histogram the position of its series in `series`, as uint32."""
     @property
     def histogram_times(self) -> ArrowArray: ...
+    @property
+    def histogram_places(self) -> ArrowArray: ...
     @property
     def histograms(self) -> ArrowArray:
         """Native histograms in their canonical form, as binary."""
@@ -261,12 +317,120 @@ def encode_read_result(
     offsets: SupportsArrowArray,
     times: SupportsArrowArray,
     values: SupportsArrowArray,
+    histograms: SupportsArrowArray | None = None,
 ) -> bytes:
     """Return a `QueryResult` of Prometheus remote read.
 
     Series i has the encoded labels `labels[i]` and the rows `offsets[i]` to `offsets[i + 1]` (int64) of `times` (int64)
-    and `values` (float64).
+    and `values` (float64). A row whose element of `histograms` (binary) is not null is that native histogram;
+    ValueError if it is none.
     """
+
+class Histograms:
+    """Many native histograms, found by number, that never change.
+
+    Cells are numbers of histograms (int32), -1 where there is none. What is computed goes into a new pool. Methods that
+    say so want a histogram in each cell; `scale` and `trim` put the results into the new pool in their order.
+    """
+
+    @staticmethod
+    def decode(array: SupportsArrowArray) -> tuple[Histograms, ArrowArray]:
+        """Read histograms in their stored form (binary) and return the cells; null has none."""
+
+    @staticmethod
+    def concat(pools: Sequence[Histograms]) -> Histograms:
+        """Put pools one behind the other."""
+
+    def __len__(self) -> int: ...
+    @property
+    def width(self) -> int:
+        """The number of buckets of the largest."""
+
+    def encode(self, cells: SupportsArrowArray) -> ArrowArray:
+        """Return the stored form of cells, null for -1."""
+
+    def statistic(self, name: str, cells: SupportsArrowArray) -> ArrowArray:
+        """Return count, sum, avg, stddev or stdvar of cells; NaN for -1."""
+
+    def quantile(self, cells: SupportsArrowArray, quantiles: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray]:
+        """Return a quantile of each cell, and flags (uint8) where NaN was observed. Wants histograms.
+
+        Flags: 1 where the result is NaN because of that, 2 where it is too high.
+        """
+
+    def fraction(
+        self, cells: SupportsArrowArray, lower: SupportsArrowArray, upper: SupportsArrowArray
+    ) -> tuple[ArrowArray, ArrowArray]:
+        """Return the shares of observations between two values, and flags (uint8): 2 where NaN was observed. Wants
+        histograms."""
+
+    def scale(self, cells: SupportsArrowArray, factors: SupportsArrowArray, is_division: bool) -> Histograms:
+        """Multiply each cell by a factor, or divide it. Wants histograms."""
+
+    def trim(self, cells: SupportsArrowArray, at: SupportsArrowArray, keeps_below: bool) -> Histograms:
+        """Keep the observations below a value, or those above. Wants histograms."""
+
+    def combine(
+        self, cells: SupportsArrowArray, other: Histograms, other_cells: SupportsArrowArray, is_subtraction: bool
+    ) -> tuple[Histograms, ArrowArray, ArrowArray]:
+        """Add cells of another pool, or subtract them; return the new cells and flags (uint8). Wants histograms.
+
+        Flags: 1 for hints of counter resets that contradict each other, 2 for custom bounds that differ, 4 for an
+        exponential and a custom histogram, which have no result.
+        """
+
+    def equal(self, cells: SupportsArrowArray, other: Histograms, other_cells: SupportsArrowArray) -> ArrowArray:
+        """Tell for each pair of cells (uint8) whether both are the same. Wants histograms."""
+
+    def interpolate(
+        self, cells: SupportsArrowArray, other_cells: SupportsArrowArray, shares: SupportsArrowArray
+    ) -> tuple[Histograms, ArrowArray, ArrowArray]:
+        """Return the histograms at shares of the way from cells to others. Wants histograms.
+
+        Behind a counter reset they grow from nothing. Returns the new cells, -1 between an exponential and a custom
+        histogram, and flags (uint32) as `range`.
+        """
+
+    def aggregate(
+        self, op: str, cells: SupportsArrowArray, groups: SupportsArrowArray, count: int, columns: int
+    ) -> tuple[Histograms, ArrowArray, ArrowArray, ArrowArray]:
+        """Combine the rows of a matrix of cells by group, sum or avg.
+
+        Returns for each group and column the new cell, flags (uint32) as `range`, and the row (int32) at which an
+        exponential and a custom histogram met, -1 without such.
+        """
+
+    def watched(self, offsets: SupportsArrowArray, cells: SupportsArrowArray) -> tuple[Histograms, ArrowArray]:
+        """Let each sample learn from the one before it in its series whether the counter was reset."""
+
+    def forgetful(self) -> Histograms:
+        """Return the same histograms without what they know of counter resets before them."""
+
+    def texts(self, cells: SupportsArrowArray) -> list[str | None]:
+        """Return cells as `{count:4, sum:5, (1,2]:4}`, None for -1."""
+
+    def range(
+        self,
+        function: str,
+        offsets: SupportsArrowArray,
+        times: SupportsArrowArray,
+        values: SupportsArrowArray,
+        cells: SupportsArrowArray,
+        ends: SupportsArrowArray,
+        ats: SupportsArrowArray,
+        range_ms: int,
+        first: SupportsArrowArray,
+        second: SupportsArrowArray,
+        extension: str = "",
+        lookback_ms: int = 0,
+    ) -> tuple[Histograms, ArrowArray, ArrowArray, ArrowArray, ArrowArray]:
+        """Evaluate a function as `prom_range` over samples of which some are histograms.
+
+        Returns the pool of results, the matrices of values, presence and cells, and for each series flags (uint32): 1
+        floats and histograms mixed, 2 exponential and custom ones mixed, 4 gauges where counters are wanted, 8 counters
+        where gauges are wanted, custom bounds reconciled 16 in a subtraction, 32 in an addition, 64 in an aggregation,
+        128 hints of resets that contradict each other, 256 histograms left out beside floats.
+        """
 
 def prom_range(
     function: str,
@@ -328,8 +492,13 @@ def prom_json(
     present: SupportsArrowArray,
     times: SupportsArrowArray,
     is_instant: bool,
+    pool: Histograms | None = None,
+    cells: SupportsArrowArray | None = None,
 ) -> bytes:
-    """Return a matrix as Prometheus' JSON, without the brackets around it; `metrics` has the JSON of the labels."""
+    """Return a matrix as Prometheus' JSON, without the brackets around it; `metrics` has the JSON of the labels.
+
+    Cells (int32) that are not -1 are histograms of the pool.
+    """
 
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
     """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""

@@ -180,7 +180,7 @@ pub fn wide_decimal(value: i256, scale: i8, out: &mut Vec<u8>) {
     scaled_digits(digits.len() < text.len(), digits.as_bytes(), scale, out);
 }
 
-fn scaled_digits(is_negative: bool, digits: &[u8], scale: i8, out: &mut Vec<u8>) {
+pub fn scaled_digits(is_negative: bool, digits: &[u8], scale: i8, out: &mut Vec<u8>) {
     if is_negative {
         out.push(b'-');
     }

@@ -12,11 +12,18 @@ mod encode_rows;
 mod encode_text;
 mod form;
 mod group_series;
+mod histogram;
+mod interleave_runs;
 mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod mysql_cells;
+mod mysql_rows;
 mod packing;
+mod postgres_cells;
+mod postgres_rows;
+mod postgres_text;
 mod prom_aggregate;
 mod prom_buckets;
 mod prom_extended;
@@ -59,6 +66,10 @@ mod _kernels {
     #[pymodule_export]
     use crate::group_series::group_series;
     #[pymodule_export]
+    use crate::histogram::pool::Histograms;
+    #[pymodule_export]
+    use crate::interleave_runs::interleave_runs;
+    #[pymodule_export]
     use crate::line_protocol::LineParser;
     #[pymodule_export]
     use crate::line_protocol::LineRows;
@@ -67,7 +78,13 @@ mod _kernels {
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]
+    use crate::mysql_rows::encode_mysql_rows;
+    #[pymodule_export]
     use crate::packing::pack_metric_tags;
+    #[pymodule_export]
+    use crate::postgres_rows::encode_postgres_copy;
+    #[pymodule_export]
+    use crate::postgres_rows::encode_postgres_rows;
     #[pymodule_export]
     use crate::prom_aggregate::prom_aggregate;
     #[pymodule_export]

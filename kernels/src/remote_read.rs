@@ -2,20 +2,29 @@
 //!
 //! Series i has the rows `offsets[i]` to `offsets[i + 1]`, and the labels that a text in the form of
 //! `docs/format/labels.md` says. Its metric becomes the label `__name__`, at its place among the names. Labels with an
-//! empty value are left out: for Prometheus they do not exist. Values keep their bits.
+//! empty value are left out: for Prometheus they do not exist. Values keep their bits. A row that has a native histogram
+//! is a sample of that kind; what its value is does not matter.
+
+mod histogram;
+
+use std::ops::Range;
 
 use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, BinaryArray};
+use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow_ffi::Array;
-use crate::protobuf::{put_bytes, put_varint, varint_length};
+use crate::protobuf::{Malformed, put_bytes, put_varint, varint_length};
 use crate::values::Text;
+use histogram::put_histogram;
 
 const NAME: &[u8] = b"__name__";
 
 #[pyfunction]
+#[pyo3(signature = (metric, labels, offsets, times, values, histograms = None))]
 pub fn encode_read_result<'py>(
     py: Python<'py>,
     metric: &str,
@@ -23,6 +32,7 @@ pub fn encode_read_result<'py>(
     offsets: Array,
     times: Array,
     values: Array,
+    histograms: Option<Array>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let Some(text) = Text::new(&labels.0) else {
         let kind = labels.0.data_type();
@@ -31,19 +41,57 @@ pub fn encode_read_result<'py>(
     let (times, values) = (times.values::<Int64Type>("times")?, values.values::<Float64Type>("values")?);
     let offsets = offsets.values::<Int64Type>("offsets")?;
     check_offsets(&offsets, labels.0.len(), times.len(), values.len())?;
-    let encoded = py.detach(|| {
+    let histograms = histograms.map(|array| binary(&array, times.len())).transpose()?;
+    let encoded = py.detach(|| -> Result<_, Malformed> {
         let mut out = Vec::with_capacity(times.len() * 19 + labels.0.len() * 64);
         let (mut series, mut pairs) = (Vec::new(), Vec::new());
         for (row, bounds) in offsets.windows(2).enumerate() {
             let rows = bounds[0] as usize..bounds[1] as usize;
             series.clear();
             put_labels(metric, text.get(row).unwrap_or_default(), &mut pairs, &mut series);
-            put_samples(&times[rows.clone()], &values[rows], &mut series);
+            match &histograms {
+                None => put_samples(&times[rows.clone()], &values[rows], &mut series),
+                Some(histograms) => put_mixed(rows, &times, &values, histograms, &mut series)?,
+            }
             put_bytes(1, &series, &mut out);
         }
-        out
+        Ok(out)
     });
+    let encoded = encoded.map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok(PyBytes::new(py, &encoded))
+}
+
+fn binary(array: &Array, rows: usize) -> PyResult<BinaryArray> {
+    let kind = array.0.data_type();
+    if *kind != DataType::Binary {
+        return Err(PyTypeError::new_err(format!(
+            "histograms: expected an array of binary, received {kind}"
+        )));
+    }
+    if array.0.len() != rows {
+        return Err(PyValueError::new_err("histograms: there must be as many as rows"));
+    }
+    Ok(BinaryArray::from(array.0.clone()))
+}
+
+/// Samples of both kinds: first those that are floats.
+fn put_mixed(
+    rows: Range<usize>,
+    times: &[i64],
+    values: &[f64],
+    histograms: &BinaryArray,
+    out: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    let mut message = Vec::new();
+    for row in rows.clone().filter(|&row| histograms.is_null(row)) {
+        put_samples(&times[row..=row], &values[row..=row], out);
+    }
+    for row in rows.filter(|&row| histograms.is_valid(row)) {
+        message.clear();
+        put_histogram(histograms.value(row), times[row], &mut message)?;
+        put_bytes(4, &message, out);
+    }
+    Ok(())
 }
 
 fn check_offsets(offsets: &[i64], series: usize, times: usize, values: usize) -> PyResult<()> {

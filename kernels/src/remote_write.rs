@@ -10,6 +10,7 @@
 
 mod histogram;
 mod labels;
+mod names;
 mod request;
 mod table;
 
@@ -151,6 +152,8 @@ pub struct RemoteWriteBatch {
     #[pyo3(get)]
     histogram_times: ArrowArray,
     #[pyo3(get)]
+    histogram_places: ArrowArray,
+    #[pyo3(get)]
     histograms: ArrowArray,
 }
 
@@ -160,10 +163,12 @@ impl RemoteWriteBatch {
         let mut index = Vec::with_capacity(columns.times.len());
         let mut places = Vec::with_capacity(columns.times.len());
         let mut histogram_index = Vec::with_capacity(columns.histograms.len());
+        let mut histogram_places = Vec::with_capacity(columns.histograms.len());
         for (entry, &position) in columns.entries.iter().zip(&local) {
             index.extend(std::iter::repeat_n(position, entry.samples as usize));
             places.extend(std::iter::repeat_n(i64::from(entry.place), entry.samples as usize));
             histogram_index.extend(std::iter::repeat_n(position, entry.histograms as usize));
+            histogram_places.extend(std::iter::repeat_n(i64::from(entry.place), entry.histograms as usize));
         }
         let histograms = BinaryArray::from_iter_values(&columns.histograms);
         Self {
@@ -178,6 +183,7 @@ impl RemoteWriteBatch {
             places: ArrowArray::from_values::<Int64Type>(places),
             histogram_index: ArrowArray::from_values::<UInt32Type>(histogram_index),
             histogram_times: ArrowArray::from_values::<Int64Type>(columns.histogram_times),
+            histogram_places: ArrowArray::from_values::<Int64Type>(histogram_places),
             histograms: ArrowArray::from_data(histograms.into_data()),
         }
     }

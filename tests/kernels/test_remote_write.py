@@ -213,7 +213,7 @@ def test_metadata_of_both_versions_is_collected() -> None:
 
 
 def make_histogram() -> Any:
-    histogram = messages["Histogram"](count_int=6, sum=1.5, schema=-3, zero_threshold=0.25, timestamp=7, reset_hint=1)
+    histogram = messages["Histogram"](count_int=5, sum=1.5, schema=-3, zero_threshold=0.25, timestamp=7, reset_hint=1)
     histogram.positive_spans.add(offset=-2, length=2)
     histogram.positive_deltas.extend([3, -1])
     return histogram
@@ -226,7 +226,7 @@ def test_native_histograms_have_one_canonical_form() -> None:
     assert pa.array(batch.histogram_times).to_pylist() == [7]
     assert pa.array(batch.histogram_index).to_pylist() == [0]
     assert pa.array(batch.histograms).to_pylist() == [
-        struct.pack("<4Bi2d2Q", 1, 0, 1, 0, -3, 0.25, 1.5, 6, 0)
+        struct.pack("<4Bi2d2Q", 1, 0, 1, 0, -3, 0.25, 1.5, 5, 0)
         + struct.pack("<IiIIqq", 1, -2, 2, 2, 3, -1)
         + struct.pack("<II", 0, 0)
         + struct.pack("<I", 0)

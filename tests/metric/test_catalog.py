@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,20 @@ import pytest
 from tests.catalog.worlds import World
 from tests.metric.tables import table_of
 from tsdb.catalog import PhysicalTableInUse, TableAlreadyExists, TableNotFound
-from tsdb.errors import Unsupported
-from tsdb.metric import plan_label, plan_metric_table
-from tsdb.model import AddColumn, ColumnId, ColumnInfo, Semantic, TableInfo
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.metric import plan_column, plan_metric_table
+from tsdb.model import (
+    HISTOGRAM_COLUMN,
+    AddColumn,
+    ColumnId,
+    ColumnInfo,
+    DataType,
+    Kind,
+    Semantic,
+    TableInfo,
+    add_histogram,
+)
+from tsdb.store import on_crash_point
 
 
 @pytest.fixture
@@ -65,7 +77,7 @@ def test_a_new_label_is_shown_by_both_tables(world: World) -> None:
     physical = create_physical(world)
     table = world.catalog.create_table(draft_on(physical, "m", "host"))
     label = ColumnInfo(ColumnId(table.next_column_id), "az", table.by_name["host"].type, Semantic.TAG)
-    world.catalog.alter_table(table, plan_label(table, label).changed())
+    world.catalog.alter_table(table, plan_column(table, label).changed())
     assert columns_of(world, "m") == ["az", "host", "ts", "val"]
     assert columns_of(world, "phy") == ["ts", "val", "__table_id", "__tsid", "host", "az"]
 
@@ -94,3 +106,88 @@ def test_the_columns_of_the_region_do_not_change(world: World) -> None:
         world.catalog.alter_table(
             physical, physical.changed(), [AddColumn("k", physical.fields[0].type.arrow, Semantic.FIELD)]
         )
+
+
+def with_histogram(draft: TableInfo) -> TableInfo:
+    column = ColumnInfo(ColumnId(draft.next_column_id), HISTOGRAM_COLUMN, DataType(Kind.BINARY), Semantic.FIELD)
+    return plan_column(draft, column)
+
+
+def test_the_field_of_histograms_comes_to_the_physical_table_with_the_first_logical_one(tmp_path: Path) -> None:
+    world = World.open(tmp_path)
+    region = create_physical(world).region_ids[0]
+    plain = world.catalog.create_table(draft_on(world.catalog.table("public", "phy"), "m", "host"))
+    assert world.engine.schema(region).version == 0
+    world.catalog.create_table(with_histogram(draft_on(world.catalog.table("public", "phy"), "h", "host")))
+    world.catalog.alter_table(plain, with_histogram(plain).changed())
+    # Only the first one changes the region.
+    assert world.engine.schema(region).version == world.catalog.table("public", "phy").schema_version == 1
+    assert [column.name for column in world.engine.schema(region).fields] == ["val", HISTOGRAM_COLUMN]
+    assert columns_of(world, "m") == ["host", "ts", HISTOGRAM_COLUMN, "val"]
+    assert columns_of(world, "phy") == ["ts", "val", "__table_id", "__tsid", "host", HISTOGRAM_COLUMN]
+    before = world.see()
+    world.close()
+    world = World.open(tmp_path)
+    assert world.see() == before
+    world.close()
+
+
+class Died(BaseException):
+    """What a process that is killed does not survive."""
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "catalog.alter.after_intent",
+        "alter.before_manifest",
+        "alter.after_manifest",
+        "catalog.alter.after_regions",
+        "catalog.alter.after_publish",
+        "catalog.create.after_publish",
+    ],
+)
+def test_a_process_that_dies_while_the_field_is_added_leaves_what_can_be_gone_on_with(
+    tmp_path: Path, point: str
+) -> None:
+    world = World.open(tmp_path)
+    region = create_physical(world).region_ids[0]
+    draft = with_histogram(draft_on(world.catalog.table("public", "phy"), "h", "host"))
+
+    def die(name: str) -> None:
+        if name == point:
+            raise Died
+
+    with on_crash_point(die), pytest.raises(Died):
+        world.catalog.create_table(draft)
+    world.close()
+    world = World.open(tmp_path)
+    if world.catalog.find_table("public", "h") is None:
+        world.catalog.create_table(draft)
+    assert columns_of(world, "h") == ["host", "ts", HISTOGRAM_COLUMN, "val"]
+    assert world.engine.schema(region).version == world.catalog.table("public", "phy").schema_version == 1
+    assert HISTOGRAM_COLUMN in world.engine.schema(region).by_name
+    world.close()
+
+
+def test_a_physical_table_whose_value_has_the_name_gets_no_histograms(world: World) -> None:
+    physical = create_physical(world)
+    value = replace(physical.fields[0], name=HISTOGRAM_COLUMN)
+    named = replace(physical, columns=(physical.time_index, value))
+    with pytest.raises(InvalidArguments, match="its column tsdb_histogram is a field of type Float64"):
+        add_histogram(named)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (ColumnInfo(ColumnId(9), HISTOGRAM_COLUMN, DataType(Kind.STRING), Semantic.FIELD), "Adding field column"),
+        (ColumnInfo(ColumnId(9), HISTOGRAM_COLUMN, DataType(Kind.STRING), Semantic.TAG), "a label cannot be called"),
+        (ColumnInfo(ColumnId(9), HISTOGRAM_COLUMN, DataType(Kind.BINARY), Semantic.FIELD, nullable=False), "nullable"),
+        (ColumnInfo(ColumnId(9), "other", DataType(Kind.BINARY), Semantic.FIELD), "Adding field column"),
+    ],
+)
+def test_nothing_else_becomes_the_field_of_histograms(world: World, column: ColumnInfo, reason: str) -> None:
+    table = draft_on(create_physical(world), "m", "host")
+    with pytest.raises(InvalidArguments, match=reason):
+        plan_column(table, column)

@@ -112,6 +112,9 @@ def test_every_step_of_a_range_is_an_instant(
     query = query.replace("start()", "10").replace("end()", "50")
     if parse_promql(query).type is not ValueType.VECTOR:
         return
+    # Which of several equal series is taken is not defined; filling in changes their order from step to step.
+    if "fill" in query and any(name in query for name in ("topk", "bottomk", "limitk")):
+        return
     source = MemorySeries()
     for labels, values in data:
         source.add(labels, values)

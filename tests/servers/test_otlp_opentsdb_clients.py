@@ -55,8 +55,12 @@ def _telnet(server: ServerProcess) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def test_the_metric_exporter_writes_counters_and_exponential_histograms(server: ServerProcess) -> None:
-    exporter = OTLPMetricExporter(f"{server.url}/v1/otlp/v1/metrics", compression=Compression.Gzip)
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_the_metric_exporter_writes_counters_and_exponential_histograms(
+    server: ServerProcess, is_classic: bool
+) -> None:
+    headers = {"x-tsdb-otlp-metric-exponential-histograms": "classic"} if is_classic else {}
+    exporter = OTLPMetricExporter(f"{server.url}/v1/otlp/v1/metrics", compression=Compression.Gzip, headers=headers)
     view = View(instrument_name="exp.*", aggregation=ExponentialBucketHistogramAggregation())
     provider = MeterProvider([PeriodicExportingMetricReader(exporter)], resource=RESOURCE, views=[view])
     meter = provider.get_meter("lib")
@@ -67,7 +71,11 @@ def test_the_metric_exporter_writes_counters_and_exponential_histograms(server: 
     assert provider.force_flush()
     provider.shutdown()
     assert _rows(server, "SELECT DISTINCT a, job, tsdb_value FROM orders_total") == [["1", "shop", 3.0]]
-    assert _rows(server, "SELECT max(tsdb_value) FROM exp_size_bytes_bucket WHERE le = '+Inf'") == [[4.0]]
+    if is_classic:
+        assert _rows(server, "SELECT max(tsdb_value) FROM exp_size_bytes_bucket WHERE le = '+Inf'") == [[4.0]]
+    else:
+        text = "SELECT tsdb_value, tsdb_histogram IS NOT NULL FROM exp_size_bytes LIMIT 1"
+        assert _rows(server, text) == [[None, True]]
 
 
 def test_the_span_exporter_writes_traces(server: ServerProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tsdb.errors import Status, TsdbError
+from tsdb.errors import Status, TsdbError, Unsupported
 from tsdb.model import ColumnIndex, DataType, Kind
 from tsdb.sql import Dialect, parse
 from tsdb.sql import statements as s
@@ -112,6 +112,7 @@ def test_alter_table(text: str, operations: list[s.AlterOp]) -> None:
         ("FETCH NEXT IN c", s.FetchCursor("c", 1)),
         ("FETCH FORWARD ALL FROM c", s.FetchCursor("c", s.FETCH_ALL)),
         ("CLOSE c", s.CloseCursor("c")),
+        ("CLOSE ALL", s.CloseCursor(None)),
     ],
 )
 def test_statements(text: str, statement: Statement) -> None:
@@ -133,6 +134,17 @@ def test_statements(text: str, statement: Statement) -> None:
             s.Copy("to", None, query=Slice("SELECT 1", 6), options=(("format", "csv"), ("header", "true"))),
         ),
         ("COPY (SELECT 1) TO STDOUT", s.Copy("to", None, query=Slice("SELECT 1", 6))),
+        ("COPY t (a, B) TO STDOUT", s.Copy("to", None, query=Slice('SELECT "a", "b" FROM "t"', 5))),
+        (
+            "COPY t TO STDOUT (HEADER, FORCE_QUOTE (a, b), NULL 'x')",
+            s.Copy("to", None, T, options=(("header", ""), ("force_quote", "a,b"), ("null", "x"))),
+        ),
+        (
+            "COPY t TO STDOUT WITH CSV HEADER DELIMITER AS ';' FORCE QUOTE *",
+            s.Copy(
+                "to", None, T, options=(("format", "csv"), ("header", ""), ("delimiter", ";"), ("force_quote", "*"))
+            ),
+        ),
         ("COPY DATABASE d FROM 'p/'", s.Copy("from", "p/", database=Name(("d",)))),
     ],
 )
@@ -338,7 +350,7 @@ UNSUPPORTED, SYNTAX, ARGUMENTS = Status.UNSUPPORTED, Status.INVALID_SYNTAX, Stat
         ("SELEC 42", UNSUPPORTED),
         ("UPDATE t SET a = 1", UNSUPPORTED),
         ("MERGE INTO t", UNSUPPORTED),
-        ("GRANT ALL", UNSUPPORTED),
+        ("GRANT ALL", SYNTAX),
         ("42", UNSUPPORTED),
         ("'x'", SYNTAX),
         ("+", SYNTAX),
@@ -366,7 +378,7 @@ UNSUPPORTED, SYNTAX, ARGUMENTS = Status.UNSUPPORTED, Status.INVALID_SYNTAX, Stat
         ("ALTER TABLE t SET ttl", SYNTAX),
         ("ALTER TABLE t MODIFY COLUMN c SET INVERTED INDEX WITH (a = 1)", ARGUMENTS),
         ("ALTER TABLE t MODIFY COLUMN c SET FULLTEXT INDEX WITH (backend = 'x')", Status.UNEXPECTED),
-        ("ALTER USER u", UNSUPPORTED),
+        ("ALTER USER u", SYNTAX),
         ("ALTER DATABASE d", SYNTAX),
         ("TRUNCATE t FILE RANGE (1)", SYNTAX),
         ("TRUNCATE t FILE RANGE (1, 2", SYNTAX),
@@ -389,7 +401,7 @@ UNSUPPORTED, SYNTAX, ARGUMENTS = Status.UNSUPPORTED, Status.INVALID_SYNTAX, Stat
         ("SHOW COLUMNS", SYNTAX),
         ("SHOW INDEX FROM t LIKE 'x'", UNSUPPORTED),
         ("SHOW CREATE USER x", UNSUPPORTED),
-        ("SHOW GRANTS", UNSUPPORTED),
+        ("SHOW GRANTS FOR", SYNTAX),
         ("SHOW TABLES LIKE 1", SYNTAX),
         ("SHOW TABLES WHERE", SYNTAX),
         ("SET", SYNTAX),
@@ -427,3 +439,22 @@ def test_what_cannot_be_parsed_has_its_code(text: str, status: Status) -> None:
     with pytest.raises(TsdbError) as caught:
         parse(f"{text} ;")
     assert caught.value.status == status, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("RESET ALL", s.Reset("reset")),
+        ("RESET TIME ZONE", s.Reset("reset", "time_zone")),
+        ("RESET timezone", s.Reset("reset", "time_zone")),
+        ("RESET My.Setting", s.Reset("reset", "my.setting")),
+        ("DISCARD ALL", s.Reset("discard")),
+        ("DISCARD PLANS", s.Reset("discard", "plans")),
+        ("UNLISTEN *", s.Reset("unlisten")),
+        ("UNLISTEN c", s.Reset("unlisten", "c")),
+    ],
+)
+def test_what_pools_of_postgresql_send_is_read_in_its_dialect_only(text: str, statement: Statement) -> None:
+    assert [each.statement for each in parse(text, Dialect.POSTGRESQL)] == [statement]
+    with pytest.raises(Unsupported):
+        parse(text, Dialect.GENERIC)

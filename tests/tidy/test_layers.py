@@ -28,7 +28,7 @@ LAYERS = {
     "promql": 4,
     "query": 5,
     "database": 6,
-    "auth": 6,
+    "auth": 3,
     "cluster": 7,
     "meta": 7,
     "servers": 8,

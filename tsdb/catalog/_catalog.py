@@ -57,6 +57,7 @@ from tsdb.model import (
     SchemaChange,
     TableInfo,
     ViewInfo,
+    add_histogram,
     add_labels,
 )
 from tsdb.store import crash_point
@@ -247,6 +248,7 @@ class Catalog:
     def _create_without_regions(self, drafts: Sequence[TableInfo]) -> list[TableInfo]:
         """Create tables whose rows are elsewhere, with what they add to the physical tables that they are on."""
         names = [(draft.database, draft.name) for draft in drafts]
+        self._make_room_for_histograms(drafts)
         for at, (database, name) in enumerate(names):
             self._check_name_free(database, name)
             if (database, name) in names[:at]:
@@ -308,19 +310,32 @@ class Catalog:
                 self._check_unused(old)
             if changes and old.engine == METRIC_ENGINE:
                 raise Unsupported("the columns of a metric table's region do not change", table=old.full_name)
-            new = plan_change(old, new, bool(changes))
-            intent = AlterIntent(old, new, tuple(changes))
-            options = self.region_options(new)
-            has_steps = bool(old.region_numbers) and (bool(changes) or options != self.region_options(old))
-            if has_steps:
-                self._check_alter(intent, options)
-                self._transact([self._unchanged(table_key(old.id), old)], [intent.put], what=old.full_name)
-                crash_point("catalog.alter.after_intent")
-            try:
-                return self._apply_alter(intent, has_steps=has_steps)
-            except InvalidArguments:
-                self._forget_refused(intent)
-                raise
+            self._make_room_for_histograms([new])
+            return self._alter(old, new, changes)
+
+    def _alter(self, old: TableInfo, new: TableInfo, changes: Sequence[SchemaChange]) -> TableInfo:
+        new = plan_change(old, new, bool(changes))
+        intent = AlterIntent(old, new, tuple(changes))
+        options = self.region_options(new)
+        has_steps = bool(old.region_numbers) and (bool(changes) or options != self.region_options(old))
+        if has_steps:
+            self._check_alter(intent, options)
+            self._transact([self._unchanged(table_key(old.id), old)], [intent.put], what=old.full_name)
+            crash_point("catalog.alter.after_intent")
+        try:
+            return self._apply_alter(intent, has_steps=has_steps)
+        except InvalidArguments:
+            self._forget_refused(intent)
+            raise
+
+    def _make_room_for_histograms(self, tables: Sequence[TableInfo]) -> None:
+        """Let the physical tables under logical ones that hold native histograms have the field for them."""
+        for physical_id in sorted({each.physical_table_id or 0 for each in tables if each.histogram is not None}):
+            self._redo_alter_of(physical_id)
+            physical = self._snapshot.tables_by_id.get(physical_id)
+            if physical is not None and physical.histogram is None:
+                widened, change = add_histogram(physical)
+                self._alter(physical, widened, [change])
 
     def _forget_refused(self, intent: AlterIntent) -> None:
         """Let a change be undone that regions refused before any of them had it."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from tsdb.engine import Regions, region_directory
 from tsdb.engine.errors import RegionNotFound
 from tsdb.errors import DeadlineExceeded, Status, TsdbError
-from tsdb.model import CATALOG, RegionId, RegionOptions, SchemaChange, TableInfo, alter
+from tsdb.model import CATALOG, RegionId, RegionOptions, RegionSchema, SchemaChange, TableInfo, alter
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
@@ -54,11 +54,18 @@ def check_alter(regions: Regions, old: TableInfo, new: TableInfo, changes: tuple
                 region_id=region_id,
             )
         altered = alter(schema, list(changes))
-        described = {(column.id, column.name, column.semantic) for column in new.columns}
-        if described != {(column.id, column.name, column.semantic) for column in altered.columns}:
+        if not _describes(new, altered):
             raise RegionSchemaMismatch(
                 "the new description does not have the columns that its regions would get", table=old.full_name
             )
+
+
+def _describes(table: TableInfo, schema: RegionSchema) -> bool:
+    """Whether a description has the columns of its regions; the tags of a physical table are not those it shows."""
+    if table.is_physical:
+        return {column.name for column in table.fields} == {column.name for column in schema.fields}
+    described = {(column.id, column.name, column.semantic) for column in table.columns}
+    return described == {(column.id, column.name, column.semantic) for column in schema.columns}
 
 
 def alter_regions(regions: Regions, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:

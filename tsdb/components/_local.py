@@ -7,11 +7,12 @@ The standalone server and the embedded database are both this. Whoever opens it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tsdb.auth import Authenticator, Identity, UserStore
 from tsdb.catalog import Catalog, known_regions
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
@@ -19,8 +20,8 @@ from tsdb.database import Database, DatabaseOptions, ProcessList, RejectionLog, 
 from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
-from tsdb.query import QueryEngine, QueryOptions
-from tsdb.query.information_schema import InformationContext, NodeFacts, RunningStatement
+from tsdb.query import QueryEngine, QueryOptions, visible
+from tsdb.query.information_schema import InformationContext, NodeFacts, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore
 
 METADATA_FILE = "metadata.sqlite"
@@ -36,6 +37,8 @@ class LocalOptions:
     wal: WalOptions = field(default_factory=WalOptions)
     query: QueryOptions = field(default_factory=QueryOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
+    authenticator: Authenticator = field(default_factory=Authenticator)
+    """Who may log in; without users everybody may do everything."""
     has_housekeeping: bool = True
     address: str = "127.0.0.1"
     """How this node is named in the process list and in information_schema."""
@@ -83,7 +86,20 @@ def open_local(
         rejections = RejectionLog(clock)
         information = _information(catalog, engine, clock, processes, rejections, options)
         queries = QueryEngine(catalog, engine, clock, options.query, information=information)
-        services = Services(catalog, engine, queries, clock, processes, information, rejections, options.database)
+        users = UserStore(kv)
+        options.authenticator.attach(users)
+        services = Services(
+            catalog,
+            engine,
+            queries,
+            clock,
+            processes,
+            information,
+            rejections,
+            options.database,
+            users,
+            options.authenticator,
+        )
         undo.pop_all()
     return LocalDatabase(Database(services), engine, kv)
 
@@ -134,7 +150,9 @@ def _information(
         address=options.address,
     )
 
-    def running() -> list[RunningStatement]:
+    def running(identity: Identity | None) -> list[RunningStatement]:
+        """What runs: all of it for administrators, else what is the user's own."""
+        is_shown_all = identity is None or identity.is_admin
         return [
             RunningStatement(
                 id=process.id,
@@ -145,17 +163,24 @@ def _information(
                 start_ms=process.started_ns // 1_000_000,
             )
             for process in processes.all()
+            if is_shown_all or (identity is not None and process.session.user == identity.name)
         ]
+
+    def refused(identity: Identity | None) -> Sequence[RejectedRows]:
+        found = rejections.all()
+        if identity is None or identity.sees_all:
+            return found
+        return [each for each in found if identity.may_see(each.database)]
 
     def make(session: Session) -> InformationContext:
         return InformationContext(
-            catalog=catalog,
+            catalog=visible(catalog, session),
             regions=engine,
             session=session,
             clock=clock,
             node=node,
-            processes=running,
-            rejections=rejections.all,
+            processes=lambda: running(session.identity),
+            rejections=lambda: refused(session.identity),
         )
 
     return make

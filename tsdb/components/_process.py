@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
-from tsdb.config import DatanodeConfig, LoadedConfig, render
+from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers.http import HttpApp, HttpServer, operational_routes
 from tsdb.store import DirectoryLock
@@ -131,6 +132,7 @@ class Process:
             if tracing is not None:
                 stack.callback(tracing.shutdown)
             app = self._make_app(log_setup, tracing)
+            stack.callback(app.close)
             address = self._loaded.config.http.addr
             server = HttpServer(app, host=address.host, port=address.port)
             server.probe()
@@ -205,7 +207,12 @@ class Process:
 
     def _make_app(self, log_setup: LogSetup, tracing: Tracing | None) -> HttpApp:
         options = self._loaded.config.http
-        app = HttpApp(body_limit=options.body_limit, timeout=options.timeout, tracing=tracing)
+        app = HttpApp(
+            body_limit=options.body_limit,
+            timeout=options.timeout,
+            tracing=tracing,
+            authenticator=self._open_authenticator(),
+        )
         operational_routes(
             app,
             component=str(self._loaded.component),
@@ -219,6 +226,17 @@ class Process:
         self._parts.add_routes(app)
         app_info(self._build.version, f"tsdb-{self._loaded.component}")
         return app
+
+    def _open_authenticator(self) -> Authenticator:
+        config = self._loaded.config
+        if not isinstance(config, StandaloneConfig | FrontendConfig):
+            return Authenticator()
+        authenticator = open_authenticator(config.user_provider.get_secret_value())
+        if not authenticator.is_enabled and not _is_local(config.http.addr.host):
+            _log.warning(
+                "nobody has to log in, and the server can be reached from other machines", hint="user_provider"
+            )
+        return authenticator
 
     def _exporters(self) -> list[Service]:
         """Remote write of metrics is the same in every component; only parts with a database can import them."""
@@ -252,3 +270,7 @@ class Process:
             *(f"  {example}" for example in self._parts.examples(address)),
         ]
         return "\n".join(lines)
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+import pyarrow as pa
+
+from tsdb.auth import SYSTEM, Authenticator
 from tsdb.components._build_info import build_info
 from tsdb.components._export_metrics import SELF_IMPORT_TABLES, MetricsExporter, self_import
 from tsdb.components._local import (
@@ -25,9 +29,10 @@ from tsdb.errors import StartError, Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
-from tsdb.model import MetricDescription
+from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import QueryOptions
 from tsdb.query.promql import PromqlEngine
+from tsdb.servers import Tls
 from tsdb.servers.http import (
     HttpApp,
     influx_routes,
@@ -37,7 +42,10 @@ from tsdb.servers.http import (
     prometheus_remote_routes,
     sql_routes,
 )
+from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
+from tsdb.servers.postgres import PostgresServer
+from tsdb.sql import Parsed
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -63,9 +71,11 @@ class Standalone:
         self._config = config
         self._open: LocalDatabase | None = None
         self._routes: list[Routes] = []
+        self._authenticator = Authenticator()
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
+        self._authenticator = app.authenticator
         door = _Door(self)
         self._routes = [sql_routes(app, door)]
         if self._config.influxdb.enable:
@@ -87,10 +97,48 @@ class Standalone:
         if opentsdb.enable and opentsdb.addr is not None:
             host, port = opentsdb.addr.host, opentsdb.addr.port
             services.append(OpentsdbServer(_Door(self), host=host, port=port, threads_max=opentsdb.runtime_size))
+        if self._config.mysql.enable:
+            services.append(self._mysql_server())
+        if self._config.postgres.enable:
+            services.append(self._postgres())
         if export.enable and export.self_import is not None:
             send = self_import(export.self_import.db, self._ensure_database, self._import_metrics)
             services.append(MetricsExporter(send, export.write_interval))
         return services
+
+    def _mysql_server(self) -> MysqlServer:
+        mysql = self._config.mysql
+        limits = MysqlLimits(
+            threads_max=mysql.runtime_size,
+            connections_max=mysql.max_connections,
+            idle=mysql.idle_timeout,
+            keep_alive=mysql.keep_alive,
+            prepared_max=mysql.prepared_stmt_cache_size,
+        )
+        return MysqlServer(
+            _Door(self),
+            self._authenticator,
+            Tls.of(mysql.tls, section="mysql.tls"),
+            host=mysql.addr.host,
+            port=mysql.addr.port,
+            limits=limits,
+            requires_database=mysql.reject_no_database,
+        )
+
+    def _postgres(self) -> PostgresServer:
+        options = self._config.postgres
+        return PostgresServer(
+            _Door(self),
+            host=options.addr.host,
+            port=options.addr.port,
+            threads_max=options.runtime_size,
+            authenticator=self._authenticator,
+            tls=Tls.of(options.tls, section="postgres.tls"),
+            version=build_info().version,
+            connections_max=options.max_connections,
+            idle_timeout=options.idle_timeout,
+            keep_alive=options.keep_alive,
+        )
 
     def open(self) -> None:
         """Open the data directory and replay its log."""
@@ -103,7 +151,7 @@ class Standalone:
         home = Path(config.storage.data_home)
         self._open = open_directory(
             home,
-            options=_local_options(config, home),
+            options=replace(_local_options(config, home), authenticator=self._authenticator),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
@@ -116,7 +164,8 @@ class Standalone:
             opened.close()
 
     def examples(self, address: str) -> list[str]:
-        return [f"curl http://{address}/v1/sql -d 'sql=SELECT 1'"]
+        login = "-u user:password " if self._authenticator.is_enabled else ""
+        return [f"curl {login}http://{address}/v1/sql -d 'sql=SELECT 1'"]
 
     @property
     def database(self) -> Database:
@@ -126,10 +175,11 @@ class Standalone:
 
     def _ensure_database(self, name: str) -> None:
         if not self.database.has_database(name):
-            self.database.run(f"CREATE DATABASE IF NOT EXISTS {name}", Session())
+            self.database.run(f"CREATE DATABASE IF NOT EXISTS {name}", Session(identity=SYSTEM))
 
     def _import_metrics(self, rows: list[TableRows], database: str) -> None:
-        self.database.ingest(rows, Session(database=database), SELF_IMPORT_TABLES, protocol="self")
+        session = Session(database=database, identity=SYSTEM)
+        self.database.ingest(rows, session, SELF_IMPORT_TABLES, protocol="self")
 
     def _fail(self, error: TsdbError) -> None:
         """The log is broken: what is there can be read, nothing more is taken until a restart."""
@@ -155,6 +205,15 @@ class _Door:
 
     def execute(self, text: str, session: Session) -> Iterator[Output]:
         return self._parts.database.execute(text, session)
+
+    def run_parsed(self, parsed: Parsed, session: Session) -> Output:
+        return self._parts.database.run_parsed(parsed, session)
+
+    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
+        return self._parts.database.schema_of(parsed, session)
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
+        return self._parts.database.find_table(parts, session)
 
     def cancel(self, session: Session) -> None:
         self._parts.database.cancel(session)

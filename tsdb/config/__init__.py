@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from tsdb.config._derive import memory_bytes
     from tsdb.config._engine import MitoOptions, WalOptions
     from tsdb.config._example import render_example
-    from tsdb.config._fields import Address
+    from tsdb.config._fields import Address, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
+    from tsdb.config._protocols import TlsOptions
     from tsdb.config._render import render
     from tsdb.config._storage import FileStorage
 
@@ -38,6 +39,8 @@ _LAZY = {
     "MitoOptions": "_engine",
     "Origin": "_layers",
     "StandaloneConfig": "_components",
+    "TlsMode": "_fields",
+    "TlsOptions": "_protocols",
     "WalOptions": "_engine",
     "load_config": "_load",
     "memory_bytes": "_derive",
@@ -60,6 +63,8 @@ __all__ = [
     "Option",
     "Origin",
     "StandaloneConfig",
+    "TlsMode",
+    "TlsOptions",
     "WalOptions",
     "load_config",
     "memory_bytes",

@@ -54,7 +54,8 @@ class _Protocols(Section):
     user_provider: SecretValue = Field(
         default=SecretStr(""),
         description="Where users come from: static_user_provider:cmd:<user>=<password>,…, "
-        "static_user_provider:file:<path> or watch_file_user_provider:<path>. Empty: no authentication.",
+        "static_user_provider:file:<path>, watch_file_user_provider:<path>, or catalog_user_provider for those of "
+        "CREATE USER. Empty: no authentication.",
     )
     http: HttpOptions = Field(default=HttpOptions(), description="The HTTP API.")
     grpc: GrpcOptions = Field(default=GrpcOptions(), description="The gRPC server.")

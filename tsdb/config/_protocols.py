@@ -63,6 +63,13 @@ class TlsOptions(Section):
     )
     cert_path: StringValue = Field(default="", description="Certificate file (PEM); needed unless mode is disable.")
     key_path: StringValue = Field(default="", description="Private key file (PEM); needed unless mode is disable.")
+    ca_cert_path: StringValue = Field(
+        default="",
+        description="CA file (PEM) of the certificates of clients, which verify_ca and verify_full then ask for.",
+    )
+    watch: FlagValue = Field(
+        default=True, description="Use a new certificate for new connections when the files change."
+    )
 
 
 class MysqlOptions(Section):
@@ -71,6 +78,19 @@ class MysqlOptions(Section):
     enable: FlagValue = Field(default=True, description="Serve the MySQL protocol.")
     addr: AddressValue = Field(default=Address("127.0.0.1", 4002), description="Address the MySQL server listens on.")
     runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
+    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    idle_timeout: DurationValue = Field(
+        default=Duration.parse("8h"),
+        description="A connection that sends nothing for so long is closed. 0s: never.",
+    )
+    keep_alive: DurationValue = Field(
+        default=Duration.parse("0s"),
+        description="Ask the system whether a silent client is still there so often. 0s: as the system is set.",
+    )
+    prepared_stmt_cache_size: PositiveValue = Field(
+        default=10_000, description="Most prepared statements that one connection keeps."
+    )
+    reject_no_database: FlagValue = Field(default=False, description="Refuse clients that name no database.")
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the MySQL server.")
 
 
@@ -82,6 +102,15 @@ class PostgresOptions(Section):
         default=Address("127.0.0.1", 4003), description="Address the PostgreSQL server listens on."
     )
     runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
+    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    idle_timeout: DurationValue = Field(
+        default=Duration.parse("8h"),
+        description="A connection that sends nothing for so long is closed. 0s: never.",
+    )
+    keep_alive: DurationValue = Field(
+        default=Duration.parse("0s"),
+        description="Ask the system whether a silent client is still there so often. 0s: as the system is set.",
+    )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the PostgreSQL server.")
 
 

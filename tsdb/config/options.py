@@ -273,7 +273,7 @@ OPTIONS: tuple[Option, ...] = (
         "PROVIDER",
         "Where users come from, such as static_user_provider:file:users.txt",
         SECURITY,
-        _same((_F,), "user_provider"),
+        _same((_F, _S), "user_provider"),
     ),
     Option(
         "--log-dir",

@@ -19,7 +19,7 @@ from tsdb.database._names import check_new_name, check_writable, resolve
 from tsdb.database._options import ALTERABLE, check_altered_options, check_modes
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.metric import plan_label
+from tsdb.metric import plan_column
 from tsdb.model import (
     AddColumn,
     ColumnExists,
@@ -103,11 +103,11 @@ def _check_metric(operation: Any, change: _Change) -> None:
     if not change.table.is_logical:
         return
     if not isinstance(operation, sql.AddColumnOp):
-        raise change.invalid("a logical table can only get more labels")
+        raise change.invalid("a logical table can only get more labels, and the field of native histograms")
     if operation.position is not None:
         raise change.invalid("columns of a logical table are in the order of their names")
     if operation.column.default is not None or operation.column.is_nullable is False:
-        raise change.invalid(f"label {operation.column.name} must be nullable and without a default")
+        raise change.invalid(f"column {operation.column.name} must be nullable and without a default")
 
 
 def _add_column(operation: sql.AddColumnOp, change: _Change) -> None:
@@ -123,7 +123,7 @@ def _add_column(operation: sql.AddColumnOp, change: _Change) -> None:
     if not column.nullable and column.default is None:
         raise change.invalid(f"no default value for column {said.name}, which is not null")
     if table.is_logical:
-        change.table = plan_label(table, column)
+        change.table = plan_column(table, column)
         return
     now_ns = change.services.clock.now_ns()
     scalar = default_scalar(column, now_ns=now_ns)

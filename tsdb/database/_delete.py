@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tsdb.database._access import reading_session
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
 from tsdb.database._rows import check_deletable, delete_keys
@@ -33,7 +34,8 @@ def delete_where(
 ) -> int:
     """Delete the rows of a table for which a condition holds, all of them if there is none; the number of rows."""
     check_deletable(services, table)
-    records = services.queries.query(_key_query(table, session, alias=alias, where=where), session)
+    query = _key_query(table, session, alias=alias, where=where)
+    records = services.queries.query(query, reading_session(table, session, where))
     process.on_cancel(records.close)
     deleted = 0
     try:

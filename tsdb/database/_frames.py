@@ -20,7 +20,7 @@ from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments
 from tsdb.metric import check_writable as check_metric_writable
-from tsdb.metric import plan_label
+from tsdb.metric import plan_column
 from tsdb.model import (
     AddColumn,
     ColumnId,
@@ -142,7 +142,7 @@ def _widened(services: Services, table: TableInfo, frame: pa.Table, tags: Sequen
             semantic = Semantic.TAG if is_tag else Semantic.FIELD
             column = ColumnInfo(ColumnId(new.next_column_id), field.name, kind, semantic)
             if table.is_logical:
-                new = plan_label(new, column)
+                new = plan_column(new, column)
                 continue
             changes.append(AddColumn(field.name, kind.arrow, semantic))
             new = replace(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
+from tsdb.database._access import check_target
 from tsdb.database._ingest_batch import Part, Target, make_metric_parts, make_parts, make_target
 from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._ingest_tables import (
@@ -192,6 +193,7 @@ class Ingestion:
     ) -> _Plan | Rejection:
         database = rows.database or request.session.database
         check_writable(database)
+        check_target(request.session, database)
         self._services.catalog.database(database)
         try:
             return self._plan_table(rows, database, request, drafts)

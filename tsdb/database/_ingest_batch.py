@@ -19,6 +19,7 @@ from tsdb.engine import Regions, SchemaOutdated
 from tsdb.metric import encode_labels, make_series
 from tsdb.model import (
     Batch,
+    Column,
     PartitionRule,
     RegionId,
     RegionSchema,
@@ -157,22 +158,27 @@ def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[Part]:
         owners.append(np.full(fitted.series, fitted.table.id, dtype=np.uint32))
         labels.append(encode_labels(fitted.tags, fitted.series))
         series += fitted.series
-    value = target.schema.fields[0]
-    values = [_value(fitted, value.type) for fitted in many]
     batch = Batch(
         make_series(target.schema, pa.array(np.concatenate(owners)), pa.concat_arrays(labels)),
         np.concatenate(index),
         np.concatenate([fitted.times for fitted in many]),
-        {value.name: pa.concat_arrays(values)},
+        _metric_fields(target.schema, many),
     )
     if len({fitted.table.id for fitted in many}) != len(many):
         batch = _join_series(batch)
     return _limited(target.table.region_ids[0], batch, target.schema.version)
 
 
-def _value(fitted: Fitted, kind: pa.DataType) -> pa.Array:
-    name = fitted.table.fields[0].name
-    return fitted.fields[name] if name in fitted.fields else pa.nulls(fitted.rows.rows, kind)
+def _metric_fields(schema: RegionSchema, many: Sequence[Fitted]) -> dict[str, pa.Array]:
+    """Return the fields of a physical table that rows have: the value, and the histogram if one of them has it."""
+    value, *others = schema.fields
+    given = [value, *(column for column in others if any(column.name in fitted.fields for fitted in many))]
+    return {column.name: pa.concat_arrays([_field(fitted, column) for fitted in many]) for column in given}
+
+
+def _field(fitted: Fitted, column: Column) -> pa.Array:
+    found = fitted.fields.get(column.name)
+    return pa.nulls(fitted.rows.rows, column.type) if found is None else found
 
 
 def _join_series(batch: Batch) -> Batch:

@@ -16,8 +16,9 @@ from tsdb.database._create_table import COLUMNS_MAX
 from tsdb.database._options import INHERITED_AT_CREATION, UnexpectedOption, check_table_options
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import NewTable, TableRows
-from tsdb.metric import ON_PHYSICAL, plan_label, plan_metric_table
+from tsdb.metric import ON_PHYSICAL, plan_column, plan_metric_table
 from tsdb.model import (
+    HISTOGRAM_COLUMN,
     METRIC_ENGINE,
     AddColumn,
     ColumnId,
@@ -60,10 +61,11 @@ def creation_options(new_table: NewTable, hints: Mapping[str, str], inherited: M
 
 def field_names(rows: TableRows, table: TableInfo, new_table: NewTable) -> dict[str, str]:
     """How the table calls fields that the protocol has its own name for: its only field takes the only value."""
-    if not new_table.single_value or len(rows.fields) != 1 or len(table.fields) != 1:
+    values = [name for name in rows.fields if name != HISTOGRAM_COLUMN]
+    if not new_table.single_value or len(values) != 1 or len(table.value_fields) != 1:
         return {}
-    (given,) = rows.fields
-    own = table.fields[0].name
+    (given,) = values
+    own = table.value_fields[0].name
     return {} if given in table.by_name else {given: own}
 
 
@@ -158,12 +160,15 @@ def physical_draft(database: str, new_table: NewTable, options: Mapping[str, str
 
 def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, created_ms: int) -> TableInfo:
     """Describe the logical table that rows of one value need; time and value are called as the physical table says."""
-    if len(rows.fields) > 1:
-        raise InvalidArguments("a metric has one value", columns=", ".join(rows.fields))
-    time, value = physical.time_index, physical.fields[0]
+    values = [name for name in rows.fields if name != HISTOGRAM_COLUMN]
+    if len(values) > 1:
+        raise InvalidArguments("a metric has one value", columns=", ".join(values))
+    own = [physical.time_index, physical.value_fields[0]]
+    if HISTOGRAM_COLUMN in rows.fields:
+        own.append(ColumnInfo(ColumnId(0), HISTOGRAM_COLUMN, DataType(Kind.BINARY), Semantic.FIELD))
     labels = rows.tag_names
-    _check_names([*labels, time.name, value.name])
-    shown = (time, value, *(ColumnInfo(ColumnId(0), name, DataType(Kind.STRING), Semantic.TAG) for name in labels))
+    _check_names([*labels, *(column.name for column in own)])
+    shown = (*own, *(ColumnInfo(ColumnId(0), name, DataType(Kind.STRING), Semantic.TAG) for name in labels))
     draft = TableInfo(
         id=0,
         database=database,
@@ -202,7 +207,7 @@ def _widened(
         semantic = Semantic.TAG if name in tags else Semantic.FIELD
         column = ColumnInfo(ColumnId(new.next_column_id), name, _column_type(rows, name), semantic)
         if table.is_logical:
-            new = plan_label(new, column)
+            new = plan_column(new, column)
             continue
         changes.append(AddColumn(name, column.type.arrow, semantic))
         new = replace(

@@ -77,6 +77,7 @@ def drop_database(statement: statements.DropDatabase, services: Services, sessio
     if name == session.database:
         raise DatabaseInUse(f"Schema `{name}` is in use", hint="USE another one first")
     services.catalog.drop_database(name)
+    services.users.forget_database(name)
     return Affected(0)
 
 

@@ -112,10 +112,25 @@ def fetch_cursor(statement: FetchCursor, services: Services, session: Session) -
     return TableRecords(_cursor(statement.name, session).fetch(statement.count))
 
 
+def cursor_schema(name: str, session: Session) -> pa.Schema:
+    """The columns of what a cursor reads."""
+    return _cursor(name, session).records.schema
+
+
 def close_cursor(statement: CloseCursor, services: Services, session: Session) -> Affected:
+    if statement.name is None:
+        close_cursors(session)
+        return Affected(0)
     _cursor(statement.name, session).records.close()
     del session.cursors[statement.name]
     return Affected(0)
+
+
+def close_cursors(session: Session) -> None:
+    """Let go of all cursors of a session."""
+    while session.cursors:
+        _, cursor = session.cursors.popitem()
+        cursor.records.close()
 
 
 def _cursor(name: str, session: Session) -> Cursor:

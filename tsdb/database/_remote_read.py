@@ -3,7 +3,7 @@
 Any table with a value is a metric: one of the metric engine, or an ordinary one whose only field, or field
 `tsdb_value`, is a number. Matchers are decided on the distinct values of a tag, before any row is read. Series come in
 the order of their labels; labels with an empty value do not exist for Prometheus, so series that differ in nothing else
-become one.
+become one. A row with a native histogram is a sample of that kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.ingest.prometheus import VALUE_COLUMN
 from tsdb.ingest.prometheus_read import Matcher, ReadQuery
 from tsdb.metric import encode_labels, view_snapshot
-from tsdb.model import METRIC_LABELS, ColumnInfo, RegionId, SeriesTable, TableInfo, TimeRange
+from tsdb.model import HISTOGRAM_COLUMN, METRIC_LABELS, ColumnInfo, RegionId, SeriesTable, TableInfo, TimeRange
 from tsdb.query import Session
 
 Positions = npt.NDArray[np.int64]
@@ -40,6 +40,8 @@ def read_remote(services: Services, queries: Sequence[ReadQuery], session: Sessi
 
 def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     database = query.database or session.database
+    if session.identity is not None:
+        session.identity.check_read(database)
     if query.database is not None:
         services.catalog.database(database)
     table = services.catalog.find_table(database, query.metric)
@@ -52,13 +54,18 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
         # It shows a file and has no regions.
         return b""
     rows = _lay_out(_Rows.of(scan, table, value) for scan in found)
-    return _kernels.encode_read_result(
-        query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values
-    )
+    try:
+        return _kernels.encode_read_result(
+            query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values, rows.histograms
+        )
+    except ValueError as error:
+        raise InvalidArguments(
+            f"a row of table {table.name} has no native histogram in {HISTOGRAM_COLUMN}: {error}"
+        ) from None
 
 
 def _value_column(table: TableInfo) -> ColumnInfo:
-    fields = table.fields
+    fields = table.value_fields
     if len(fields) != 1:
         fields = tuple(field for field in fields if field.name == VALUE_COLUMN)
     if not fields:
@@ -77,7 +84,8 @@ def _scan(services: Services, table: TableInfo, region: RegionId, value: ColumnI
     try:
         wanted = _series_filter(snapshot, table, query.matchers)
         span = _time_range(query, table.time_index.type.arrow.unit)
-        return scan_series(snapshot, wanted, span, [value.name])
+        fields = [value.name] if table.histogram is None else [value.name, HISTOGRAM_COLUMN]
+        return scan_series(snapshot, wanted, span, fields)
     finally:
         snapshot.release()
 
@@ -129,17 +137,25 @@ class _Rows:
     offsets: Positions
     times: Positions
     values: pa.Array
+    """NaN where the sample is a histogram."""
+    histograms: pa.Array | None
+    """Null where the sample is a float; None for a table without histograms."""
 
     @classmethod
     def of(cls, scan: SeriesScan, table: TableInfo, value: ColumnInfo) -> _Rows:
-        """Take what a scan found, without the rows that have no value."""
+        """Take what a scan found, without the rows that have neither value nor histogram."""
         times = _milliseconds(scan.times, table.time_index.type.arrow.unit)
         values, offsets = scan.fields[value.name].cast(pa.float64()), scan.offsets
+        histograms = scan.fields.get(HISTOGRAM_COLUMN)
+        if histograms is not None:
+            values = pc.if_else(histograms.is_valid(), np.nan, values)
         if values.null_count:
-            valid = values.is_valid().to_numpy(zero_copy_only=False)
-            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
-            times, values, offsets = times[valid], values.drop_null(), before[offsets]
-        return cls(_labels(scan.series, table), offsets, times, values)
+            valid = values.is_valid()
+            kept = valid.to_numpy(zero_copy_only=False)
+            before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+            times, values, offsets = times[kept], values.drop_null(), before[offsets]
+            histograms = None if histograms is None else histograms.filter(valid)
+        return cls(_labels(scan.series, table), offsets, times, values, histograms)
 
 
 def _milliseconds(times: Positions, unit: str) -> Positions:
@@ -167,9 +183,11 @@ def _lay_out(parts: Iterable[_Rows]) -> _Rows:
     counts = np.concatenate([np.diff(part.offsets) for part in many])
     times = np.concatenate([part.times for part in many])
     values = pa.concat_arrays([part.values for part in many])
+    found = [part.histograms for part in many if part.histograms is not None]
+    histograms = pa.concat_arrays(found) if found else None
     encoded = labels.dictionary_encode()
     if len(encoded.dictionary) == len(labels) and bool((order == np.arange(len(order))).all()):
-        return _without_empty(labels, counts, times, values)
+        return _without_empty(labels, counts, times, values, histograms)
     # Equal labels share a rank; rows go by rank, then by time, which is enough to make equal series one.
     ranks = np.asarray(pc.rank(labels, tiebreaker="dense"), np.int64) - 1
     row_ranks = np.repeat(ranks, counts)
@@ -177,12 +195,16 @@ def _lay_out(parts: Iterable[_Rows]) -> _Rows:
     first = np.zeros(len(encoded.dictionary), np.int64)
     first[ranks] = np.arange(len(labels))
     totals = np.bincount(row_ranks, minlength=len(first)).astype(np.int64)
-    return _without_empty(labels.take(pa.array(first)), totals, times[rows], values.take(pa.array(rows)))
+    chosen = pa.array(rows)
+    histograms = None if histograms is None else histograms.take(chosen)
+    return _without_empty(labels.take(pa.array(first)), totals, times[rows], values.take(chosen), histograms)
 
 
-def _without_empty(labels: pa.Array, counts: Positions, times: Positions, values: pa.Array) -> _Rows:
+def _without_empty(
+    labels: pa.Array, counts: Positions, times: Positions, values: pa.Array, histograms: pa.Array | None
+) -> _Rows:
     """Leave out series that have no row."""
     if len(counts) and not counts.all():
         labels, counts = labels.filter(pa.array(counts > 0)), counts[counts > 0]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return _Rows(labels, offsets, times, values)
+    return _Rows(labels, offsets, times, values, histograms)

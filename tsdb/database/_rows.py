@@ -19,7 +19,7 @@ from tsdb.database._services import Services
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import ON_PHYSICAL, check_writable, write_batch
-from tsdb.model import Batch, OpType, PartitionRule, RegionId, TableInfo, region_id
+from tsdb.model import Batch, OpType, PartitionRule, RegionId, RegionSchema, TableInfo, region_id
 
 ROWS_PER_BATCH = 65_536
 """Larger inserts are written in several batches: one log entry stays of a bearable size."""
@@ -81,13 +81,11 @@ def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> 
     if not rows.num_rows:
         return 0
     check_writable(table)
-    if table.is_logical:
-        return _write_logical(services, table, rows, op)
-    if not table.region_ids:
+    if not table.region_ids and not table.is_logical:
         raise Unsupported(f"table {table.name} is read-only: it shows a file")
     pieces = [
         _Piece(region, pa.Table.from_batches([batch]))
-        for region, part in _split(table, rows)
+        for region, part in _split(services, table, rows)
         for batch in part.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
     ]
     for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -130,34 +128,24 @@ def _write_pieces(services: Services, table: TableInfo, pieces: list[_Piece], op
 def _start_write(services: Services, table: TableInfo, piece: _Piece, op: OpType) -> Future[int]:
     schema = services.regions.schema(piece.region)
     rows = piece.rows
+    if table.is_logical:
+        (batch,) = rows.combine_chunks().to_batches()
+        return _send(services, piece.region, write_batch(schema, table, batch, op), schema)
     if schema.version != table.schema_version:
         newest = services.catalog.table_by_id(table.id) or table
         rows = conform_rows(rows, table, newest, schema, op, now_ns=services.clock.now_ns())
     (batch,) = rows.combine_chunks().to_batches()
-    return services.regions.write(
-        piece.region,
-        Batch.from_arrow(schema, batch, op),
-        timeout=services.options.write_timeout,
-        schema_version=schema.version,
-    )
+    return _send(services, piece.region, Batch.from_arrow(schema, batch, op), schema)
 
 
-def _write_logical(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
-    region = stored_in(services, table).region_ids[0]
-    schema = services.regions.schema(region)
-    futures = [
-        services.regions.write(
-            region,
-            write_batch(schema, table, batch, op),
-            timeout=services.options.write_timeout,
-            schema_version=schema.version,
-        )
-        for batch in rows.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
-    ]
-    return sum(future.result() for future in futures)
+def _send(services: Services, region: RegionId, batch: Batch, schema: RegionSchema) -> Future[int]:
+    timeout = services.options.write_timeout
+    return services.regions.write(region, batch, timeout=timeout, schema_version=schema.version)
 
 
-def _split(table: TableInfo, rows: pa.Table) -> list[tuple[RegionId, pa.Table]]:
+def _split(services: Services, table: TableInfo, rows: pa.Table) -> list[tuple[RegionId, pa.Table]]:
+    if table.is_logical:
+        return [(stored_in(services, table).region_ids[0], rows)]
     if len(table.region_numbers) == 1:
         return [(table.region_ids[0], rows)]
     types = {name: table.by_name[name].type for name in table.partition_columns}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeAlias
@@ -17,9 +18,10 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from tsdb.auth import Access
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
-from tsdb.database._region_series import RegionSeries
+from tsdb.database._region_series import Positions, RegionSeries
 from tsdb.database._rows import stored_in
 from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
@@ -27,12 +29,12 @@ from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.ingest import TableRows, WriteOutcome
 from tsdb.ingest.prometheus import MetricRows, Samples
 from tsdb.metric import make_series
-from tsdb.model import Batch, RegionId, TableInfo
+from tsdb.model import HISTOGRAM_COLUMN, Batch, RegionId, TableInfo
 
 DIRECTORIES_MAX = 64
 """For how many databases, or sources of numbers, known series are remembered."""
 
-_Key: TypeAlias = tuple[tuple[int, int], str, str]
+_Key: TypeAlias = tuple[tuple[int, int], str, str, Hashable]
 _MILLISECONDS = pa.timestamp("ms")
 
 
@@ -50,7 +52,7 @@ class SampleWriter:
         if request.is_dry or not request.new_table.is_metric:
             return self._write_tables(samples.tables(), request)
         directory = self._directory(samples, request)
-        found, unknown = directory.find(samples.numbers, self._services.catalog)
+        found, unknown = self._find(directory, samples)
         outcome = WriteOutcome(0)
         if len(unknown):
             tables = samples.tables(unknown)
@@ -70,7 +72,7 @@ class SampleWriter:
         return replace(outcome, rows=outcome.rows + written)
 
     def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
-        key = (samples.source, request.session.database, _physical_name(request))
+        key = (samples.source, request.session.database, _physical_name(request), _rights(request))
         with self._lock:
             found = self._directories.get(key)
             if found is None or found.is_worn:
@@ -84,15 +86,24 @@ class SampleWriter:
                 self._directories.popitem(last=False)
             return found
 
+    def _find(self, directory: SeriesDirectory, samples: Samples) -> tuple[list[Found], Positions]:
+        if samples.histograms is not None:
+            # A table that has no room for histograms gets it by the way of series that are not known.
+            directory.forget_without_histograms(samples.numbers[samples.with_histograms()])
+        return directory.find(samples.numbers, self._services.catalog)
+
     def _send(self, samples: Samples, found: Found) -> Future[int]:
-        places, index, times, values = found.places, samples.index, samples.times, samples.values
+        schema = found.series.schema
+        index, times, fields = samples.index, samples.times, {schema.fields[0].name: samples.values}
         if len(found.positions) != len(samples.numbers):
             local = np.full(len(samples.numbers), -1, np.int64)
             local[found.positions] = np.arange(len(found.positions))
             rows = np.flatnonzero(local[index] >= 0)
-            index, times, values = local[index[rows]].astype(np.uint32), times[rows], values.take(pa.array(rows))
-        schema = found.series.schema
-        batch = Batch(found.series.take(places), index, times, {schema.fields[0].name: values})
+            index, times = local[index[rows]].astype(np.uint32), times[rows]
+            fields = samples.fields(rows, schema.fields[0].name)
+        elif samples.histograms is not None:
+            fields[HISTOGRAM_COLUMN] = samples.histograms
+        batch = Batch(found.series.take(found.places), index, times, fields)
         try:
             return self._services.regions.write(
                 found.series.region,
@@ -131,7 +142,7 @@ class SampleWriter:
                 by_region.setdefault(region, []).append((table, each))
         for region, members in by_region.items():
             schema = self._services.regions.schema(region)
-            if schema.time.type == _MILLISECONDS and len(schema.fields) == 1:
+            if schema.time.type == _MILLISECONDS:
                 self._enter(directory, directory.region(region, schema), samples, members)
 
     def _enter(
@@ -146,6 +157,18 @@ class SampleWriter:
         table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
         made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
+
+
+def _rights(request: IngestRequest) -> Hashable:
+    """What tells users apart who may not write everywhere.
+
+    A series may name the database that it belongs to. It is known only to those who wrote it with the same rights,
+    which were checked then.
+    """
+    identity = request.session.identity
+    if identity is None or identity.grants is None or Access.WRITE in identity.anywhere:
+        return None
+    return frozenset(identity.grants.scopes.items())
 
 
 def _physical_name(request: IngestRequest) -> str:

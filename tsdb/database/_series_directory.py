@@ -102,6 +102,14 @@ class SeriesDirectory:
                 self._region_of[self._table_of == number] = UNKNOWN
         return bool(changed)
 
+    def forget_without_histograms(self, numbers: Numbers) -> None:
+        """Forget those of some series whose tables have no field for native histograms."""
+        known = numbers[self._regions_of(numbers) >= 0]
+        for number in np.unique(self._table_of[known]).tolist():
+            if self._tables[number].histogram is None:
+                with self._lock:
+                    self._region_of[self._table_of == number] = UNKNOWN
+
     def enter(
         self, series: RegionSeries, numbers: Numbers, made: SeriesTable, tables: list[TableInfo], owner: Positions
     ) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tsdb.auth import Authenticator, UserStore
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
 from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import ProcessList
 from tsdb.engine import Regions
+from tsdb.kv import MemoryKv
 from tsdb.query import QueryEngine, Session
 from tsdb.query.information_schema import InformationContext
 from tsdb.units import Duration
@@ -40,3 +42,7 @@ class Services:
     information: Callable[[Session], InformationContext]
     rejections: RejectionLog
     options: DatabaseOptions = field(default_factory=DatabaseOptions)
+    users: UserStore = field(default_factory=lambda: UserStore(MemoryKv()))
+    """The users that SQL made."""
+    authenticator: Authenticator = field(default_factory=Authenticator)
+    """Knows what somebody who logged in may do now."""

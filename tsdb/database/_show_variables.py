@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tsdb.errors import Unsupported
 from tsdb.query import SERIES_AGGREGATE, Channel, Session
+from tsdb.query.mysql_variables import shown_mysql_variables
 from tsdb.query.pg_catalog import settings_of
 
 _OWN = ("time_zone", "system_time_zone", "read_preference", "datestyle", "intervalstyle", SERIES_AGGREGATE)
@@ -19,30 +20,6 @@ _SPELLINGS = {
     "session transaction isolation level": "transaction_isolation",
 }
 
-_MYSQL = {
-    "autocommit": "ON",
-    "auto_increment_increment": "1",
-    "character_set_client": "utf8mb4",
-    "character_set_connection": "utf8mb4",
-    "character_set_database": "utf8mb4",
-    "character_set_results": "utf8mb4",
-    "character_set_server": "utf8mb4",
-    "collation_connection": "utf8mb4_bin",
-    "collation_database": "utf8mb4_bin",
-    "collation_server": "utf8mb4_bin",
-    "interactive_timeout": "31536000",
-    "lower_case_table_names": "0",
-    "max_allowed_packet": "134217728",
-    "net_write_timeout": "31536000",
-    "sql_mode": (
-        "ONLY_FULL_GROUP_BY STRICT_TRANS_TABLES NO_ZERO_IN_DATE NO_ZERO_DATE ERROR_FOR_DIVISION_BY_ZERO "
-        "NO_ENGINE_SUBSTITUTION"
-    ),
-    "transaction_isolation": "REPEATABLE-READ",
-    "tx_isolation": "REPEATABLE-READ",
-    "wait_timeout": "31536000",
-}
-
 
 def variables_of(session: Session, version: str) -> dict[str, str]:
     """Every variable a session can be asked for, by its name in lower case, sorted."""
@@ -50,8 +27,7 @@ def variables_of(session: Session, version: str) -> dict[str, str]:
         found = settings_of(session, version)
         found["statement_timeout"] = _timeout(session, unit="ms")
     else:
-        found = dict(_MYSQL) if session.channel is Channel.MYSQL else {}
-        found |= session.variables
+        found = shown_mysql_variables(session) if session.channel is Channel.MYSQL else dict(session.variables)
         found["max_execution_time"] = _timeout(session)
     found["time_zone"] = session.time_zone
     found[SERIES_AGGREGATE] = session.variables.get(SERIES_AGGREGATE, "on")

@@ -1,26 +1,29 @@
-"""TQL: PromQL in SQL, as a statement of its own or as a common table expression.
+"""TQL: PromQL in SQL, as a statement of its own or in the place of a query.
 
 TQL EVAL (start, end, step [, lookback]) promql      its rows
-WITH x AS (TQL EVAL (…) promql) SELECT … FROM x      evaluated first, then read as a table of that name
+WITH x AS (TQL EVAL (…) promql) SELECT … FROM x      evaluated first, then read as a table
+INSERT INTO t TQL EVAL (…) promql                    the same, and so in views, EXPLAIN and COPY
 """
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.promql import expr_to_json, format_query, parse_duration_ms, parse_promql
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Records, Session, TableRecords
 from tsdb.query.promql import PromqlEngine, Span, rows_of
-from tsdb.sql import parse, statements
+from tsdb.sql import Dialect, parse, statements
+from tsdb.sql.lexer import scan
 
 POINTS_MAX = 1_000_000
 """How many steps one statement may have."""
@@ -31,21 +34,36 @@ _SIMPLE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z|'(?:[^']|'')*
 
 
 def run_tql(
-    statement: statements.Tql, services: Services, promql: PromqlEngine, session: Session, process: Process
+    statement: statements.Tql,
+    services: Services,
+    promql: PromqlEngine,
+    session: Session,
+    check: Callable[[], None],
 ) -> Records:
     """Run a TQL statement."""
     if statement.verb == "explain":
         return TableRecords(_explained(statement))
-    rows = evaluate_tql(statement, services, promql, session, process)
+    rows = evaluate_tql(statement, services, promql, session, check)
     return TableRecords(_analyzed(statement, rows) if statement.verb == "analyze" else rows)
 
 
 def evaluate_tql(
-    statement: statements.Tql, services: Services, promql: PromqlEngine, session: Session, process: Process
+    statement: statements.Tql,
+    services: Services,
+    promql: PromqlEngine,
+    session: Session,
+    check: Callable[[], None],
 ) -> pa.Table:
     """Return the rows of a TQL statement."""
     span = _span(statement, services, session)
-    return rows_of(promql, statement.promql.text, promql.source(session, process.check), span, statement.alias)
+    return rows_of(promql, statement.promql.text, promql.source(session, check), span, statement.alias)
+
+
+def explained_tql(statement: statements.Explain) -> statements.Tql:
+    """Return `TQL EXPLAIN` or `TQL ANALYZE` for an EXPLAIN of TQL."""
+    assert isinstance(statement.statement, statements.Tql)
+    verb = "analyze" if statement.is_analyze else "explain"
+    return replace(statement.statement, verb=verb, is_verbose=statement.is_verbose, format=statement.format)
 
 
 def _span(statement: statements.Tql, services: Services, session: Session) -> Span:
@@ -132,30 +150,58 @@ def _analyzed(statement: statements.Tql, rows: pa.Table) -> pa.Table:
     )
 
 
-# Common table expressions
+# TQL inside of queries
 
-_CTE = re.compile(
-    r"""(?P<name>[A-Za-z_]\w*|"(?:[^"]|"")+"|`(?:[^`]|``)+`)\s*(?:\((?P<columns>[^()]*)\)\s*)?AS\s*\(\s*(?=TQL\b)""",
-    re.IGNORECASE,
-)
+_MAY_HOLD = re.compile(r"(?:\(|\A)\s*TQL\b", re.IGNORECASE)
+_VERBS = frozenset({"EVAL", "EVALUATE", "EXPLAIN", "ANALYZE"})
+_CTE_COLUMNS = re.compile(r"\(([^()]*)\)\s*AS\s*\Z", re.IGNORECASE)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_WITH = re.compile(r"\bWITH\s*$", re.IGNORECASE)
-_WORD_TQL = re.compile(r"\(\s*TQL\b", re.IGNORECASE)
+_numbers = itertools.count(1)
 
 
-def extract_tql(
+def expand_tql(
     text: str, session: Session, evaluate: Callable[[statements.Tql], pa.Table]
 ) -> tuple[str, dict[str, pa.Table]]:
-    """Evaluate the TQL in the WITH of a query; return the query without it, and what it gave by name."""
+    """Evaluate the TQL of a query: all of it, or what stands between parentheses where a query may stand.
+
+    Returns the query with a table in the place of each, and these tables by their names, which nobody else uses.
+    """
     tables: dict[str, pa.Table] = {}
-    if not _WORD_TQL.search(text):
+    if not _MAY_HOLD.search(text):
         return text, tables
-    while (match := _CTE.search(text)) is not None:
-        end = _closing(text, match.end())
-        rows = evaluate(_parse_one(text[match.end() : end], session))
-        tables[_name(match["name"])] = _renamed(rows, match["columns"])
-        text = _cut(text, match.start(), end + 1)
-    return text, tables
+    pieces, position = [], 0
+    for start, end in _find_tql(text, session.dialect):
+        rows = evaluate(_parse_one(text[start:end], session))
+        _check_columns(rows, text[position:start])
+        name = f"__tql_{next(_numbers)}"
+        tables[name] = rows
+        pieces += [text[position:start], f"SELECT * FROM {_quoted_name(name, session)} "]
+        position = end
+    return "".join(pieces) + text[position:], tables
+
+
+def _find_tql(text: str, dialect: Dialect) -> Iterator[tuple[int, int]]:
+    """Yield where TQL begins and ends; what looks like it in strings and comments is none."""
+    position = 0
+    while True:
+        found = _next_tql(text, dialect, position)
+        if found is None:
+            return
+        start, is_whole = found
+        position = len(text) if is_whole else _closing(text, start)
+        yield start, position
+
+
+def _next_tql(text: str, dialect: Dialect, start: int) -> tuple[int, bool] | None:
+    """Return where the next TQL begins, and whether it is the whole text."""
+    older, before = None, None
+    for token in scan(text, dialect, start):
+        if before is not None and before.word == "TQL" and token.word in _VERBS:
+            is_whole = older is None and start == 0
+            if is_whole or (older is not None and older.text == "("):
+                return before.start, is_whole
+        older, before = before, token
+    return None
 
 
 def _parse_one(body: str, session: Session) -> statements.Tql:
@@ -181,28 +227,17 @@ def _closing(text: str, start: int) -> int:
     raise InvalidSyntax("the parenthesis of a TQL expression is not closed")
 
 
-def _cut(text: str, start: int, end: int) -> str:
-    """Take one expression out of a WITH, and the WITH when it was the only one."""
-    before, after = text[:start], text[end:].lstrip()
-    if after.startswith(","):
-        return before + after[1:]
-    if before.rstrip().endswith(","):
-        return before.rstrip()[:-1] + " " + after
-    return _WITH.sub("", before) + after
+def _quoted_name(name: str, session: Session) -> str:
+    return f"`{name}`" if session.dialect is Dialect.MYSQL else f'"{name}"'
 
 
-def _name(text: str) -> str:
-    if text[0] in '"`':
-        return text[1:-1].replace(text[0] * 2, text[0])
-    return text.lower()
-
-
-def _renamed(rows: pa.Table, columns: str | None) -> pa.Table:
-    if columns is None:
-        return rows
-    names = [_name(each.strip()) for each in columns.split(",") if each.strip()]
+def _check_columns(rows: pa.Table, before: str) -> None:
+    """Refuse a list of column names before the `AS` of a WITH that is not as long as the answer is wide."""
+    match = _CTE_COLUMNS.search(before.rstrip().removesuffix("("))
+    if match is None:
+        return
+    names = [each for each in match[1].split(",") if each.strip()]
     if len(names) != rows.num_columns:
         raise InvalidArguments(
             f"the expression has {rows.num_columns} columns, and {len(names)} names are given for them"
         )
-    return rows.rename_columns(names)

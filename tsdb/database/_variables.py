@@ -109,7 +109,7 @@ def _choice(name: str, allowed: frozenset[str]) -> Callable[[tuple[str, ...], Se
 
 
 def _set_client_encoding(values: tuple[str, ...], session: Session) -> None:
-    if _one(values, "client_encoding").upper().replace("-", "") != "UTF8":
+    if _one(values, "client_encoding").upper().replace("-", "") not in ("UTF8", "UNICODE", "SQL_ASCII"):
         raise InvalidArguments("the only client encoding is UTF8")
 
 

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from tsdb.database import _objects, _prepared, _variables
+from tsdb.auth import PermissionDenied
+from tsdb.database import _objects, _prepared, _users, _variables
+from tsdb.database._access import authorize, check_reading, check_statement, check_target, check_writing
 from tsdb.database._admin import admin
 from tsdb.database._alter_table import alter_table
 from tsdb.database._copy import copy
@@ -34,8 +37,8 @@ from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
-from tsdb.model import MetricDescription
-from tsdb.query import Affected, Channel, Output, Records, Session
+from tsdb.model import MetricDescription, TableInfo
+from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
 from tsdb.query.promql import PromqlEngine
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter
@@ -53,7 +56,9 @@ class Database:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.promql = PromqlEngine(services.catalog, services.regions, services.clock)
+        self.promql = PromqlEngine(
+            services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
+        )
         services.queries.expand_with(self._expand)
         self._ingestion = Ingestion(services)
         self._samples = SampleWriter(services, self._ingestion)
@@ -92,6 +97,7 @@ class Database:
         the outcome tells what would, or what would be refused. Without `notes_rejections` a refusal is not counted and
         remembered, because somebody will try again in another way.
         """
+        check_writing(self.services, session)
         request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._ingestion.write(rows, request)
 
@@ -107,16 +113,20 @@ class Database:
         notes_rejections: bool = True,
     ) -> WriteOutcome:
         """Write samples of Prometheus, as `ingest` writes rows."""
+        check_writing(self.services, session)
         request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._samples.write(samples, request)
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries of Prometheus remote read, each with an encoded `QueryResult`."""
+        check_reading(self.services, session)
         return read_remote(self.services, queries, session)
 
     def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
         """Keep what metrics of the session's database say about themselves."""
         if described:
+            check_writing(self.services, session)
+            check_target(session, session.database)
             self.services.catalog.database(session.database)
             self.services.catalog.metric_descriptions.keep(session.database, described)
 
@@ -135,10 +145,37 @@ class Database:
             raise InvalidArguments(f"expected one statement, found {len(found)}")
         return self._run(found[0], session)
 
+    def run_parsed(self, parsed: Parsed, session: Session) -> Output:
+        """Run a statement that somebody parsed already."""
+        return self._run(parsed, session)
+
+    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
+        """Return the columns a statement would answer with, None if it answers without rows. Nothing is changed."""
+        statement = parsed.statement
+        check_statement(statement, self.services, session)
+        if isinstance(statement, statements.Query):
+            return self.services.queries.schema_of(parsed.text, session)
+        if isinstance(statement, statements.FetchCursor):
+            return _prepared.cursor_schema(statement.name, session)
+        if isinstance(statement, statements.Execute):
+            return self.schema_of(self._executed(statement, session), session)
+        if not isinstance(statement, _ANSWERS_FREELY):
+            return None
+        output = self._run(parsed, session)
+        if isinstance(output, Affected):
+            return None
+        output.close()
+        return output.schema
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
+        """Return the table that a name of one to three parts stands for in a session; None for anything else."""
+        return self.services.queries.find_table(parts, session)
+
     @contextmanager
     def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
         try:
+            check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
         except BaseException:
@@ -161,9 +198,10 @@ class Database:
         statement, kind = parsed.statement, type(parsed.statement).__name__
         if isinstance(statement, statements.Execute):
             return self._execute(statement, session, depth)
+        check_statement(statement, self.services, session)
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
-        process = self.services.processes.enter(session, parsed.text)
+        process = self.services.processes.enter(session, _users.discreet_text(parsed))
         try:
             output = self._dispatch(parsed, session, process, tables)
         except BaseException:
@@ -213,11 +251,18 @@ class Database:
     def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
         if depth >= EXECUTE_DEPTH_MAX:
             raise InvalidArguments("prepared statements execute each other without end")
+        return self._run(self._executed(statement, session), session, depth + 1)
+
+    def _executed(self, statement: statements.Execute, session: Session) -> Parsed:
         text = _prepared.executed_text(statement.name, [each.text for each in statement.arguments], session)
         found = parse(text, session.dialect)
         if len(found) != 1:
             raise InvalidArguments(f"a prepared statement is one statement, this text has {len(found)}")
-        return self._run(found[0], session, depth + 1)
+        return found[0]
+
+
+_ANSWERS_FREELY = (statements.Show, statements.Describe, statements.Tql, statements.Explain)
+"""What may be run to see what it answers with: it changes nothing."""
 
 
 class _TrackedRecords:
@@ -249,7 +294,22 @@ def _transaction(statement: statements.Transaction, services: Services, session:
     return Affected(0)
 
 
+def _show(statement: statements.Show, services: Services, session: Session) -> Output:
+    if statement.what == "grants":
+        return TableRecords(_users.show_grants(statement, services, session))
+    if statement.what == "users":
+        return TableRecords(_users.show_users(statement, services, session))
+    return show(statement, services, session)
+
+
 def _kill(statement: statements.Kill, services: Services, session: Session) -> Affected:
+    identity = authorize(services, session)
+    if not identity.is_admin and any(
+        each.session.user != identity.name
+        for each in services.processes.all()
+        if statement.process == each.id or statement.connection == each.session.connection_id
+    ):
+        raise PermissionDenied
     if statement.process is not None:
         return Affected(services.processes.kill(statement.process))
     assert statement.connection is not None
@@ -267,13 +327,18 @@ _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.Comment: _objects.comment,
     statements.CreateView: _objects.create_view,
     statements.DropView: _objects.drop_view,
-    statements.Show: show,
+    statements.Show: _show,
     statements.Describe: describe,
     statements.Use: _variables.use,
     statements.SetVariable: _variables.set_variable,
     statements.SetMany: _variables.set_many,
     statements.Admin: admin,
     statements.Kill: _kill,
+    statements.CreateUser: _users.create_user,
+    statements.AlterUser: _users.alter_user,
+    statements.DropUser: _users.drop_user,
+    statements.Grant: _users.grant,
+    statements.Revoke: _users.revoke,
     statements.Prepare: _prepared.prepare,
     statements.Deallocate: _prepared.deallocate,
     statements.DeclareCursor: _prepared.declare_cursor,

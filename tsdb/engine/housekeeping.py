@@ -19,11 +19,14 @@ from tsdb.engine.region_scan import ttl_cutoff
 from tsdb.engine.region_trim import expire, plan_expired
 from tsdb.errors import TsdbError
 from tsdb.telemetry import get_logger
-from tsdb.units import Duration
+from tsdb.units import Duration, Size
 
 TICK_SECONDS = 1.0
 EXPIRY_INTERVAL = Duration.of_seconds(60)
 """How often files are looked for whose rows have all expired. No query waits for that: expired rows are not read."""
+
+REGION_BYTES_MAX = Size.parse("256MiB")
+"""Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
 _log = get_logger("tsdb.housekeeping")
 
@@ -93,8 +96,7 @@ class Housekeeping:
             version = region.version
             if not region.is_sorting and version.mutable.needs_sorting:
                 self._sort(region)
-            limit = version.options.write_buffer_size
-            if limit is not None and version.memtable_bytes >= limit:
+            if version.memtable_bytes >= (version.options.write_buffer_size or REGION_BYTES_MAX):
                 self._flush(region)
         if self._context.buffer.should_flush:
             self.relieve()

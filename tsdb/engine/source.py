@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from tsdb import _kernels
 from tsdb.engine.series import SeriesBlock, SeriesOrder
 from tsdb.engine.slices import Slices
 from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +173,22 @@ class Run:
         return int(self.block.nbytes + fixed + buffers)
 
 
+def _take(values: npt.NDArray[T], rows: pa.Array, *, boundscheck: bool = False) -> npt.NDArray[T]:
+    """Return some of the values; unlike numpy, Arrow lets other threads work meanwhile."""
+    taken: npt.NDArray[T] = pc.take(pa.array(values), rows, boundscheck=boundscheck).to_numpy()
+    return taken
+
+
 def sort_rows(
     schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool, series_order: SeriesOrder | None = None
 ) -> Run:
     """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
     union, maps = (series_order or SeriesOrder()).union([piece.series for piece in pieces])
     ranks = np.concatenate(
-        [place[piece.series_index].astype(np.uint32) for place, piece in zip(maps, pieces, strict=True)]
+        [
+            _take(place.astype(np.uint32), pa.array(piece.series_index), boundscheck=True)
+            for place, piece in zip(maps, pieces, strict=True)
+        ]
     )
     times = np.concatenate([piece.times for piece in pieces])
     sequences = np.concatenate([piece.sequences for piece in pieces])
@@ -195,9 +206,9 @@ def sort_rows(
     return make_run(
         schema,
         union,
-        ranks[order],
-        times[order],
-        sequences[order],
+        _take(ranks, chosen),
+        _take(times, chosen),
+        _take(sequences, chosen),
         None if ops is None else ops[order],
         {
             column: pc.take(values, chosen, boundscheck=False)

@@ -42,6 +42,12 @@ class RowsBuilder:
         self._places: list[int] = []
         self._values: dict[str, list[object]] = {name: [] for name in self._types}
 
+    def declare(self, field: str, kind: DataType) -> None:
+        """Let rows from now on have one more field, unless they may have it already."""
+        if field not in self._types:
+            self._types[field] = kind
+            self._values[field] = []
+
     def series(self, tags: tuple[tuple[str, str], ...]) -> int:
         """Return the number of a series."""
         return self._series.setdefault(tags, len(self._series))

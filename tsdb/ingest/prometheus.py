@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.errors import BodyTooLarge, InvalidArguments, Unsupported
+from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest.rows import NewTable, TableRows
+from tsdb.model import HISTOGRAM_COLUMN
 from tsdb.telemetry import gauge
 from tsdb.units import Size
 
@@ -129,11 +130,6 @@ class RemoteWriteReader:
         except ValueError as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
         _KNOWN_SERIES.set(self._parser.size()[0])
-        if len(batch.histograms):
-            raise Unsupported(
-                "native histograms are not stored by this version",
-                hint="let the sender not send them (send_native_histograms: false)",
-            )
         return Samples(batch, (self._source, batch.generation))
 
 
@@ -170,6 +166,28 @@ class Samples:
         self.times: npt.NDArray[np.int64] = _numpy(batch.times)
         """In milliseconds."""
         self.values: pa.Array = pa.array(batch.values)
+        """Null where the sample is a histogram."""
+        self.histograms: pa.Array | None = None
+        """For each sample its native histogram, null where it is a float; None if there is no histogram at all."""
+        if len(batch.histograms):
+            self._append_histograms()
+
+    def _append_histograms(self) -> None:
+        """Put the samples that are histograms behind those that are floats."""
+        batch, floats = self._batch, len(self.times)
+        found = pa.array(batch.histograms)
+        self.index = np.concatenate([self.index, _numpy(batch.histogram_index)])
+        self.times = np.concatenate([self.times, _numpy(batch.histogram_times)])
+        self.values = pa.concat_arrays([self.values, pa.nulls(len(found), pa.float64())])
+        self.histograms = pa.concat_arrays([pa.nulls(floats, pa.binary()), found])
+
+    @property
+    def histogram_count(self) -> int:
+        return len(self._batch.histograms)
+
+    def with_histograms(self) -> Positions:
+        """Return the positions of the series that have histograms."""
+        return np.unique(_numpy(self._batch.histogram_index)).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -191,7 +209,7 @@ class Samples:
             return []
         metrics, databases, physical, _ = (pa.array(each) for each in self._batch.describe(pa.array(positions)))
         groups = _group(metrics, databases, physical)
-        places = _numpy(self._batch.places)
+        places = self._places()
         tags = _Pivot(self._batch, positions, groups)
         rows_of = _Rows(self.index, positions, groups, len(self.numbers))
         found = []
@@ -205,13 +223,27 @@ class Samples:
                 series_index=index,
                 times=self.times[rows],
                 unit="ms",
-                fields={VALUE_COLUMN: self.values.take(pa.array(rows))},
+                fields=self.fields(rows, VALUE_COLUMN),
                 columns=("", VALUE_COLUMN, *columns.schema.names),
                 places=places[rows],
                 database=databases[first].as_py(),
             )
             found.append(MetricRows(table, physical[first].as_py(), positions[members]))
         return found
+
+    def _places(self) -> Positions:
+        places: Positions = _numpy(self._batch.places)
+        return places if self.histograms is None else np.concatenate([places, _numpy(self._batch.histogram_places)])
+
+    def fields(self, rows: Positions, value_column: str) -> dict[str, pa.Array]:
+        """Return what some samples have: their values and, if one of them is a histogram, their histograms."""
+        chosen = pa.array(rows)
+        fields = {value_column: self.values.take(chosen)}
+        if self.histograms is not None:
+            histograms = self.histograms.take(chosen)
+            if histograms.null_count < len(histograms):
+                fields[HISTOGRAM_COLUMN] = histograms
+        return fields
 
 
 def _numpy(values: _kernels.ArrowArray) -> npt.NDArray[Any]:

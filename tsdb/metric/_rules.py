@@ -3,8 +3,9 @@
     physical   a time index, one DOUBLE field, labels                 WITH (physical_metric_table = '')
     logical    the same time index and field, labels of its own       WITH (on_physical_table = 'phy')
 
-Labels are STRING columns of the primary key. A logical table shows its columns in the order of their names, and its
-options are those of the physical table.
+Labels are STRING columns of the primary key. Beside its value, a table may have the VARBINARY field `tsdb_histogram` of
+native histograms; a physical one gets it with the first logical one that has it. A logical table shows its columns in
+the order of their names, and its options are those of the physical table.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import (
+    HISTOGRAM_COLUMN,
     METRIC_LABELS,
     METRIC_TABLE_ID,
     METRIC_TSID,
@@ -59,9 +61,10 @@ def _check_names(draft: TableInfo) -> None:
 
 
 def _check_physical(draft: TableInfo) -> TableInfo:
-    if len(draft.fields) != 1 or draft.fields[0].type.kind is not Kind.FLOAT64:
-        found = ", ".join(f"{column.name} {column.type.name}" for column in draft.fields) or "none"
+    if len(draft.value_fields) != 1 or draft.value_fields[0].type.kind is not Kind.FLOAT64:
+        found = ", ".join(f"{column.name} {column.type.name}" for column in draft.value_fields) or "none"
         raise InvalidArguments(f"a physical table has exactly one field, of type Float64; here: {found}")
+    _check_histogram(draft.histogram)
     for label in draft.tags:
         _check_label(label)
     return draft
@@ -80,7 +83,8 @@ def _plan_logical(draft: TableInfo, physical: TableInfo, said: frozenset[str]) -
     for label in draft.tags:
         _check_label(label)
     _check_time(draft.time_index, physical.time_index)
-    _check_value(draft, physical.fields[0])
+    _check_value(draft, physical.value_fields[0])
+    _check_histogram(draft.histogram)
     return replace(
         draft,
         columns=_sorted(replace(column, id=ColumnId(at)) for at, column in enumerate(draft.columns)),
@@ -94,6 +98,15 @@ def _plan_logical(draft: TableInfo, physical: TableInfo, said: frozenset[str]) -
 def _check_label(label: ColumnInfo) -> None:
     if label.type.kind is not Kind.STRING:
         raise InvalidArguments(f"Column type mismatch. Expect String, got {label.type.name}", column=label.name)
+    if label.name == HISTOGRAM_COLUMN:
+        raise InvalidArguments(f"a label cannot be called {label.name}: that is the field of native histograms")
+
+
+def _check_histogram(column: ColumnInfo | None) -> None:
+    if column is not None and (not column.nullable or column.default is not None):
+        raise InvalidArguments(
+            f"the field {column.name} of native histograms must be nullable and without a default", column=column.name
+        )
 
 
 def _check_time(time: ColumnInfo, physical: ColumnInfo) -> None:
@@ -106,7 +119,7 @@ def _check_time(time: ColumnInfo, physical: ColumnInfo) -> None:
 
 
 def _check_value(draft: TableInfo, physical: ColumnInfo) -> None:
-    for column in draft.fields:
+    for column in draft.value_fields:
         if column.name != physical.name:
             raise InvalidArguments(
                 f"Adding field column {column.name} to physical table",
@@ -114,7 +127,7 @@ def _check_value(draft: TableInfo, physical: ColumnInfo) -> None:
             )
         if column.type != physical.type:
             raise InvalidArguments(f"Column type mismatch. Expect {physical.type.name}, got {column.type.name}")
-    if not draft.fields:
+    if not draft.value_fields:
         raise InvalidArguments(f"table {draft.name} lacks the field {physical.name} of its physical table")
 
 
@@ -128,18 +141,23 @@ def check_writable(table: TableInfo) -> None:
         raise Unsupported(f"table {table.name} is physical: rows are written and deleted in the logical tables on it")
 
 
-def plan_label(table: TableInfo, column: ColumnInfo) -> TableInfo:
-    """Return a logical table with one more label, which is in no column yet."""
+def plan_column(table: TableInfo, column: ColumnInfo) -> TableInfo:
+    """Return a logical table with one more label, or with the field of native histograms, that it lacks."""
     if column.name in RESERVED_NAMES:
         raise InvalidArguments(f"column {column.name} is one that the metric engine has itself", table=table.name)
-    if column.semantic is not Semantic.TAG:
+    key = table.primary_key
+    if column.is_histogram:
+        _check_histogram(column)
+    elif column.semantic is not Semantic.TAG:
         raise InvalidArguments(
             f"Adding field column {column.name} to physical table", hint="labels belong to the primary key"
         )
-    _check_label(column)
+    else:
+        _check_label(column)
+        key = tuple(sorted((*key, column.name), key=str.encode))
     return replace(
         table,
         columns=_sorted((*table.columns, column)),
-        primary_key=tuple(sorted((*table.primary_key, column.name), key=str.encode)),
+        primary_key=key,
         next_column_id=max(table.next_column_id, column.id + 1),
     )

@@ -71,7 +71,8 @@ def _view_schema(physical: RegionSchema, table: TableInfo) -> RegionSchema:
     first = physical.next_column_id
     for position, tag in enumerate(tag for tag in table.tags if tag.name not in own):
         columns.append(Column(ColumnId(first + position), tag.name, tag.type.arrow, Semantic.TAG))
-    return RegionSchema((*columns, physical.time, *physical.fields), physical.version, first + len(table.tags))
+    fields = [physical.by_name[field.name] for field in table.fields if field.name in physical.by_name]
+    return RegionSchema((*columns, physical.time, *fields), physical.version, first + len(table.tags))
 
 
 class _ViewDataset(RegionDataset):

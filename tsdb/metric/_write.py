@@ -20,12 +20,15 @@ def write_batch(schema: RegionSchema, table: TableInfo, rows: pa.RecordBatch, op
     distinct = {name: column.take(pa.array(first)) for name, column in zip(names, labels, strict=True)}
     owners = pa.array(np.full(len(first), table.id, dtype=np.uint32))
     times = rows.column(schema.time.name).cast(schema.time.type).cast(pa.int64())
-    value = schema.fields[0]
+    fields = {}
+    if op is OpType.PUT:
+        given = [field for field in schema.fields if field.name in rows.schema.names]
+        fields = {field.name: rows.column(field.name).cast(field.type) for field in given}
     return Batch(
         make_series(schema, owners, encode_labels(distinct, len(first))),
         index,
         times.to_numpy(zero_copy_only=False),
-        {value.name: rows.column(value.name).cast(value.type)} if op is OpType.PUT else {},
+        fields,
         op,
     )
 

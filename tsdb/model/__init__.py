@@ -17,7 +17,7 @@ from tsdb.model._alter import (
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
 from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
-from tsdb.model._metric import METRIC_TSID, add_labels
+from tsdb.model._metric import METRIC_TSID, add_histogram, add_labels
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
@@ -25,6 +25,7 @@ from tsdb.model._series import LateTags, SeriesTable, group_series, hash_tags, m
 from tsdb.model._table import (
     CATALOG,
     DEFAULT_DATABASE,
+    HISTOGRAM_COLUMN,
     METRIC_ENGINE,
     METRIC_LABELS,
     METRIC_TABLE_ID,
@@ -55,6 +56,7 @@ __all__ = [
     "CATALOG",
     "DEFAULT_DATABASE",
     "FAMILY_SUFFIXES",
+    "HISTOGRAM_COLUMN",
     "METRIC_ENGINE",
     "METRIC_LABELS",
     "METRIC_TABLE_ID",
@@ -94,6 +96,7 @@ __all__ = [
     "TimeRange",
     "ViewInfo",
     "WidenColumn",
+    "add_histogram",
     "add_labels",
     "alter",
     "can_widen",

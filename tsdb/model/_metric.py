@@ -1,7 +1,8 @@
 """What a physical table of the metric engine shows of the logical tables on it.
 
 The description of a physical table grows with the labels of its logical tables, so that everybody who asks for its
-columns sees them. Its region does not know of them: there, all labels of a row are one text.
+columns sees them. Its region does not know of them: there, all labels of a row are one text. Only the field of native
+histograms, which comes with the first of them, is a change of the region too.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tsdb.errors import InvalidArguments
+from tsdb.model._alter import AddColumn
 from tsdb.model._schema import ColumnId, Semantic
-from tsdb.model._table import METRIC_TABLE_ID, ColumnIndex, ColumnInfo, TableInfo
+from tsdb.model._table import HISTOGRAM_COLUMN, METRIC_TABLE_ID, ColumnIndex, ColumnInfo, TableInfo
 from tsdb.model._types import DataType, Kind
 
 METRIC_TSID = "__tsid"
@@ -43,6 +46,21 @@ def add_labels(physical: TableInfo, labels: Iterable[str]) -> TableInfo:
         primary_key=(*physical.primary_key, *(column.name for column in numbered)),
         next_column_id=first + len(numbered),
     )
+
+
+def add_histogram(physical: TableInfo) -> tuple[TableInfo, AddColumn]:
+    """Return a physical table that lacks the field of native histograms with it, and what that is to its region."""
+    taken = physical.by_name.get(HISTOGRAM_COLUMN)
+    if taken is not None:
+        raise InvalidArguments(
+            f"table {physical.name} cannot have native histograms: its column {HISTOGRAM_COLUMN} is a"
+            f" {taken.semantic.value} of type {taken.type.name}",
+            hint="write them to another physical table",
+        )
+    kind = DataType(Kind.BINARY)
+    column = ColumnInfo(ColumnId(physical.next_column_id), HISTOGRAM_COLUMN, kind, Semantic.FIELD)
+    widened = replace(physical, columns=(*physical.columns, column), next_column_id=physical.next_column_id + 1)
+    return widened, AddColumn(HISTOGRAM_COLUMN, kind.arrow, Semantic.FIELD)
 
 
 def _label_indexes(physical: TableInfo) -> tuple[ColumnIndex, ...]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tsdb.model._region import RegionId, region_id
 from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
-from tsdb.model._types import DataType
+from tsdb.model._types import DataType, Kind
 
 CATALOG = "tsdb"
 """The only catalog."""
@@ -31,6 +31,9 @@ METRIC_ENGINE = "metric"
 METRIC_TABLE_ID = "__table_id"
 METRIC_LABELS = "__labels"
 """The tags of a physical table's region: which logical table a row is of, and all its labels in one text."""
+
+HISTOGRAM_COLUMN = "tsdb_histogram"
+"""The field that holds native histograms, in rows whose value is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,12 @@ class ColumnInfo:
     @property
     def field(self) -> pa.Field:
         return self.type.field(self.name, nullable=self.nullable)
+
+    @property
+    def is_histogram(self) -> bool:
+        """Whether it holds native histograms."""
+        is_field = self.semantic is Semantic.FIELD
+        return is_field and self.name == HISTOGRAM_COLUMN and self.type.kind is Kind.BINARY
 
     def index(self, kind: str) -> ColumnIndex | None:
         return next((each for each in self.indexes if each.kind == kind), None)
@@ -142,6 +151,17 @@ class TableInfo:
         return tuple(column for column in self.columns if column.semantic is Semantic.FIELD)
 
     @cached_property
+    def histogram(self) -> ColumnInfo | None:
+        """The field of native histograms; None for a table that has none."""
+        found = self.by_name.get(HISTOGRAM_COLUMN)
+        return found if found is not None and found.is_histogram else None
+
+    @cached_property
+    def value_fields(self) -> tuple[ColumnInfo, ...]:
+        """The fields beside that of native histograms."""
+        return tuple(column for column in self.fields if not column.is_histogram)
+
+    @cached_property
     def by_name(self) -> dict[str, ColumnInfo]:
         return {column.name: column for column in self.columns}
 
@@ -184,14 +204,13 @@ class TableInfo:
         return RegionSchema(columns, version=self.schema_version, next_column_id=self.next_column_id)
 
     def _metric_region_schema(self) -> RegionSchema:
-        """The same four columns however many labels there are: a new label changes no region."""
-        time, value = self.time_index, self.fields[0]
+        """The same columns however many labels there are: a new label changes no region. The value comes first."""
+        fields = [*self.value_fields, *(column for column in self.fields if column.is_histogram)]
         return RegionSchema.create(
             [
                 (METRIC_TABLE_ID, pa.uint32(), Semantic.TAG),
                 (METRIC_LABELS, pa.string(), Semantic.TAG),
-                (time.name, time.type.arrow, Semantic.TIMESTAMP),
-                (value.name, value.type.arrow, Semantic.FIELD),
+                *((each.name, each.type.arrow, each.semantic) for each in (self.time_index, *fields)),
             ]
         )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tsdb.errors import InvalidSyntax, Status, TsdbError
 
+MESSAGE_CHARS_MAX = 1000
+"""Messages quote the query, which may be long; they are sent in headers, too."""
+
 
 class PromqlSyntax(InvalidSyntax):
     """The text is no PromQL; the message begins with line and column."""
@@ -12,7 +15,7 @@ class PromqlSyntax(InvalidSyntax):
         before = text[:position]
         line = before.count("\n") + 1
         column = position - (before.rfind("\n") + 1) + 1
-        super().__init__(f"{line}:{column}: parse error: {message}")
+        super().__init__(f"{line}:{column}: parse error: {message[:MESSAGE_CHARS_MAX]}")
         self.position = position
 
 

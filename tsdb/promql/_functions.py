@@ -53,6 +53,8 @@ FUNCTIONS: dict[str, Signature] = {
     "info": Signature((_V, _V), optional=1),
     "label_join": Signature((_V, _T, _T, _T), optional=-1),
     "label_replace": Signature((_V, _T, _T, _T, _T)),
+    "max_of": Signature((_S, _S), returns=_S),
+    "min_of": Signature((_S, _S), returns=_S),
     "pi": Signature((), returns=_S),
     "predict_linear": Signature((_M, _S)),
     "quantile_over_time": Signature((_S, _M)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
+from tsdb.query._visible import visible
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
 from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
@@ -24,4 +25,5 @@ __all__ = [
     "TableMissing",
     "TableRecords",
     "read_all",
+    "visible",
 ]

@@ -17,7 +17,7 @@ from tsdb.engine import Regions
 from tsdb.model import TableInfo
 from tsdb.query._context import QueryOptions
 from tsdb.query._explain import analyzed, analyzed_aggregate, explain_prefix, with_aggregate, with_reason
-from tsdb.query._planner import InformationSource, Planner
+from tsdb.query._planner import Expand, InformationSource, Planner
 from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
 from tsdb.query._records import QueryRecords, Waiter
@@ -46,10 +46,14 @@ class QueryEngine:
         self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
         self._waiter = Waiter()
 
+    def expand_with(self, expand: Expand) -> None:
+        """Let `expand` take out of every query, those of views too, what is not SQL."""
+        self._planner.expand = expand
+
     def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Records:
         """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
+        text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
-        extra = {} if tables is None else tables
         if (records := self._planner.select(tokens, session, extra)) is not None:
             return records
         if not isinstance(found := self._find_aggregate(text, tokens, session, extra), str):
@@ -60,8 +64,8 @@ class QueryEngine:
 
     def schema_of(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
         """Return the columns a query would answer with."""
+        text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
-        extra = {} if tables is None else tables
         if find_range(text, tokens) is not None:
             return run_range(text, tokens, SessionRunner(self, session, extra)).schema
         planned = self._planner.plan(self._planner.prepare(text, tokens, session, extra))
@@ -80,7 +84,7 @@ class QueryEngine:
         """Show how a query would run, with ANALYZE how it ran. `text` is the text of the query that is explained."""
         prefix = explain_prefix(statement)
         inner = statement.statement.text.text if isinstance(statement.statement, Query) else text
-        tables: Mapping[str, pa.Table] = {}
+        inner, tables = self._expanded(inner, session, None)
         tokens = tokenize(inner, session.dialect)
         if find_range(inner, tokens) is not None:
             runner = SessionRunner(self, session, tables)
@@ -105,6 +109,12 @@ class QueryEngine:
         explained = read_all(QueryRecords(stream, planned.schema, planned.life, self._waiter))
         answer = analyzed(statement, explained, planned.life.scans)
         return TableRecords(with_reason(answer, found) if isinstance(found, str) and not statement.format else answer)
+
+    def _expanded(
+        self, text: str, session: Session, tables: Mapping[str, pa.Table] | None
+    ) -> tuple[str, Mapping[str, pa.Table]]:
+        text, found = self._planner.expand(text, session)
+        return text, {**(tables or {}), **found}
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""

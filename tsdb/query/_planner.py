@@ -25,9 +25,11 @@ from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import result_schema
 from tsdb.query._selection import SelectionRecords, fit_selection
+from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
+from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
 from tsdb.query.series_aggregate import AggregateRecords, Shapes, fit_query, is_series_aggregate_on
 from tsdb.query.session import Channel, Records, Session
@@ -75,6 +77,7 @@ _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNOR
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 InformationSource = Callable[[Session], InformationContext]
+Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class Planner:
         self._information = information
         self._contexts = Contexts(options)
         self._shapes = Shapes()
+        self.expand: Expand = lambda text, session: (text, {})
+        """Takes out of a query what is not SQL; returns the rest and the tables it names instead."""
 
     def prepare(
         self,
@@ -196,7 +201,7 @@ class Planner:
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
         database = session.database if len(reference.parts) == 1 else reference.parts[-2]
-        return self._catalog.find_view(database, reference.name)
+        return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
         """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
@@ -212,17 +217,18 @@ class Planner:
     def _prepare_view(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> Job:
         """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
         own = replace(session, database=view.database, channel=Channel.HTTP)
-        text = view.query
+        text, tables = self.expand(view.query, own)
         if view.columns:
             names = ", ".join(_quoted(name) for name in view.columns)
             text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
-        return self.prepare(text, tokenize(text, own.dialect), own, {}, views=(*views, view))
+        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=(*views, view))
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
-        return self._catalog.find_table(session.database if len(parts) == 1 else parts[-2], parts[-1])
+        database = session.database if len(parts) == 1 else parts[-2]
+        return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def select(self, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> SelectionRecords | None:
         """Answer a query of the plainest kind from its table; None for any other."""
@@ -294,7 +300,7 @@ class Planner:
         numbers_rows: int,
     ) -> TableSource:
         return TableSource(
-            self._catalog,
+            visible(self._catalog, session),
             self._regions,
             life,
             database=session.database,
@@ -379,6 +385,8 @@ class Planner:
         """Plan the query of a view over the tables of the query that names it."""
         prepared = self._prepare_view(view, job.session, job.views)
         prepared = replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
+        for name, rows in prepared.tables.items():
+            source.add(view.database, name, rows)
         try:
             return self._context(prepared, source).sql_with_options(prepared.text, READ_ONLY)
         except BaseException as error:
@@ -394,11 +402,20 @@ class Planner:
         return None
 
 
-def session_variable(session: Session, name: str) -> str | None:
+def session_variable(session: Session, name: str) -> str | int | None:
     """Return the value of a system variable, None if there is none of that name."""
     if name in ("time_zone", "system_time_zone", "timezone"):
         return "UTC" if name == "system_time_zone" else session.time_zone
-    return session.variables.get(name)
+    if session.channel is not Channel.MYSQL:
+        return session.variables.get(name)
+    if name == "max_execution_time":
+        return 0 if session.timeout is None else int(session.timeout) // 1_000_000
+    return mysql_variable(session, name)
+
+
+def _may_read(session: Session, database: str) -> bool:
+    """Whether to look into a database for hints. A table that may not be read is refused when it is opened."""
+    return session.identity is None or session.identity.may_read(database)
 
 
 def _edit_for_pg(text: str, tokens: list[Token]) -> str:

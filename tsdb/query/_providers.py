@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from datafusion.catalog import CatalogProvider, SchemaProvider, Table
 
+from tsdb.auth import PermissionDenied
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.metric import open_table
@@ -76,9 +77,17 @@ class TableSource:
         """Plans the query of a view; set by whoever owns the context."""
 
     def has_database(self, name: str) -> bool:
-        if name in (INFORMATION_SCHEMA, PG_CATALOG) or self._catalog.find_database(name) is not None:
+        if name in (INFORMATION_SCHEMA, PG_CATALOG) or (self._extra and name == self._database):
             return True
-        return bool(self._extra) and name == self._database
+        try:
+            return self._catalog.find_database(name) is not None
+        except PermissionDenied:
+            # Told when a table of it is opened: an error from here would be lost.
+            return True
+
+    def add(self, database: str, name: str, rows: pa.Table) -> None:
+        """Let a table be found that only this query has."""
+        self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from tsdb.auth import Identity
 from tsdb.model import DEFAULT_DATABASE
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
@@ -46,6 +47,8 @@ class Session:
     time_zone: str = "UTC"
     """An IANA name or an offset `+08:00`, checked and in its canonical form."""
     user: str | None = None
+    identity: Identity | None = None
+    """Who asks. None is nobody: enough only where nobody has to log in."""
     client: str = ""
     """Address of the peer, for the process list."""
     connection_id: int = field(default_factory=lambda: next(_connection_ids))

@@ -7,7 +7,7 @@ unless they were quoted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -419,6 +419,8 @@ SHOW_KINDS = frozenset(
         "search_path",
         "warnings",
         "engines",
+        "grants",  # SHOW GRANTS [FOR user]
+        "users",
     }
 )
 
@@ -426,6 +428,59 @@ SHOW_KINDS = frozenset(
 @dataclass(frozen=True, slots=True)
 class Describe:
     name: Name
+
+
+# Users --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser:
+    name: str
+    password: str = field(repr=False)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUser:
+    """ALTER USER: another password."""
+
+    name: str
+    password: str = field(repr=False)
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropUser:
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """GRANT privileges ON scope TO users."""
+
+    privileges: frozenset[str]
+    """Of `read` and `write`."""
+    users: tuple[str, ...]
+    database: str | None = None
+    """None: the session's, or all of them."""
+    is_everywhere: bool = False
+    with_option: bool = False
+    """WITH GRANT OPTION: the users become administrators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """REVOKE privileges ON scope FROM users."""
+
+    privileges: frozenset[str]
+    users: tuple[str, ...]
+    database: str | None = None
+    is_everywhere: bool = False
+    takes_option: bool = False
+    """The users are no administrators any more."""
+    is_whole: bool = False
+    """REVOKE ALL, GRANT OPTION FROM: whatever they have, in every scope."""
 
 
 # Session ------------------------------------------------------------------------------------------------------------
@@ -510,7 +565,8 @@ class FetchCursor:
 
 @dataclass(frozen=True, slots=True)
 class CloseCursor:
-    name: str
+    name: str | None
+    """None for CLOSE ALL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,6 +574,16 @@ class Transaction:
     """BEGIN, START TRANSACTION, COMMIT, ROLLBACK, LOCK/UNLOCK TABLES: accepted on MySQL and PostgreSQL, no effect."""
 
     verb: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """RESET name | ALL, DISCARD ALL, UNLISTEN: what PostgreSQL's clients send before they lend a connection again."""
+
+    verb: str
+    """`reset`, `discard` or `unlisten`."""
+    name: str | None = None
+    """None for all."""
 
 
 Statement: TypeAlias = (
@@ -540,6 +606,11 @@ Statement: TypeAlias = (
     | Insert
     | Delete
     | Copy
+    | CreateUser
+    | AlterUser
+    | DropUser
+    | Grant
+    | Revoke
     | Show
     | Describe
     | Use
@@ -554,4 +625,5 @@ Statement: TypeAlias = (
     | FetchCursor
     | CloseCursor
     | Transaction
+    | Reset
 )

@@ -7,10 +7,12 @@
 //!     positive side │ negative side          each: u32 spans │ (i32 offset, u32 length)… │ u32 buckets │ bucket…
 //!     u32 bounds │ f64 bound…                             of a histogram with custom bounds, none otherwise
 //!
-//! A bucket is an i64, the difference to the bucket before it, or, when counts are floats, an f64. A histogram is
-//! refused when its spans promise another number of buckets than there are.
+//! A bucket is an i64, the difference to the bucket before it, or, when counts are floats, an f64. A histogram that
+//! makes no sense is refused.
 
-use crate::protobuf::{Fields, Malformed, Value, each_double, each_varint, malformed, zigzag};
+mod check;
+
+use crate::protobuf::{Fields, Malformed, Value, each_double, each_varint, zigzag};
 
 const FORM: u8 = 1;
 
@@ -30,6 +32,8 @@ struct Histogram {
     sum: f64,
     count: u64,
     zero_count: u64,
+    /// Of which kind the zero count is, if it was given.
+    is_zero_float: Option<bool>,
     positive: Side,
     negative: Side,
     bounds: Vec<f64>,
@@ -55,8 +59,8 @@ impl Histogram {
             3 => self.sum = value.double("sum")?,
             4 => self.schema = zigzag(value.varint("schema")?) as i32,
             5 => self.zero_threshold = value.double("zero threshold")?,
-            6 => self.zero_count = value.varint("zero count")?,
-            7 => self.zero_count = value.double("zero count")?.to_bits(),
+            6 => (self.zero_count, self.is_zero_float) = (value.varint("zero count")?, Some(false)),
+            7 => (self.zero_count, self.is_zero_float) = (value.double("zero count")?.to_bits(), Some(true)),
             8..=10 => self.negative.take(number - 8, value)?,
             11..=13 => self.positive.take(number - 11, value)?,
             14 => self.reset_hint = value.varint("reset hint")?.min(255) as u8,
@@ -65,11 +69,6 @@ impl Histogram {
             _ => {}
         }
         Ok(())
-    }
-
-    fn check(&self) -> Result<(), Malformed> {
-        self.positive.check(self.is_float, "positive")?;
-        self.negative.check(self.is_float, "negative")
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -93,26 +92,6 @@ impl Side {
             0 => self.spans.push(read_span(value.bytes("span")?)?),
             1 => each_varint(value, "bucket deltas", |delta| self.deltas.push(zigzag(delta)))?,
             _ => each_double(value, "bucket counts", |count| self.counts.push(count))?,
-        }
-        Ok(())
-    }
-
-    fn check(&self, is_float: bool, side: &str) -> Result<(), Malformed> {
-        let promised: u64 = self.spans.iter().map(|&(_, length)| u64::from(length)).sum();
-        let (found, other) = if is_float {
-            (self.counts.len(), self.deltas.len())
-        } else {
-            (self.deltas.len(), self.counts.len())
-        };
-        if other > 0 {
-            return malformed(format!(
-                "the {side} buckets of a native histogram are of another kind than its count"
-            ));
-        }
-        if promised != found as u64 {
-            return malformed(format!(
-                "the {side} spans of a native histogram promise {promised} buckets, there are {found}"
-            ));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::protobuf::{
     Fields, Malformed, Value, each_varint, malformed, put_bytes, put_varint, read_varint, varint_length,
 };
 use crate::remote_write::histogram;
+use crate::remote_write::names::{name_v1, name_v2};
 
 /// Where the key of an entry is.
 #[derive(Clone, Debug)]
@@ -140,7 +141,7 @@ impl Columns {
                     }
                 }
                 2 => self.sample(value.bytes("a sample")?)?,
-                4 => self.histogram(value.bytes("a histogram")?)?,
+                4 => self.histogram(value.bytes("a histogram")?, || name_v1(message))?,
                 _ => {}
             }
         }
@@ -159,7 +160,7 @@ impl Columns {
             match number {
                 1 => each_varint(value, "a reference", |reference| references.push(reference))?,
                 2 => self.sample(value.bytes("a sample")?)?,
-                3 => self.histogram(value.bytes("a histogram")?)?,
+                3 => self.histogram(value.bytes("a histogram")?, || name_v2(message, symbols))?,
                 5 => metadata = Some(value.bytes("metadata")?),
                 _ => {}
             }
@@ -224,8 +225,10 @@ impl Columns {
         Ok(())
     }
 
-    fn histogram(&mut self, message: &[u8]) -> Result<(), Malformed> {
-        let (time, content) = histogram::read(message)?;
+    /// Takes a histogram of the series with a name, which a refusal tells.
+    fn histogram(&mut self, message: &[u8], name: impl Fn() -> String) -> Result<(), Malformed> {
+        let (time, content) =
+            histogram::read(message).map_err(|error| Malformed(format!("{}: {error}", name())))?;
         self.histogram_times.push(time);
         self.histograms.push(content);
         Ok(())

@@ -191,8 +191,9 @@ def test_no_scale_or_offset_breaks_the_parser(scale: int, offset: int) -> None:
     point = metric.exponential_histogram.data_points.add(time_unix_nano=1, scale=scale, count=1)
     point.positive.offset = offset
     point.positive.bucket_counts.append(1)
-    parsed = parse_metrics(_request(metric))
-    assert bool(parsed.rows) != bool(parsed.rejections)
+    for is_native in (True, False):
+        parsed = parse_metrics(_request(metric), MetricOptions(has_native_histograms=is_native))
+        assert bool(parsed.rows) != bool(parsed.rejections)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

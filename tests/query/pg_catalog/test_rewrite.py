@@ -65,7 +65,13 @@ def answer(text: str) -> list[dict[str, Any]]:
     [
         ("SELECT pg_catalog.format_type(23, NULL)", "SELECT format_type(23, NULL)"),
         ("a OPERATOR(pg_catalog.~) 'x' COLLATE pg_catalog.default", "a ~ 'x' "),
-        ("SELECT x::pg_catalog.text, y::regtype::text", "SELECT x::text, y::text"),
+        ("SELECT x::pg_catalog.text, y::regtype::text", "SELECT x::text, format_type(y, NULL)"),
+        ('SELECT 5::"pg_catalog"."int8"', "SELECT 5::int8"),
+        ("SELECT 'int8'::regtype, 'text[]'::regtype", "SELECT 20, 1009"),
+        ("SELECT CAST('pg_class' AS REGCLASS), CAST(x AS REGCLASS)", "SELECT 1259, CAST(x AS BIGINT)"),
+        ("SELECT current_setting('jit', true), pg_class.a", "SELECT current_setting('jit'), pg_class.a"),
+        ("WHERE a LIKE b || '%' ESCAPE '/'", r"WHERE a LIKE replace(replace(b || '%' , '\', '\\'), '/', '\')"),
+        ("SELECT f(1, NULL, 2), [1, NULL, 2], pg_class.a", "SELECT f(1, NULL, 2), [1, NULL, 2], pg_class.a"),
         ("SELECT relname FROM pg_class, pg_type", "SELECT relname FROM pg_catalog.pg_class, pg_catalog.pg_type"),
         ("SELECT pg_class.oid FROM pg_catalog.pg_class", "SELECT pg_class.oid FROM pg_catalog.pg_class"),
         ('SELECT x::oid, x::name, x::"char" FROM pg_am', "SELECT x::bigint, x::text, x::text FROM pg_catalog.pg_am"),
@@ -167,3 +173,9 @@ _WORDS = st.sampled_from(" ".join(_TOKENS).split())
 @given(st.lists(_WORDS, max_size=40))
 def test_any_sequence_of_tokens_is_rewritten_without_overlaps(words: list[str]) -> None:
     rewritten(" ".join(words))
+
+
+def test_the_question_of_asyncpg_for_a_type_is_answered_with_the_type_of_its_items() -> None:
+    text = "WITH RECURSIVE typeinfo_tree(oid) AS (SELECT 1 WHERE ti.oid = any(make_array(1016)::oid[])) SELECT *"
+    found = [(row["oid"], row["name"], row["elemtype"], row["elemtype_name"], row["depth"]) for row in answer(text)]
+    assert found == [(20, "int8", 0, "-", 1), (1016, "_int8", 20, "bigint", 0)]

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from tests.kernels.histogram_reference import Hist
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Session
@@ -17,6 +18,7 @@ from tsdb.servers.http import HttpApp, prometheus_api_routes
 from tsdb.units import Duration
 
 PREFIX = "/v1/prometheus/api/v1/"
+HISTOGRAM = Hist(4, 5, {1: 3.0, 2: 1.0}).encode().hex()
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 SETUP = (
     "CREATE TABLE phy (ts TIMESTAMP(3) TIME INDEX, tsdb_value DOUBLE) "
@@ -29,6 +31,15 @@ SETUP = (
 )
 
 
+WITH_HISTOGRAMS = (
+    "CREATE TABLE latency (ts TIMESTAMP(3) TIME INDEX, tsdb_value DOUBLE, tsdb_histogram VARBINARY, "
+    "job STRING PRIMARY KEY)",
+    "INSERT INTO latency (ts, tsdb_value, job) VALUES (0, 7, 'a')",
+    f"INSERT INTO latency (ts, tsdb_histogram, job) VALUES (10000, X'{HISTOGRAM}', 'a')",
+    "INSERT INTO latency (ts, tsdb_histogram, job) VALUES (10000, X'00', 'broken')",
+)
+
+
 class World:
     """A database and the API in front of it."""
 
@@ -36,7 +47,10 @@ class World:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
         self._routes = prometheus_api_routes(self._app, self._opened.database, {"version": "1"})
-        for text in SETUP:
+        self.run(*SETUP)
+
+    def run(self, *statements: str) -> None:
+        for text in statements:
             for _ in self._opened.database.execute(text, Session()):
                 pass
 
@@ -86,6 +100,34 @@ def test_numbers_strings_and_samples_have_their_own_types(world: World) -> None:
     data = world.data("query", query='up{job="a"}[1m]', time="10")
     assert data["resultType"] == "matrix"
     assert data["result"][0]["values"] == [[0, "1"], [10, "2"]]
+
+
+def test_native_histograms_come_beside_numbers(world: World) -> None:
+    world.run(*WITH_HISTOGRAMS)
+    shown = {"count": "4", "sum": "5", "buckets": [[0, "1", "2", "3"], [0, "2", "4", "1"]]}
+    (found,) = world.data("query", query='latency{job="a"}', time="10")["result"]
+    assert found == {"metric": {"__name__": "latency", "job": "a"}, "histogram": [10, shown]}
+    (found,) = world.data("query_range", query='latency{job="a"}', start=0, end=10, step=10)["result"]
+    assert (found["values"], found["histograms"]) == ([[0, "7"]], [[10, shown]])
+    (found,) = world.data("query", query='latency{job="a"}[1m]', time="10")["result"]
+    assert (found["values"], found["histograms"]) == ([[0, "7"]], [[10, shown]])
+    (found,) = world.data("query", query='histogram_quantile(0.75, latency{job="a"})', time="10")["result"]
+    assert found["value"] == [10, "2"]
+
+
+def test_native_histograms_are_text_in_tables(world: World) -> None:
+    world.run(*WITH_HISTOGRAMS)
+    text = quote('latency{job="a"}')
+    answer = world.raw("GET", f"/v1/promql?query={text}&start=0&end=10&step=10s")
+    rows = answer.json()["output"][0]["records"]["rows"]
+    assert [row[1] for row in rows] == ["7", "{count:4, sum:5, (1,2]:3, (2,4]:1}"]
+
+
+def test_bytes_that_are_no_histogram_are_the_fault_of_the_query(world: World) -> None:
+    world.run(*WITH_HISTOGRAMS)
+    answer = world.get("query", query='latency{job="broken"}', time="10")
+    assert answer.status == 400
+    assert "no native histogram" in answer.json()["error"]
 
 
 def test_parameters_may_come_as_a_form(world: World) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from tests.ingest.prometheus_messages import (
     Series,
-    messages,
     read_request,
     read_results,
     write_request,
@@ -279,14 +278,6 @@ def test_a_wrong_series_is_refused_with_its_place_and_nothing_is_written(world: 
         "error": 'the request cannot be read: series 1: the label name "a-b" is not of the form [a-zA-Z_][a-zA-Z0-9_]*'
     }
     assert world.names() == []
-
-
-def test_native_histograms_are_refused_and_not_dropped_in_silence(world: World) -> None:
-    request = write_request([metric("m")])
-    request.timeseries[0].histograms.append(messages["Histogram"](count_int=0))
-    answer = world.post(WRITE, pack(request))
-    assert answer.status == 400
-    assert "native histograms" in answer.json()["error"]
 
 
 def test_an_empty_request_is_taken(world: World) -> None:

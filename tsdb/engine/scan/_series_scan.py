@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan._blocks import Block
+from tsdb.engine.scan._disjoint import Disjoint, find_disjoint
 from tsdb.engine.scan._filter import make_filter
+from tsdb.engine.scan._layout import Layout, Placed
 from tsdb.engine.scan._parts import make_parts
 from tsdb.engine.scan._plan import ScanPlan
 from tsdb.engine.scan._projection import Projection
@@ -20,9 +22,13 @@ from tsdb.engine.scan._segments import cluster_segments
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import Positions, union_ordered
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import read_field
 from tsdb.model import Column, SeriesTable, TimeRange
 
 _COPIES = 2
+_VARIABLE_BYTES = 64
+"""What a value of no fixed size is taken for before it is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,23 +68,72 @@ def scan_series(
     counters = statistics or ScanStatistics()
     wanted = make_filter(snapshot.schema, series_filter, within=time_range)
     columns = Projection(snapshot.schema, fields, pa.string()).columns
-    # Rows of one series must come in the order of time, with append mode too: so clusters there as well.
-    segments = cluster_segments(snapshot.options, make_parts(snapshot, wanted, counters))
-    plan = ScanPlan(snapshot, wanted, segments, counters)
+    parts = make_parts(snapshot, wanted, counters)
     snapshot.check()
+    disjoint = find_disjoint(parts)
+    if disjoint is not None:
+        return _read_disjoint(snapshot, disjoint, columns, counters)
+    # Rows of one series must come in the order of time, with append mode too: so clusters there as well.
+    plan = ScanPlan(snapshot, wanted, cluster_segments(snapshot.options, parts), counters)
     pieces = list(_read_all(plan.blocks(columns), columns, bytes_max=snapshot.memory_bytes_max))
     return _assemble(snapshot, pieces, columns)
 
 
+def _read_disjoint(
+    snapshot: Snapshot, disjoint: Disjoint, columns: Sequence[Column], counters: ScanStatistics
+) -> SeriesScan:
+    """Read parts that need no merge, each as a whole."""
+    rows = disjoint.rows
+    _check_size(rows, rows * (8 + sum(_bytes_of(column) for column in columns)), snapshot.memory_bytes_max)
+    placed, times, fields = [], [], []
+    for part, place in zip(disjoint.parts, disjoint.places, strict=True):
+        counts = part.stops - part.starts
+        filled = np.flatnonzero(counts)
+        if not len(filled):
+            continue
+        snapshot.check()
+        slices = Slices(part.starts, part.stops).coalesce()
+        placed.append(Placed(place[filled], counts[filled]))
+        times.append(part.source.times(slices))
+        fields.append([read_field(part.source, column, slices) for column in columns])
+    counters.add(segments_direct=len(placed), rows_read=rows, rows_returned=rows)
+    if not placed:
+        return _empty(snapshot, columns)
+    layout = Layout(placed, len(disjoint.series))
+    values = {column.name: layout.column([piece[at] for piece in fields]) for at, column in enumerate(columns)}
+    return _with_rows(SeriesScan(disjoint.series, layout.offsets, layout.numbers(times), values))
+
+
+def _with_rows(scan: SeriesScan) -> SeriesScan:
+    """Leave out series that have no rows."""
+    filled = np.diff(scan.offsets) > 0
+    if filled.all():
+        return scan
+    offsets = np.append(0, scan.offsets[1:][filled])
+    return replace(scan, series=scan.series.take(np.flatnonzero(filled)), offsets=offsets)
+
+
+def _bytes_of(column: Column) -> int:
+    try:
+        return int(column.type.bit_width) // 8
+    except ValueError:
+        return _VARIABLE_BYTES
+
+
+def _check_size(rows: int, nbytes: int, bytes_max: int) -> None:
+    """Rows are all held, and once more when they are laid out."""
+    if nbytes * _COPIES > bytes_max:
+        raise ScanTooLarge(rows=rows, bytes_max=bytes_max)
+
+
 def _read_all(blocks: Iterator[Block], columns: Sequence[Column], *, bytes_max: int) -> Iterator[_Piece]:
-    """Read blocks as long as they fit into memory: the rows are all held, and once more when they are laid out."""
+    """Read blocks as long as they fit into memory."""
     rows = used = 0
     for block in blocks:
         piece = _read(block, columns)
         rows += block.rows
         used += piece.nbytes
-        if used * _COPIES > bytes_max:
-            raise ScanTooLarge(rows=rows, bytes_max=bytes_max)
+        _check_size(rows, used, bytes_max)
         yield piece
 
 
@@ -90,35 +145,16 @@ def _read(block: Block, columns: Sequence[Column]) -> _Piece:
 
 def _assemble(snapshot: Snapshot, pieces: list[_Piece], columns: Sequence[Column]) -> SeriesScan:
     """Lay pieces, which are in the order of time, out series by series."""
-    names = [column.name for column in columns]
     if not pieces:
-        series = SeriesTable.of_tags(snapshot.schema, [pa.nulls(0, tag.type) for tag in snapshot.schema.tags], 0)
-        empty = {column.name: pa.nulls(0, column.type) for column in columns}
-        return SeriesScan(series, np.zeros(1, np.int64), np.empty(0, np.int64), empty)
+        return _empty(snapshot, columns)
     series, places = union_ordered([piece.series for piece in pieces])
-    offsets = np.zeros(len(series) + 1, dtype=np.int64)
-    for piece, place in zip(pieces, places, strict=True):
-        offsets[place + 1] += piece.counts
-    np.cumsum(offsets, out=offsets)
-    if len(pieces) == 1:
-        return SeriesScan(series, offsets, pieces[0].times, dict(zip(names, pieces[0].fields, strict=True)))
-    order = np.empty(int(offsets[-1]), dtype=np.int64)
-    for start, stop, target in _targets(pieces, places, offsets):
-        order[target] = np.arange(start, stop)
-    taken = pa.array(order)
-    values = [pa.concat_arrays(arrays).take(taken) for arrays in zip(*(piece.fields for piece in pieces), strict=True)]
-    times = np.concatenate([piece.times for piece in pieces])[order]
-    return SeriesScan(series, offsets, times, dict(zip(names, values, strict=True)))
+    placed = [Placed(place, piece.counts) for piece, place in zip(pieces, places, strict=True)]
+    layout = Layout(placed, len(series))
+    values = {column.name: layout.column([piece.fields[at] for piece in pieces]) for at, column in enumerate(columns)}
+    return SeriesScan(series, layout.offsets, layout.numbers([piece.times for piece in pieces]), values)
 
 
-def _targets(pieces: list[_Piece], places: list[Positions], offsets: Positions) -> Iterator[tuple[int, int, Positions]]:
-    """Yield for each piece its rows, counted over all pieces, and where they go."""
-    filled = offsets[:-1].copy()
-    start = 0
-    for piece, place in zip(pieces, places, strict=True):
-        stop = start + len(piece.times)
-        before = np.cumsum(piece.counts) - piece.counts
-        target = np.repeat(filled[place] - before, piece.counts) + np.arange(stop - start)
-        filled[place] += piece.counts
-        yield start, stop, target
-        start = stop
+def _empty(snapshot: Snapshot, columns: Sequence[Column]) -> SeriesScan:
+    series = SeriesTable.of_tags(snapshot.schema, [pa.nulls(0, tag.type) for tag in snapshot.schema.tags], 0)
+    fields = {column.name: pa.nulls(0, column.type) for column in columns}
+    return SeriesScan(series, np.zeros(1, np.int64), np.empty(0, np.int64), fields)

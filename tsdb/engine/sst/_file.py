@@ -6,6 +6,7 @@ import copy
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -54,11 +55,16 @@ class SstFile:
         self._pinned: tuple[Footer, SeriesBlock] | None = None
         self._has_warned = threading.Event()
         self._counters: Counters | None = None
+        self._idle: list[ColumnReader] | None = None
 
     def observed(self, counters: Counters) -> SstFile:
-        """Return a view for one reader, who is told what was decoded before and what has to be read."""
+        """Return a view for one scan, which is told what was decoded before and what has to be read.
+
+        It keeps the file open between columns: opening one costs as much as it has columns.
+        """
         view = copy.copy(self)
         view._counters = counters
+        view._idle = []
         return view
 
     def uncached(self) -> SstFile:
@@ -148,17 +154,36 @@ class SstFile:
     def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[Any, Slices]]:
         """Yield the decoded column of each row group that rows lie in, with the rows in it."""
         with self._reader(footer) as reader:
+            before = len(reader.decoded)
             row_groups = split_by_row_group(rows, footer.row_offsets)
             for row_group, part in row_groups:
                 key = VectorKey(self.meta.file_id, row_group, column)
                 yield self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
             if self._counters is not None:
-                decoded = len(reader.decoded)
-                read = sum(footer.chunk_bytes(row_group, column) for row_group in reader.decoded)
-                self._counters.add(vector_hits=len(row_groups) - decoded, vector_misses=decoded, bytes_read=read)
+                decoded = reader.decoded[before:]
+                read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
+                hits = len(row_groups) - len(decoded)
+                self._counters.add(vector_hits=hits, vector_misses=len(decoded), bytes_read=read)
 
-    def _reader(self, footer: Footer) -> ColumnReader:
-        return ColumnReader(self._path, footer, self._open_source)
+    @contextmanager
+    def _reader(self, footer: Footer) -> Iterator[ColumnReader]:
+        """Lend a reader to one thread."""
+        idle = self._idle
+        if idle is None:
+            with ColumnReader(self._path, footer, self._open_source) as reader:
+                yield reader
+            return
+        try:
+            reader = idle.pop()
+        except IndexError:
+            reader = ColumnReader(self._path, footer, self._open_source)
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
+        # There are never more than threads that read at the same time; they go with the view.
+        idle.append(reader)
 
     def _open_source(self) -> pa.NativeFile:
         if self._pages.is_enabled:

@@ -35,6 +35,9 @@ class ColumnReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self._source is not None:
             self._source.close()
 

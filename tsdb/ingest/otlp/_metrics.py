@@ -2,7 +2,7 @@
 
     gauge, sum               name
     histogram                name_bucket{le}, name_sum, name_count
-    exponential histogram    the same, each of its buckets with the bound that its scale gives it
+    exponential histogram    name, a native histogram; or as a histogram, with the bounds that its scale gives it
     summary                  name{quantile}, name_sum, name_count
 
 Times are milliseconds. A point that says that there is no value becomes Prometheus' stale marker. Resource attributes
@@ -21,6 +21,7 @@ from typing import TypeAlias
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AggregationTemporality,
     DataPointFlags,
     ExponentialHistogramDataPoint,
     HistogramDataPoint,
@@ -34,9 +35,10 @@ from tsdb.ingest._builder import VALUE_COLUMN, RowsBuilder
 from tsdb.ingest.otlp._attributes import Value, attributes, to_text
 from tsdb.ingest.otlp._buckets import bound_text, explicit_buckets, exponential_buckets
 from tsdb.ingest.otlp._names import Strategy, label_name, metric_name, unit_words
+from tsdb.ingest.otlp._native import end_of_series, native_histogram
 from tsdb.ingest.otlp._parsed import Parsed, parse_message
 from tsdb.ingest.rows import NewTable, Rejection
-from tsdb.model import DataType, Kind, MetricDescription
+from tsdb.model import HISTOGRAM_COLUMN, DataType, Kind, MetricDescription
 
 PROMOTED = frozenset(
     {"service.instance.id", "service.name", "service.namespace", "service.version"}
@@ -50,6 +52,8 @@ STALE = struct.unpack("<d", (0x7FF0000000000002).to_bytes(8, "little"))[0]
 """The NaN that says that a series has ended."""
 
 _FLOAT = DataType(Kind.FLOAT64)
+_BINARY = DataType(Kind.BINARY)
+_DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _MILLISECOND_NS = 1_000_000
 _NO_VALUE = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 
@@ -69,6 +73,8 @@ class MetricOptions:
     """Resource attributes that do not become tags although all others do."""
     has_scope: bool = False
     """The scope's name, version, schema and attributes become tags."""
+    has_native_histograms: bool = True
+    """Exponential histograms become native ones, and not buckets with bounds."""
 
     def keeps(self, name: str) -> bool:
         if self.has_all_resource_attributes:
@@ -150,30 +156,45 @@ class _Reader:
                 _type_of(metric, kind), unit_words(metric.unit), metric.description
             )
         points: Iterable[AnyPoint] = getattr(metric, kind).data_points
+        is_delta = getattr(getattr(metric, kind), "aggregation_temporality", None) == _DELTA
         for point in points:
             place = self.points
             self.points += 1
             try:
-                self._read_point(name, point, common, place)
+                self._read_point(name, point, common, place, is_delta=is_delta)
             except InvalidArguments as error:
                 reason = f"metric {metric.name!r}, data point {place}: {error}"
                 self.rejections.append(Rejection(name, reason, place, kind="invalid"))
 
-    def _read_point(self, name: str, point: AnyPoint, common: Mapping[str, str], place: int) -> None:
+    def _read_point(self, name: str, point: AnyPoint, common: Mapping[str, str], place: int, *, is_delta: bool) -> None:
         if not name:
             raise InvalidArguments("the metric has no name")
         if not point.time_unix_nano:
             raise InvalidArguments("the data point has no time")
         time_ms = point.time_unix_nano // _MILLISECOND_NS
         labels = tuple({**common, **self._labels(attributes(point.attributes))}.items())
+        if self._options.has_native_histograms and isinstance(point, ExponentialHistogramDataPoint):
+            histogram = _native(point, is_delta=is_delta)
+            builder = self._builder(name)
+            builder.declare(HISTOGRAM_COLUMN, _BINARY)
+            builder.add(builder.series(labels), time_ms, {HISTOGRAM_COLUMN: histogram}, place=place)
+            return
         # All rows of a point are made before the first is added: a point is taken whole or not at all.
         rows = list(_point_rows(name, point))
         for table, extra, value in rows:
-            builder = self.builders.get(table)
-            if builder is None:
-                builder = self.builders[table] = RowsBuilder(table, "ms", {VALUE_COLUMN: _FLOAT})
+            builder = self._builder(table)
             series = builder.series(_with(labels, extra) if extra else labels)
             builder.add(series, time_ms, {VALUE_COLUMN: value}, place=place)
+
+    def _builder(self, table: str) -> RowsBuilder:
+        builder = self.builders.get(table)
+        if builder is None:
+            builder = self.builders[table] = RowsBuilder(table, "ms", {VALUE_COLUMN: _FLOAT})
+        return builder
+
+
+def _native(point: ExponentialHistogramDataPoint, *, is_delta: bool) -> bytes:
+    return end_of_series(STALE) if point.flags & _NO_VALUE else native_histogram(point, is_delta=is_delta)
 
 
 def _type_of(metric: Metric, kind: str) -> str:

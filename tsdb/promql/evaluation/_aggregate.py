@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,15 @@ from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts, leave_out_histograms
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
 from tsdb.promql.evaluation._selectors import to_floats, to_mask
-from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector, concat_vectors, merge_same
+from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector
 
 _INT64 = float(1 << 63)
+_OF_NUMBERS = frozenset({"bottomk", "max", "min", "quantile", "stddev", "stdvar", "topk"})
+"""Aggregations that leave histograms out."""
 
 
 def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Value | None) -> Vector:
@@ -30,7 +33,9 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
     vector = vector.compact()
     if node.op == "count_values":
         assert isinstance(param, Text)
-        return _count_values(node, vector, param.value)
+        return _count_values(context, node, vector, param.value)
+    if vector.natives is not None and node.op in _OF_NUMBERS:
+        vector = leave_out_histograms(context, node, vector).compact()
     if not vector.rows:
         return Vector.empty(vector.steps)
     groups, first = _group(node, vector.labels)
@@ -41,19 +46,22 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
         assert isinstance(param, Scalar)
         remark_quantiles(context, param.values, node.param.span if node.param is not None else node.span)
     numbers = param.values if isinstance(param, Scalar) else np.zeros(vector.steps)
+    has_sums = vector.natives is not None and node.op in ("sum", "avg")
+    counted = vector.floats if has_sums else vector.present
     values, present = _kernels.prom_aggregate(
         node.op,
         pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
-        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(np.ascontiguousarray(counted).reshape(-1).view(np.uint8)),
         pa.array(groups),
         len(first),
         pa.array(numbers),
     )
     labels = _group_labels(node, vector.labels.take(first))
     drops = _any_of(groups, vector.drops_name, len(first))
-    return Vector(
+    result = Vector(
         labels, to_floats(values, len(first), vector.steps), to_mask(present, len(first), vector.steps), drops
     )
+    return add_histograms(context, node, vector, groups, result) if has_sums else result
 
 
 def _group(node: Aggregate, labels: LabelTable) -> tuple[Codes, Codes]:
@@ -94,9 +102,7 @@ def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Code
         return chosen
     rows = np.lexsort((ranks[:, 0], groups))
     rows = rows[chosen.present[rows, 0]]
-    return Vector(
-        chosen.labels.take(rows), chosen.values[rows], chosen.present[rows], chosen.drops_name[rows], is_ordered=True
-    )
+    return replace(chosen.take(rows), is_ordered=True)
 
 
 def _ranks(op: str, vector: Vector, groups: Codes) -> Codes:
@@ -134,24 +140,35 @@ def _sampled(context: EvalContext, node: Aggregate, vector: Vector, param: Float
     return chosen
 
 
-def _count_values(node: Aggregate, vector: Vector, label: str) -> Vector:
+def _count_values(context: EvalContext, node: Aggregate, vector: Vector, label: str) -> Vector:
     if not label or not is_utf8(label):
         raise PromqlFailure(f"invalid label name {go_quote(label)}")
-    grouped = node.grouping if not node.is_without else tuple({*node.grouping, label})
-    names = grouped if not node.is_without else [n for n in vector.labels.columns if n != NAME and n not in grouped]
     if not vector.rows:
         return Vector.empty(vector.steps)
-    by = [name for name in names if name != label]
+    names = vector.labels.columns if node.is_without else node.grouping
+    gone = {label, NAME, *node.grouping} if node.is_without else {label}
+    by = [name for name in names if name not in gone]
     groups, first = vector.labels.group(by)
-    base = vector.labels.take(first).keep(by)
-    drops = _any_of(groups, vector.drops_name, len(first))
-    parts = []
-    cells = vector.values[vector.present]
-    distinct = [*np.unique(cells[~np.isnan(cells)]).tolist(), *([math.nan] if np.isnan(cells).any() else [])]
-    for value in distinct:
-        same = np.isnan(vector.values) if math.isnan(value) else vector.values == value
-        counts = np.zeros((len(first), vector.steps))
-        np.add.at(counts, groups, (vector.present & same).astype(np.float64))
-        labels = base.with_column(label, LabelColumn.constant(format_float(value), len(first)))
-        parts.append(Vector(labels, counts, counts > 0, drops).compact())
-    return merge_same(concat_vectors(parts)) if parts else Vector.empty(vector.steps)
+    rows, steps = np.nonzero(vector.floats)
+    # By their bits, because 0 and -0 are two values.
+    bits = np.where(np.isnan(vector.values), np.nan, vector.values)[rows, steps].view(np.int64)
+    distinct, codes = np.unique(bits, return_inverse=True)
+    texts = ["", *map(format_float, distinct.view(np.float64).tolist())]
+    codes = codes.reshape(-1) + 1
+    for text, mask in count_texts(vector).items():
+        found_rows, found_steps = np.nonzero(mask)
+        rows, steps = np.concatenate([rows, found_rows]), np.concatenate([steps, found_steps])
+        codes = np.concatenate([codes, np.full(len(found_rows), len(texts))])
+        texts.append(text)
+    if node.is_without and label in node.grouping:
+        # The label is gone, although it was to hold the value.
+        texts, codes = [""], np.zeros(len(codes), np.int64)
+    keys, places = np.unique(groups[rows] * len(texts) + codes, return_inverse=True)
+    context.reserve(len(keys), vector.steps)
+    cells = places.reshape(-1) * vector.steps + steps
+    counts = np.bincount(cells, minlength=len(keys) * vector.steps).reshape(len(keys), vector.steps)
+    members = keys // len(texts)
+    labels = vector.labels.take(first[members]).keep(by)
+    labels = labels.with_column(label, LabelColumn(keys % len(texts), tuple(texts)))
+    drops = _any_of(groups, vector.drops_name, len(first))[members]
+    return Vector(labels, counts.astype(np.float64), counts > 0, drops)

@@ -16,7 +16,18 @@ from tsdb.promql._ast import ARITHMETIC, COMPARISONS, SET_OPERATORS, TRIMS, Bina
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import METADATA, NAME, Codes, LabelTable, concat_labels, format_labels
-from tsdb.promql.evaluation._values import Bools, Floats, Rows, Scalar, Value, Vector, concat_vectors, merge_same
+from tsdb.promql.evaluation._native_binary import Operand, with_histograms
+from tsdb.promql.evaluation._values import (
+    Bools,
+    Floats,
+    Natives,
+    Rows,
+    Scalar,
+    Value,
+    Vector,
+    concat_vectors,
+    merge_whole,
+)
 
 _COMPUTE: dict[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
@@ -49,7 +60,7 @@ def binary(context: EvalContext, node: Binary, left: Value, right: Value) -> Val
     assert isinstance(right, Vector)
     assert node.matching is not None
     if node.op in SET_OPERATORS:
-        return _of_sets(node.op, node.matching, left, right)
+        return _of_sets(context, node.op, node.matching, left, right)
     return _of_vectors(context, node, node.matching, left, right)
 
 
@@ -68,17 +79,40 @@ def _remark_trim(context: EvalContext, node: Binary, present: Bools) -> None:
 
 
 def _with_number(context: EvalContext, node: Binary, vector: Vector, scalar: Scalar, *, is_swapped: bool) -> Vector:
-    number = np.broadcast_to(scalar.values, vector.values.shape)
-    left, right = (number, vector.values) if is_swapped else (vector.values, number)
+    number = Operand(np.broadcast_to(scalar.values, vector.values.shape), None)
+    own = Operand(vector.values, vector.natives)
+    left, right = (number, own) if is_swapped else (own, number)
+    values, present, natives = _compute(context, node, left, right, vector.present, kept=vector.values)
+    drops = vector.drops_name if node.op in COMPARISONS | TRIMS and not node.is_bool else np.ones(vector.rows, np.bool_)
+    return Vector(vector.labels, values, present, drops, natives=natives)
+
+
+def _compute(
+    context: EvalContext, node: Binary, left: Operand, right: Operand, present: Bools, *, kept: Floats
+) -> tuple[Floats, Bools, Natives | None]:
+    """Return what an operator gives for each cell of two sides; comparisons keep one of them."""
+    if left.natives is None and right.natives is None:
+        values, mask = _compute_numbers(context, node, left.values, right.values, present, kept=kept)
+        return values, mask, None
+    values, mask, natives, rest = with_histograms(context, node, left, right, present)
+    if rest.any():
+        numbers, has = _compute_numbers(context, node, left.values, right.values, rest, kept=kept)
+        values, mask = np.where(has, numbers, values), mask | has
+    return values, mask, natives
+
+
+def _compute_numbers(
+    context: EvalContext, node: Binary, left: Floats, right: Floats, present: Bools, *, kept: Floats
+) -> tuple[Floats, Bools]:
     if node.op in TRIMS:
-        _remark_trim(context, node, vector.present)
-        return vector.masked(np.zeros_like(vector.present))
+        _remark_trim(context, node, present)
+        return left, np.zeros_like(present)
     if node.op in ARITHMETIC:
-        return vector.mapped(_COMPUTE[node.op](left, right))
+        return _COMPUTE[node.op](left, right), present
     holds = _COMPARE[node.op](left, right)
     if node.is_bool:
-        return vector.mapped(holds.astype(np.float64))
-    return replace(vector, present=vector.present & holds, is_ordered=False)
+        return holds.astype(np.float64), present
+    return kept, present & holds
 
 
 # Matching
@@ -108,23 +142,16 @@ def _count_present(groups: Codes, present: Bools, count: int) -> Codes:
     return out
 
 
-def _of_sets(op: str, matching: Matching, left: Vector, right: Vector) -> Vector:
+def _of_sets(context: EvalContext, op: str, matching: Matching, left: Vector, right: Vector) -> Vector:
     left_groups, right_groups, count = _group_both(matching, left.labels, right.labels)
     if op == "or":
+        context.reserve(left.rows + right.rows, left.steps)
         has_left = _count_present(left_groups, left.present, count) > 0
         rest = right.masked(right.present & ~has_left[right_groups])
         return merge_whole(concat_vectors([left.compact(), rest.compact()]))
     has_right = (_count_present(right_groups, right.present, count) > 0)[left_groups]
     wanted = has_right if op == "and" else ~has_right
     return replace(left, present=left.present & wanted)
-
-
-def merge_whole(vector: Vector) -> Vector:
-    """Make series one that have the same labels and the same fate of their names."""
-    if not vector.rows or vector.drops_name.all() or not vector.drops_name.any():
-        return merge_same(vector)
-    parts = [vector.take(np.flatnonzero(vector.drops_name == drops)) for drops in (False, True)]
-    return concat_vectors([merge_same(part) for part in parts])
 
 
 def _of_vectors(context: EvalContext, node: Binary, matching: Matching, left: Vector, right: Vector) -> Vector:
@@ -143,6 +170,8 @@ def _of_vectors(context: EvalContext, node: Binary, matching: Matching, left: Ve
     if fill_many is not None or fill_one is not None:
         takes_part = np.ones(many.steps, np.bool_)
     _check_one(matching, one, one_groups, (one_counts > 1) & takes_part)
+    # Series that take turns on the side of one may all have the same partners.
+    context.reserve(int(np.bincount(one_groups, minlength=count)[many_groups].sum()), many.steps)
     pairs_many, pairs_one = _pairs(many_groups, one_groups, count)
     present = many.present[pairs_many] & one.present[pairs_one]
     parts = [_Part(many.take(pairs_many), one.take(pairs_one), present, many_groups[pairs_many])]
@@ -216,24 +245,16 @@ def _join(context: EvalContext, node: Binary, matching: Matching, parts: list[_P
     groups = np.concatenate([part.groups for part in parts])
     labels = _result_labels(node, matching, many.labels, one.labels)
     _check_many(matching, labels, groups, present)
-    left, right = (one.values, many.values) if is_swapped else (many.values, one.values)
+    sides = Operand(many.values, many.natives), Operand(one.values, one.natives)
+    left, right = reversed(sides) if is_swapped else sides
     drops = many.drops_name | node.is_bool
-    if node.op in TRIMS:
-        _remark_trim(context, node, present)
-        return Vector.empty(present.shape[1])
-    if node.op in ARITHMETIC:
-        result = Vector(labels, _COMPUTE[node.op](left, right), present, drops)
-    else:
-        holds = _COMPARE[node.op](left, right)
-        if node.is_bool:
-            result = Vector(labels, holds.astype(np.float64), present, drops)
-        else:
-            result = Vector(labels, left, present & holds, drops)
+    values, present, natives = _compute(context, node, left, right, present, kept=left.values)
+    result = Vector(labels, values, present, drops, natives=natives)
     return merge_whole(result.compact())
 
 
 def _result_labels(node: Binary, matching: Matching, many: LabelTable, one: LabelTable) -> LabelTable:
-    labels = many.without(METADATA) if node.op not in COMPARISONS else many
+    labels = many.without(METADATA) if node.op in ARITHMETIC else many
     if matching.card == "one-to-one":
         labels = labels.keep(matching.labels) if matching.is_on else labels.without(matching.labels)
     for name in matching.include:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from tsdb.promql._ast import DurationExpr, Expr, Matcher, NumberLiteral, TimeShift
 from tsdb.promql._errors import PromqlFailure, PromqlTooLarge
 from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._native_samples import SampleNatives
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
-from tsdb.promql.evaluation._values import Times
+from tsdb.promql.evaluation._values import Times, Value, Vector
 
 LOOKBACK_MS = 300_000
 """How old the last sample of a series may be."""
@@ -54,6 +56,12 @@ class EvalContext:
     """Raises when the query should not go on."""
     selected: dict[tuple[tuple[Matcher, ...], int, int], SeriesSet] = field(default_factory=dict)
     samples: int = 0
+    held: int = 0
+    """Cells of matrices that wait for others to be computed."""
+    watched: frozenset[int] = frozenset()
+    """The ids of the selectors whose native histograms are watched for counter resets."""
+    decoded: dict[tuple[int, bool], SampleNatives] = field(default_factory=dict)
+    """The native histograms among what was selected."""
 
     @property
     def is_range(self) -> bool:
@@ -86,11 +94,21 @@ class EvalContext:
     def reserve(self, rows: int, steps: int) -> None:
         """Make sure that a matrix may be made, of which a computation holds several at once."""
         self.check()
-        if rows * steps * _MATRICES > self.limits.samples_max:
+        if (self.held + rows * steps) * _MATRICES > self.limits.samples_max:
             raise PromqlTooLarge(
                 f"the query would compute {rows} series at {steps} steps, which is too much for one query",
                 hint="ask for fewer series, a shorter time or a longer step",
             )
+
+    @contextmanager
+    def holding(self, value: Value) -> Iterator[None]:
+        """Keep account of a value while others are computed."""
+        cells = value.values.size if isinstance(value, Vector) else 0
+        self.held += cells
+        try:
+            yield
+        finally:
+            self.held -= cells
 
     # Times
 

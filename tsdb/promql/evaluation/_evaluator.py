@@ -27,6 +27,7 @@ from tsdb.promql.evaluation._aggregate import aggregate
 from tsdb.promql.evaluation._binary import binary
 from tsdb.promql.evaluation._context import SUBQUERY_STEP_MS, EvalContext
 from tsdb.promql.evaluation._info import info
+from tsdb.promql.evaluation._native_binary import negated
 from tsdb.promql.evaluation._range_functions import call_range
 from tsdb.promql.evaluation._selectors import Windows, instant_vector, selected_windows, windows_of_vector
 from tsdb.promql.evaluation._values import Scalar, Text, Times, Value, Vector, broadcast, merge_same
@@ -128,7 +129,7 @@ class Evaluator:
             arg = unwrap(call.args[0])
             if isinstance(arg, VectorSelector):
                 vector, seen = instant_vector(self.context, arg, times)
-                return vector.mapped(seen / 1000)
+                return vector.mapped(seen / 1000, vector.present)
         return call_vector(self.context, call, [self.evaluate(arg, times) for arg in call.args], times)
 
     def _aggregate(self, expr: Aggregate, times: Times) -> Vector:
@@ -144,7 +145,9 @@ class Evaluator:
         left = self.evaluate(spine[-1].lhs, times)
         for node in reversed(spine):
             self.context.check()
-            left = binary(self.context, node, left, self.evaluate(node.rhs, times))
+            with self.context.holding(left):
+                right = self.evaluate(node.rhs, times)
+            left = binary(self.context, node, left, right)
         return left
 
     def _unary(self, expr: Unary, times: Times) -> Value:
@@ -154,7 +157,7 @@ class Evaluator:
         if isinstance(value, Scalar):
             return Scalar(-value.values)
         assert isinstance(value, Vector)
-        return value.mapped(-value.values)
+        return negated(value)
 
     def _is_fixed(self, expr: Expr) -> bool:
         """Tell whether a node has the same value at all steps."""

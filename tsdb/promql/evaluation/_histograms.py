@@ -1,8 +1,8 @@
-"""Classic histograms: series whose label `le` is the upper bound of a bucket."""
+"""Functions of histograms: native ones, and classic ones, whose label `le` is the upper bound of a bucket."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 import numpy as np
@@ -10,14 +10,24 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.promql._ast import Call, Span
-from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._native_histograms import find_conflicts, of_natives, statistic
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
 from tsdb.promql.evaluation._selectors import to_floats, to_mask
-from tsdb.promql.evaluation._values import Floats, Scalar, Text, Value, Vector, concat_vectors, merge_same
+from tsdb.promql.evaluation._values import (
+    Bools,
+    Floats,
+    Scalar,
+    Text,
+    Value,
+    Vector,
+    concat_vectors,
+    merge_same,
+    merge_whole,
+)
 
 HISTOGRAM_FUNCTIONS = frozenset(
     [
@@ -45,37 +55,75 @@ class _Buckets:
     """Of the histograms."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Input:
+    """What a function looks at: the buckets of classic histograms, and native histograms where the mask says so."""
+
+    buckets: _Buckets
+    vector: Vector
+    mask: Bools
+    span: Span
+
+
 def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> Vector:
     """Evaluate a function of histograms."""
     if call.name == "histogram_quantile":
         quantiles = cast(Scalar, args[0]).values
         remark_quantiles(context, quantiles, call.args[0].span)
-        buckets = _find_buckets(context, cast(Vector, args[1]), call.args[1].span)
-        return _of_buckets(context, "quantile", buckets, quantiles, np.zeros_like(quantiles), call.args[1].span)
+        found = _find(context, cast(Vector, args[1]), call.args[1].span)
+        return _of_input(context, "quantile", found, quantiles, np.zeros_like(quantiles), call.args[0].span)
     if call.name == "histogram_quantiles":
         return _quantiles(context, call, args)
     if call.name == "histogram_fraction":
         lower, upper = cast(Scalar, args[0]).values, cast(Scalar, args[1]).values
-        buckets = _find_buckets(context, cast(Vector, args[2]), call.args[2].span)
-        return _of_buckets(context, "fraction", buckets, lower, upper, call.args[2].span)
-    # The others look at native histograms only.
-    return Vector.empty(cast(Vector, args[0]).steps)
+        found = _find(context, cast(Vector, args[2]), call.args[2].span)
+        return _of_input(context, "fraction", found, lower, upper, call.args[0].span)
+    return statistic(cast(Vector, args[0]), call.name.removeprefix("histogram_"))
 
 
 def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
-    buckets = _find_buckets(context, cast(Vector, args[0]), call.args[0].span)
+    found = _find(context, cast(Vector, args[0]), call.args[0].span)
     label = cast(Text, args[1]).value
+    context.reserve(found.vector.rows * (len(args) - 2), found.vector.steps)
     parts = []
     for position, arg in enumerate(args[2:], start=2):
         quantiles = cast(Scalar, arg).values
         remark_quantiles(context, quantiles, call.args[position].span)
-        if len(np.unique(quantiles)) > 1:
-            raise PromqlFailure("the quantiles of histogram_quantiles must be the same at all steps")
-        found = _of_buckets(context, "quantile", buckets, quantiles, np.zeros_like(quantiles), call.args[0].span)
-        text = _open_metrics(float(quantiles[0]))
-        labels = found.labels.with_column(label, LabelColumn.constant(text, found.rows))
-        parts.append(Vector(labels, found.values, found.present, found.drops_name))
+        whole = _of_input(context, "quantile", found, quantiles, np.zeros_like(quantiles), call.args[0].span)
+        for value in np.unique(quantiles).tolist():
+            # The quantile is part of the labels, so steps with different ones are different series.
+            steps = np.isnan(quantiles) if np.isnan(value) else quantiles == value
+            each = whole.masked(whole.present & steps)
+            column = LabelColumn.constant(_open_metrics(float(value)), each.rows)
+            parts.append(replace(each, labels=each.labels.with_column(label, column)).compact())
     return merge_same(concat_vectors(parts))
+
+
+def _find(context: EvalContext, vector: Vector, span: Span) -> _Input:
+    mask = vector.histograms
+    buckets = _find_buckets(context, vector.without_histograms(), span)
+    if vector.natives is not None and buckets.labels.rows and mask.any():
+        has = np.zeros((buckets.labels.rows, vector.steps), np.bool_)
+        np.logical_or.at(has, buckets.groups, buckets.vector.present)
+        mask, kept = find_conflicts(context, vector, mask, buckets.labels, has, span)
+        buckets = replace(buckets, vector=buckets.vector.masked(buckets.vector.present & kept[buckets.groups]))
+    return _Input(buckets, vector, mask, span)
+
+
+def _of_input(
+    context: EvalContext,
+    function: Literal["quantile", "fraction"],
+    found: _Input,
+    first: Floats,
+    second: Floats,
+    span: Span,
+) -> Vector:
+    classic = _of_buckets(context, function, found.buckets, first, second, found.span)
+    if found.vector.natives is None or not found.mask.any():
+        return classic
+    native = of_natives(context, function, found.vector, found.mask, first, second, span).compact()
+    classic = classic.compact()
+    return merge_whole(concat_vectors([native, classic])) if classic.rows else native
 
 
 def _open_metrics(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tsdb.promql._ast import Call, Matcher, TimeShift, VectorSelector, walk
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._regex import matches, matches_empty
 from tsdb.promql.evaluation._context import EvalContext
-from tsdb.promql.evaluation._labels import NAME, LabelTable
+from tsdb.promql.evaluation._labels import NAME, LabelTable, format_labels
 from tsdb.promql.evaluation._selectors import instant_vector
 from tsdb.promql.evaluation._values import Bools, Times, Vector, merge_same
 
@@ -55,7 +55,7 @@ def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelecto
     rows = np.array([row for _, row, _ in parts], np.intp)
     table = LabelTable.of_dicts([text for text, _, _ in parts])
     mask = np.stack([mask for _, _, mask in parts])
-    return merge_same(Vector(table, base.values[rows], mask, base.drops_name[rows]))
+    return merge_same(replace(base.take(rows), labels=table, present=mask, is_ordered=False))
 
 
 def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _Found:
@@ -63,6 +63,10 @@ def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times
     shift = next((each.shift for each in walk(call.args[0]) if isinstance(each, VectorSelector)), TimeShift())
     node = VectorSelector(call.span, "", matchers, shift)
     vector, seen = instant_vector(context, node, times)
+    wrong = np.flatnonzero(vector.histograms.any(axis=1))
+    if len(wrong):
+        labels = format_labels(vector.labels.row(int(wrong[0])))
+        raise PromqlFailure(f"this should be an info metric, with float samples: {labels}")
     found = _Found(vector.labels.dicts(), np.where(vector.present, seen, np.iinfo(np.int64).min))
     for row, own in enumerate(found.labels):
         found.by_identity.setdefault(tuple(own.get(name, "") for name in IDENTITY), []).append(row)

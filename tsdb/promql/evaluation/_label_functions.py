@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cmp_to_key
 
 import numpy as np
@@ -58,7 +59,7 @@ def _check_name(name: str, function: str, kind: str = "destination ") -> None:
 def _set(vector: Vector, target: str, texts: list[str], where: Bools) -> Vector:
     labels = vector.labels.with_column(target, LabelColumn.of_texts(texts))
     drops = vector.drops_name & ~where if target == NAME else vector.drops_name
-    return merge_same(Vector(labels, vector.values, vector.present, drops))
+    return merge_same(replace(vector, labels=labels, drops_name=drops, is_ordered=False))
 
 
 def _rewrite(template: str, pattern: str) -> str:

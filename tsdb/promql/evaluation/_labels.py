@@ -40,6 +40,9 @@ class LabelColumn:
     @classmethod
     def of_arrow(cls, column: pa.Array) -> LabelColumn:
         """Take a column of strings; null is empty."""
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column):
+            # A few series of many: what the others are called does not matter.
+            column = column.dictionary_decode()
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         found: dict[str, int] = {"": 0}
         # The last slot is that of nulls.

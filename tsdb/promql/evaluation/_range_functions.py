@@ -11,6 +11,7 @@ from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME
+from tsdb.promql.evaluation._native_ranges import native_range
 from tsdb.promql.evaluation._selectors import Windows, apply_range, range_vector
 from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Times, Vector
 
@@ -27,17 +28,22 @@ def call_range(context: EvalContext, call: Call, windows: Windows, scalars: list
         return absent(call, _any_sample(context, windows, times), times)
     _check_arguments(context, call, windows, scalars, function)
     arguments = [scalar.values for scalar in scalars]
-    values, present = apply_range(
-        windows,
-        function,
-        times,
-        context,
-        first=arguments[0] if arguments else None,
-        second=arguments[1] if len(arguments) > 1 else None,
-    )
+    natives = None
+    if windows.natives is None:
+        values, present = apply_range(
+            windows,
+            function,
+            times,
+            context,
+            first=arguments[0] if arguments else None,
+            second=arguments[1] if len(arguments) > 1 else None,
+        )
+    else:
+        values, present, natives = native_range(context, call, windows, function, times, arguments)
     if function in ("rate", "increase"):
-        _remark_names(context, call, windows, np.logical_or.reduce(present, axis=1))
-    return range_vector(windows, values, present, keeps_name=function in _KEEPS_NAME)
+        has_number = present if natives is None else present & (natives.cells < 0)
+        _remark_names(context, call, windows, np.logical_or.reduce(has_number, axis=1))
+    return range_vector(windows, values, present, keeps_name=function in _KEEPS_NAME, natives=natives)
 
 
 def _check_extension(call: Call, windows: Windows) -> None:
@@ -49,7 +55,7 @@ def _check_extension(call: Call, windows: Windows) -> None:
 
 
 def _check_arguments(context: EvalContext, call: Call, windows: Windows, scalars: list[Scalar], function: str) -> None:
-    if not windows.rows:
+    if not windows.rows or (windows.natives is not None and (windows.natives.cells >= 0).all()):
         return
     if function == "quantile_over_time":
         remark_quantiles(context, scalars[0].values, call.args[0].span)
@@ -112,7 +118,7 @@ def _wanted_labels(call: Call) -> dict[str, str]:
             continue
         if matcher.op == "=" and matcher.name not in seen:
             wanted[matcher.name] = matcher.value
+            seen.add(matcher.name)
         else:
             wanted.pop(matcher.name, None)
-        seen.add(matcher.name)
     return {name: value for name, value in wanted.items() if value}

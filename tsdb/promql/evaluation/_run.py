@@ -12,7 +12,8 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._annotations import Annotations
 from tsdb.promql.evaluation._context import LOOKBACK_MS, EvalContext, Limits
 from tsdb.promql.evaluation._evaluator import Evaluator
-from tsdb.promql.evaluation._selectors import extended_samples
+from tsdb.promql.evaluation._extended import extended_samples
+from tsdb.promql.evaluation._native_samples import watched_selectors
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
 from tsdb.promql.evaluation._values import Scalar, Text, Times, Vector, finish
 
@@ -25,6 +26,8 @@ class Answer:
     value: Scalar | Text | Vector | SeriesSet
     warnings: list[str]
     infos: list[str]
+    samples: int = 0
+    """How many were looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def run_instant(
 ) -> Answer:
     """Evaluate a query at one time."""
     options = options or QueryOptions()
-    context = _context(text, source, time_ms, time_ms, 0, options)
+    context = _context(text, source, time_ms, time_ms, 0, options, expr)
     times = np.array([time_ms], np.int64)
     with np.errstate(all="ignore"):
         if expr.type is ValueType.MATRIX:
@@ -68,7 +71,7 @@ def run_range(
     if step_ms <= 0:
         raise PromqlFailure("the step of a range query must be greater than 0")
     options = options or QueryOptions()
-    context = _context(text, source, start_ms, end_ms, step_ms, options)
+    context = _context(text, source, start_ms, end_ms, step_ms, options, expr)
     context.reserve(1, max(0, (end_ms - start_ms) // step_ms + 1))
     times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
     if not len(times):
@@ -84,7 +87,7 @@ def run_range(
 
 
 def _context(
-    text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: QueryOptions
+    text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: QueryOptions, expr: Expr
 ) -> EvalContext:
     return EvalContext(
         source,
@@ -95,11 +98,12 @@ def _context(
         lookback_ms=options.lookback_ms,
         limits=options.limits,
         check=options.check,
+        watched=watched_selectors(expr),
     )
 
 
 def _answer(context: EvalContext, times: Times, value: Scalar | Text | Vector | SeriesSet) -> Answer:
-    return Answer(times, value, context.annotations.warnings, context.annotations.infos)
+    return Answer(times, value, context.annotations.warnings, context.annotations.infos, context.samples)
 
 
 def _samples(context: EvalContext, expr: Expr, times: Times) -> SeriesSet:
@@ -109,4 +113,4 @@ def _samples(context: EvalContext, expr: Expr, times: Times) -> SeriesSet:
     windows = Evaluator(context).windows(node, times)
     found = extended_samples(windows, context.lookback_ms) if windows.extension else windows.samples_in_first()
     names = found.labels.dropping(("__name__", "__type__", "__unit__"), windows.drops_name)
-    return SeriesSet(names, found.offsets, found.times, found.values)
+    return SeriesSet(names, found.offsets, found.times, found.values, found.histograms)

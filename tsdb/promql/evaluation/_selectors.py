@@ -11,8 +11,10 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.promql._ast import MatrixSelector, Span, VectorSelector
 from tsdb.promql.evaluation._context import EvalContext
-from tsdb.promql.evaluation._source import SeriesSet
-from tsdb.promql.evaluation._values import Bools, Floats, Times, Vector
+from tsdb.promql.evaluation._native_samples import SampleNatives, last_natives, sample_natives
+from tsdb.promql.evaluation._smoothed import smoothed_vector
+from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet
+from tsdb.promql.evaluation._values import Bools, Floats, Natives, Times, Vector
 
 
 def to_floats(array: object, rows: int, steps: int) -> Floats:
@@ -31,43 +33,22 @@ def instant_vector(context: EvalContext, node: VectorSelector, times: Times) -> 
     """Return the last sample of each series at each step, and when these samples were taken."""
     ats = context.shifted(times, node.shift)
     if node.extension == "smoothed":
-        return _smoothed_vector(context, node, ats)
+        return smoothed_vector(context, node, ats)
     first, last = int(ats[0]) - context.lookback_ms + 1, int(ats[-1])
+    is_watched = id(node) in context.watched
+    if is_watched:
+        first -= context.lookback_ms
     found = context.select(node.matchers, first, last)
     rows = found.labels.rows
     context.reserve(rows, len(times))
+    natives = last_natives(found, sample_natives(context, found, is_watched=is_watched), ats, context.lookback_ms)
     values, seen, present = _kernels.prom_instant(
         pa.array(found.offsets), pa.array(found.times), pa.array(found.values), pa.array(ats), context.lookback_ms
     )
     mask = to_mask(present, rows, len(times))
-    vector = Vector(found.labels, to_floats(values, rows, len(times)), mask, np.zeros(rows, np.bool_))
+    drops = np.zeros(rows, np.bool_)
+    vector = Vector(found.labels, to_floats(values, rows, len(times)), mask, drops, natives=natives)
     return vector, pa.array(seen).to_numpy(zero_copy_only=False).reshape(rows, len(times))
-
-
-def _smoothed_vector(context: EvalContext, node: VectorSelector, ats: Times) -> tuple[Vector, Times]:
-    """Return values on the line between the samples around each step."""
-    lookback = context.lookback_ms
-    found = context.select(node.matchers, int(ats[0]) - lookback + 1, int(ats[-1]) + lookback).without_stale()
-    rows, steps = found.labels.rows, len(ats)
-    context.reserve(rows, steps)
-    values, present = np.zeros((rows, steps)), np.zeros((rows, steps), np.bool_)
-    for row in range(rows):
-        low, high = int(found.offsets[row]), int(found.offsets[row + 1])
-        if low == high:
-            continue
-        times, samples = found.times[low:high], found.values[low:high]
-        right = np.searchsorted(times, ats, side="left")
-        left = np.searchsorted(times, ats, side="right") - 1
-        has_left = (left >= 0) & (times[np.maximum(left, 0)] > ats - lookback)
-        has_right = right < len(times)
-        has_right[has_right] = times[right[has_right]] <= ats[has_right] + lookback
-        present[row] = has_left
-        before, after = np.maximum(left, 0), np.minimum(right, len(times) - 1)
-        gap = np.maximum(times[after] - times[before], 1)
-        share = np.where(has_right & (after > before), (ats - times[before]) / gap, 0.0)
-        values[row] = samples[before] + (samples[after] - samples[before]) * share
-    vector = Vector(found.labels, values, present, np.zeros(rows, np.bool_))
-    return vector, np.broadcast_to(ats, (rows, steps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +61,7 @@ class Windows:
     span: Span
     drops_name: Bools
     extension: str = ""
+    natives: SampleNatives | None = None
 
     @property
     def rows(self) -> int:
@@ -90,7 +72,8 @@ class Windows:
         inside = (self.series.times > self.ends[0] - self.range_ms) & (self.series.times <= self.ends[0])
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(inside)])
         offsets = before[self.series.offsets]
-        return SeriesSet(self.series.labels, offsets, self.series.times[inside], self.series.values[inside])
+        histograms = None if self.natives is None else self.natives.take(inside).encode()
+        return SeriesSet(self.series.labels, offsets, self.series.times[inside], self.series.values[inside], histograms)
 
 
 def selected_windows(context: EvalContext, node: MatrixSelector, times: Times) -> Windows:
@@ -102,9 +85,16 @@ def selected_windows(context: EvalContext, node: MatrixSelector, times: Times) -
     if selector.extension:
         first -= context.lookback_ms
         last += context.lookback_ms if selector.extension == "smoothed" else 0
-    found = context.select(selector.matchers, first, last).without_stale()
+    is_watched = id(selector) in context.watched
+    if is_watched:
+        first -= context.lookback_ms
+    found = context.select(selector.matchers, first, last)
+    natives = sample_natives(context, found, is_watched=is_watched)
+    kept = found.without_stale()
+    if natives is not None and kept is not found:
+        natives = natives.take(found.values.view(np.uint64) != STALE_BITS)
     drops = np.zeros(found.labels.rows, np.bool_)
-    return Windows(found, ends, range_ms, node.span, drops, selector.extension)
+    return Windows(kept, ends, range_ms, node.span, drops, selector.extension, natives)
 
 
 def windows_of_vector(vector: Vector, inner: Times, ends: Times, range_ms: int, span: Span) -> Windows:
@@ -114,7 +104,11 @@ def windows_of_vector(vector: Vector, inner: Times, ends: Times, range_ms: int, 
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     times = np.broadcast_to(inner, vector.present.shape)[vector.present]
     series = SeriesSet(vector.labels, offsets, times, vector.values[vector.present])
-    return Windows(series, ends, range_ms, span, vector.drops_name)
+    natives = None
+    if vector.natives is not None:
+        # Steps skip samples and repeat them, so what a histogram knows of the one before it does not hold any more.
+        natives = SampleNatives(vector.natives.pool.forgetful(), vector.natives.cells[vector.present])
+    return Windows(series, ends, range_ms, span, vector.drops_name, natives=natives)
 
 
 def apply_range(
@@ -146,41 +140,9 @@ def apply_range(
     return to_floats(values, windows.rows, steps), to_mask(present, windows.rows, steps)
 
 
-def range_vector(windows: Windows, values: Floats, present: Bools, *, keeps_name: bool) -> Vector:
+def range_vector(
+    windows: Windows, values: Floats, present: Bools, *, keeps_name: bool, natives: Natives | None = None
+) -> Vector:
     """Return the vector of what a function gave."""
     drops = windows.drops_name if keeps_name else np.ones(windows.rows, np.bool_)
-    return Vector(windows.series.labels, values, present, drops)
-
-
-def extended_samples(windows: Windows, lookback_ms: int) -> SeriesSet:
-    """Return the samples of the first window, with one at each of its edges."""
-    start, end = int(windows.ends[0]) - windows.range_ms, int(windows.ends[0])
-    is_smoothed = windows.extension == "smoothed"
-    parts_times, parts_values, counts = [], [], []
-    for row in range(windows.rows):
-        low, high = int(windows.series.offsets[row]), int(windows.series.offsets[row + 1])
-        times, values = windows.series.times[low:high], windows.series.values[low:high]
-        near = (times > start - lookback_ms) & (times <= end + (lookback_ms if is_smoothed else 0))
-        times, values = _with_edges(times[near], values[near], start, end, is_smoothed=is_smoothed)
-        parts_times.append(times)
-        parts_values.append(values)
-        counts.append(len(times))
-    if not counts:
-        return SeriesSet.empty()
-    offsets = np.cumsum([0, *counts]).astype(np.int64)
-    return SeriesSet(windows.series.labels, offsets, np.concatenate(parts_times), np.concatenate(parts_values))
-
-
-def _with_edges(times: Times, values: Floats, start: int, end: int, *, is_smoothed: bool) -> tuple[Times, Floats]:
-    if not len(times) or times[-1] <= start:
-        return times[:0], values[:0]
-    first = max(int(np.searchsorted(times, start, side="right")) - 1, 0)
-    inside = (times > start) & (times < end)
-    if is_smoothed:
-        edges = np.interp([start, end], times.astype(np.float64), values)
-    else:
-        edges = np.array([values[first], values[-1]])
-    return (
-        np.concatenate([np.array([start]), times[inside], np.array([end])]).astype(np.int64),
-        np.concatenate([edges[:1], values[inside], edges[1:]]),
-    )
+    return Vector(windows.series.labels, values, present, drops, natives=natives)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tsdb.promql._ast import Matcher
 from tsdb.promql.evaluation._labels import LabelTable
@@ -25,6 +26,9 @@ class SeriesSet:
     times: npt.NDArray[np.int64]
     """In milliseconds."""
     values: npt.NDArray[np.float64]
+    """NaN where the sample is a histogram."""
+    histograms: pa.Array | None = None
+    """For each sample its native histogram in the stored form, null where it is a float; None without any histogram."""
 
     @classmethod
     def empty(cls) -> SeriesSet:
@@ -37,7 +41,8 @@ class SeriesSet:
             return self
         keep = ~is_stale
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
-        return SeriesSet(self.labels, before[self.offsets], self.times[keep], self.values[keep])
+        histograms = None if self.histograms is None else self.histograms.filter(pa.array(keep))
+        return SeriesSet(self.labels, before[self.offsets], self.times[keep], self.values[keep], histograms)
 
 
 class SeriesSource(Protocol):

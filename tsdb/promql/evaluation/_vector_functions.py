@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -76,12 +77,19 @@ def _constant(compute: Callable[[EvalContext], float]) -> Callable[[EvalContext,
     return function
 
 
+def _extreme(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+    """The larger or the smaller of two numbers: infinity on its side wins, else NaN does."""
+    left, right = _number(args, 0), _number(args, 1)
+    most, choose = (np.inf, np.maximum) if call.name == "max_of" else (-np.inf, np.minimum)
+    return Scalar(np.where((left == most) | (right == most), most, choose(left, right)))
+
+
 def _vector(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
     return Vector.single({}, _number(args, 0))
 
 
 def _scalar(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
-    vector = cast(Vector, args[0])
+    vector = cast(Vector, args[0]).without_histograms()
     counts = vector.present.sum(axis=0)
     sums = np.where(vector.present, vector.values, 0.0).sum(axis=0)
     return Scalar(np.where(counts == 1, sums, np.nan))
@@ -89,7 +97,7 @@ def _scalar(context: EvalContext, call: Call, args: list[Value], times: Times) -
 
 def _timestamp(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
     vector = cast(Vector, args[0])
-    return vector.mapped(np.broadcast_to(times / 1000, vector.values.shape))
+    return vector.mapped(np.broadcast_to(times / 1000, vector.values.shape), vector.present)
 
 
 def _absent(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
@@ -101,8 +109,10 @@ def _clamp(context: EvalContext, call: Call, args: list[Value], times: Times) ->
     vector = cast(Vector, args[0])
     low = np.full(len(times), -np.inf) if call.name == "clamp_max" else _number(args, 1)
     high = np.full(len(times), np.inf) if call.name == "clamp_min" else _number(args, -1)
-    values = np.maximum(low, np.minimum(high, vector.values))
-    return vector.mapped(values, vector.present & ~(high < low))
+    # An infinity on its own side wins even against NaN.
+    values = np.where((high == -np.inf) | (vector.values == -np.inf), -np.inf, np.minimum(high, vector.values))
+    values = np.where((low == np.inf) | (values == np.inf), np.inf, np.maximum(low, values))
+    return vector.mapped(values, vector.floats & ~(high < low))
 
 
 def _round(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
@@ -129,6 +139,8 @@ _OTHERS: dict[str, Callable[[EvalContext, Call, list[Value], Times], Value]] = {
     "end": _constant(lambda context: context.end_ms / 1000),
     "label_join": _label_join,
     "label_replace": _label_replace,
+    "max_of": _extreme,
+    "min_of": _extreme,
     "pi": _constant(lambda context: math.pi),
     "range": _constant(lambda context: (context.end_ms - context.start_ms) / 1000),
     "round": _round,
@@ -143,6 +155,8 @@ _OTHERS: dict[str, Callable[[EvalContext, Call, list[Value], Times], Value]] = {
 
 def _sort(context: EvalContext, call: Call, args: list[Value]) -> Vector:
     vector = cast(Vector, args[0])
+    if not call.name.startswith("sort_by_label"):
+        vector = vector.without_histograms()
     if context.is_range:
         context.annotations.warn(
             "sort is ineffective for range queries since results are always ordered by labels", call.span
@@ -156,8 +170,7 @@ def _sort(context: EvalContext, call: Call, args: list[Value]) -> Vector:
         values = vector.values[:, 0]
         keys = -values if call.name == "sort_desc" else values
         rows = np.lexsort((keys, np.isnan(values)))
-    taken = vector.take(rows)
-    return Vector(taken.labels, taken.values, taken.present, taken.drops_name, is_ordered=True)
+    return replace(vector.take(rows), is_ordered=True)
 
 
 # Dates

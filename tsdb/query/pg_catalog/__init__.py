@@ -14,10 +14,11 @@ import pyarrow as pa
 from tsdb.query.information_schema import InformationContext
 from tsdb.query.pg_catalog import _relations, _static
 from tsdb.query.pg_catalog._functions import pg_functions
+from tsdb.query.pg_catalog._oids import TYPES, TYPES_BY_OID, type_modifier, type_oid
 from tsdb.query.pg_catalog._relations import pg_table_infos
 from tsdb.query.pg_catalog._rewrite import PgEdit, rewrite_pg
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
-from tsdb.query.pg_catalog._settings import settings_of
+from tsdb.query.pg_catalog._settings import SERVER_VERSION, settings_of
 
 _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "pg_am": _static.pg_am,
@@ -53,6 +54,9 @@ def pg_table(name: str, context: InformationContext) -> pa.Table | None:
 
 __all__ = [
     "PG_TABLES",
+    "SERVER_VERSION",
+    "TYPES",
+    "TYPES_BY_OID",
     "PgEdit",
     "pg_functions",
     "pg_schema_of",
@@ -60,4 +64,6 @@ __all__ = [
     "pg_table_infos",
     "rewrite_pg",
     "settings_of",
+    "type_modifier",
+    "type_oid",
 ]

@@ -13,16 +13,21 @@ from typing import Any
 import pyarrow as pa
 from datafusion import ScalarUDF, udf
 
+from tsdb.errors import Unsupported
 from tsdb.model import TableInfo, ViewInfo
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._relations import Relation, relations
+from tsdb.query.pg_catalog._settings import settings_of
 
 _TEXT = pa.string()
 _OID = pa.int64()
 """Wide enough for every number a client writes; columns are narrower and widen by themselves."""
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 _VISIBLE_ALWAYS = "pg_catalog"
+_SET_BY_STATEMENT = frozenset(
+    {"search_path", "timezone", "time_zone", "datestyle", "intervalstyle", "bytea_output", "statement_timeout"}
+)
 
 
 def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
@@ -36,6 +41,8 @@ def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
         _by_oid("pg_get_viewdef", _TEXT, known.view_query),
         _by_oid("pg_table_size", pa.int64(), known.bytes),
         udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
+        udf(_each(known.setting), [_TEXT], _TEXT, "stable", "current_setting"),
+        udf(known.set_settings, [_TEXT, _TEXT], _TEXT, "volatile", "set_config"),
     ]
 
 
@@ -79,6 +86,27 @@ class _Lookup:
         size = table_size(self._context, found.info) if isinstance(found.info, TableInfo) else None
         return 0 if size is None else size.bytes
 
+    def setting(self, name: str) -> str | None:
+        """The value of a setting of the session, None if there is none of that name."""
+        if self._context is None:
+            return None
+        session = self._context.session
+        key = "timezone" if name.lower() == "time_zone" else name.lower()
+        return settings_of(session, self._context.node.version).get(key, session.variables.get(key))
+
+    def set_settings(self, names: pa.Array, values: pa.Array) -> pa.Array:
+        pairs = zip(names.to_pylist(), values.to_pylist(), strict=True)
+        return pa.array([self._set(name, value) for name, value in pairs], _TEXT)
+
+    def _set(self, name: str | None, value: str | None) -> str:
+        """Set one that has no effect here; what has one is set by SET, which checks the value."""
+        key = (name or "").lower()
+        if key in _SET_BY_STATEMENT and value:
+            raise Unsupported(f"set_config does not set {key}", hint="use SET")
+        if self._context is not None and key and key not in _SET_BY_STATEMENT:
+            self._context.session.variables[key] = value or ""
+        return value or ""
+
     def column_comments(self, oids: pa.Array, positions: pa.Array) -> pa.Array:
         pairs = zip(oids.to_pylist(), positions.to_pylist(), strict=True)
         return pa.array([self._column_comment(oid, position) for oid, position in pairs], _TEXT)
@@ -109,6 +137,7 @@ def _pure_functions() -> tuple[ScalarUDF, ...]:
         udf(_each(quote_ident), [_TEXT], _TEXT, "immutable", "quote_ident"),
         udf(_each(quote_literal), [_TEXT], _TEXT, "immutable", "quote_literal"),
         udf(_each(size_pretty), [pa.int64()], _TEXT, "immutable", "pg_size_pretty"),
+        udf(_each(_oids.type_number, _OID), [_TEXT], _OID, "immutable", "to_regtype"),
         udf(_each(_schemas, pa.list_(_TEXT)), [pa.bool_()], pa.list_(_TEXT), "stable", "current_schemas"),
     )
 

@@ -120,6 +120,16 @@ _TYPE_OIDS = {
 TYPES_BY_OID = {each.oid: each for each in (*TYPES, *ARRAY_TYPES)}
 
 
+_OIDS_BY_NAME = {name: each.oid for each in (*TYPES, *ARRAY_TYPES) for name in (each.title, each.name)} | {
+    f"{each.name}[]": each.array for each in TYPES if each.array
+}
+
+
+def type_number(name: str) -> int | None:
+    """The number of the type of a name (`int8`, `bigint`, `text[]`), None if there is none."""
+    return _OIDS_BY_NAME.get(name.strip().removeprefix("pg_catalog.").strip('"').lower())
+
+
 def type_oid(kind: DataType) -> int:
     """The number of the PostgreSQL type a column has on the wire."""
     return _TYPE_OIDS[kind.kind]

@@ -1,10 +1,12 @@
-"""What PostgreSQL's clients write and the query engine cannot read, put into other words. Pure edits of tokens.
+r"""What PostgreSQL's clients write and the query engine cannot read, put into other words. Pure edits of tokens.
 
     pg_catalog.format_type(…)                 format_type(…)
     x OPERATOR(pg_catalog.~) 'p'              x ~ 'p'
     x COLLATE pg_catalog.default              x
     'a.t'::regclass                           the number, looked up in pg_class
+    t.oid::regtype::text                      format_type(t.oid, NULL)
     pg_get_expr(x, y)                         (x)
+    x LIKE p ESCAPE '/'                       x LIKE replace(replace(p, '\', '\\'), '/', '\')
     EXISTS (SELECT … FROM pg_trigger …)       false, as for every table that is always empty
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
@@ -19,14 +21,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tsdb.query.pg_catalog._calls import rewrite_call
-from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS
+from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS, type_number
 from tsdb.query.pg_catalog._schemas import PG_TABLES
 from tsdb.query.pg_catalog._subqueries import Structure, rewrite_subquery
+from tsdb.query.pg_catalog._type_tree import rewrite_type_tree
 from tsdb.sql.lexer import Token, TokenKind
 
 _MARKERS = re.compile(
-    r"pg_|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
-    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(",
+    r"pg_|typeinfo_tree|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
@@ -35,6 +38,9 @@ _TEXT_TYPES = frozenset({"name", "char", "text", "bpchar"})
 _DROPPED_TYPES = frozenset({"regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "xid", "tid"})
 
 
+_KEY_COLUMNS = re.compile(r"\b(?:indkey|conkey|confkey|indclass|indoption|indcollation)\b", re.IGNORECASE)
+"""Columns of tables that are always empty, whose type the engine does not have."""
+_PATTERN_ENDS = frozenset({"AND", "OR", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "UNION", "FROM", "AS"})
 _AHEAD = 6
 
 
@@ -50,6 +56,8 @@ def rewrite_pg(text: str, tokens: Sequence[Token]) -> list[PgEdit]:
     """Return the edits that make a query of a PostgreSQL client ready, in the order of the text; none overlap."""
     if _MARKERS.search(text) is None:
         return []
+    if (other := rewrite_type_tree(text)) is not None:
+        return [PgEdit(tokens[0].start, tokens[-1].end, other)]
     # Looking some tokens ahead needs no care at the end.
     return _Rewriter(text, [*tokens, *[tokens[-1]] * _AHEAD]).run()
 
@@ -85,6 +93,8 @@ class _Rewriter:
         if token.kind != TokenKind.WORD:
             return at + 1
         word = token.word
+        if word in ("LIKE", "ILIKE"):
+            return self._like(at)
         if word == "COLLATE":
             return self._remove(at, self._name_end(at + 1))
         if word == "OPERATOR" and self._is(at + 1, "("):
@@ -94,6 +104,10 @@ class _Rewriter:
         if word == "PG_CATALOG" and self._is(at + 1, "."):
             return self._qualified(at)
         return self._word(at)
+
+    def _is_catalog(self, at: int) -> bool:
+        """Whether `pg_catalog.` stands here, with quotes or without."""
+        return self.tokens[at].text.strip('"').lower() == "pg_catalog" and self._is(at + 1, ".")
 
     def _is(self, at: int, text: str) -> bool:
         token = self.tokens[at] if at < len(self.tokens) else None
@@ -154,13 +168,54 @@ class _Rewriter:
         """Whether a token is all of what one column of the result is made of; the engine wants such columns named."""
         before, behind = self.tokens[at - 1], self.tokens[at + 1]
         is_begun = before.word == "SELECT" or before.text == ","
-        return self.structure.is_projection(at) and is_begun and (behind.word == "FROM" or behind.text == ",")
+        is_ended = behind.word == "FROM" or behind.text == ","
+        return self.structure.is_projection(at) and is_begun and is_ended and not self._is_enclosed(at)
+
+    def _is_enclosed(self, at: int) -> bool:
+        """Whether a token of a projection stands in brackets of its own: an argument, an item of an array."""
+        depth = 0
+        for index in range(at - 1, -1, -1):
+            token = self.tokens[index]
+            if token.kind == TokenKind.OPERATOR and token.text in ")]":
+                depth += 1
+            elif token.kind == TokenKind.OPERATOR and token.text in "([":
+                if depth == 0:
+                    return True
+                depth -= 1
+            elif depth == 0 and token.word == "SELECT":
+                return False
+        return False
+
+    def _like(self, at: int) -> int:
+        """`LIKE pattern ESCAPE '/'`: the engine knows the backslash only, so the pattern is written with that."""
+        depth = 0
+        for index in range(at + 1, len(self.tokens)):
+            token = self.tokens[index]
+            if token.kind == TokenKind.END or (depth == 0 and token.word in _PATTERN_ENDS):
+                return at + 1
+            if token.kind == TokenKind.OPERATOR and token.text in "()":
+                depth += 1 if token.text == "(" else -1
+                if depth < 0:
+                    return at + 1
+            if depth == 0 and token.word == "ESCAPE" and self.tokens[index + 1].kind == TokenKind.STRING:
+                break
+        sign = self._string(index + 1)
+        if len(sign) == 1 and sign != "\\":
+            start = self.tokens[at + 1].start
+            self.edits.append(PgEdit(start, start, "replace(replace("))
+            behind = f", '\\', '\\\\'), {_literal(sign)}, '\\')"
+            self.edits.append(PgEdit(self.tokens[index].start, self.tokens[index + 1].end, behind))
+        return at + 1
 
     def _call(self, at: int) -> int:
         """A call of a function: some are answered here, the arguments of the others are looked at in turn."""
         close = self.structure.close_of(at + 1)
         arguments = self.structure.arguments(at + 1)
         name = self.tokens[at].text.lower()
+        if name == "cast" and self.tokens[close - 1].word == "REGCLASS":
+            return self._cast_class(at, close)
+        if name == "unnest" and _KEY_COLUMNS.search(self.text, self.tokens[at].start, self.tokens[close].end):
+            return self._replace(at, close + 1, "CAST(NULL AS SMALLINT)")
         if name == "to_regclass" and len(arguments) == 1 and self.tokens[at + 2].kind == TokenKind.STRING:
             return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
         found = rewrite_call(name, len(arguments))
@@ -173,6 +228,14 @@ class _Rewriter:
         if found.keeps is not None and found.keeps < len(arguments):
             _, last = arguments[found.keeps - 1]
             self._remove_tail(last, close)
+        return at + 1
+
+    def _cast_class(self, at: int, close: int) -> int:
+        """`CAST('t' AS REGCLASS)` is the number of the table; of anything else it is that thing, as a number."""
+        if self.tokens[at + 2].kind == TokenKind.STRING and at + 5 == close:
+            name = self._string(at + 2)
+            return self._replace(at, close + 1, name if name.isdigit() else _class_lookup(name))
+        self.edits.append(PgEdit(self.tokens[close - 1].start, self.tokens[close - 1].end, "BIGINT"))
         return at + 1
 
     def _remove_tail(self, after: int, close: int) -> None:
@@ -197,8 +260,11 @@ class _Rewriter:
         return self.tokens[at].text[1:-1].replace("''", "'")
 
     def _literal(self, at: int) -> int:
-        """`'t'::regclass`, the only cast that changes what stands before it."""
+        """`'t'::regclass` and `'int8'::regtype`, the only casts that change what stands before them."""
         kind, after = self._cast_type(at + 1)
+        if kind == "regtype" and self.tokens[at].text[0] == "'":
+            number = type_number(self._string(at))
+            return self._replace(at, after, "CAST(NULL AS BIGINT)" if number is None else str(number))
         if kind != "regclass" or self.tokens[at].text[0] != "'":
             return at + 1
         name = self._string(at)
@@ -209,9 +275,14 @@ class _Rewriter:
         """`c.oid::regclass::text` is the name of the relation; without `::text` it stays a number, see `_cast`."""
         after = self._name_end(at) if not (at and self._is(at - 1, ".")) else at + 1
         kind, behind = self._cast_type(after)
+        second, behind_text = self._cast_type(behind)
+        if kind == "regtype" and second in _TEXT_TYPES:
+            start = self.tokens[at].start
+            name = self.text[start : self.tokens[after - 1].end]
+            self.edits.append(PgEdit(start, self.tokens[behind_text - 1].end, f"format_type({name}, NULL)"))
+            return behind_text
         if kind != "regclass":
             return after
-        second, behind_text = self._cast_type(behind)
         is_shown = second in _TEXT_TYPES or self.structure.is_projection(at)
         if not is_shown:
             return self._remove(after, behind)
@@ -226,7 +297,7 @@ class _Rewriter:
         if not self._is(at, "::"):
             return None, at
         kind = at + 1
-        if self.tokens[kind].word == "PG_CATALOG" and self._is(kind + 1, "."):
+        if self._is_catalog(kind):
             kind += 2
         after = kind + 1
         while self._is(after, "[") and self._is(after + 1, "]"):
@@ -236,14 +307,14 @@ class _Rewriter:
     def _cast(self, at: int) -> int:
         kind, after = self._cast_type(at)
         is_array = self._is(after - 1, "]")
-        if kind in _DROPPED_TYPES or kind == "regclass" or (is_array and self.tokens[at + 1].word == "PG_CATALOG"):
+        if kind in _DROPPED_TYPES or kind == "regclass" or (is_array and self._is_catalog(at + 1)):
             return self._remove(at, after)
         if kind == "oid":
             return self._replace(at, after, "::bigint")
         is_quoted_char = kind == "char" and self.tokens[after - 1].kind == TokenKind.QUOTED
         if kind == "name" or is_quoted_char:
             return self._replace(at, after, "::text")
-        if self.tokens[at + 1].word == "PG_CATALOG":
+        if self._is_catalog(at + 1):
             return self._replace(at, after, "::text" if kind in _TEXT_TYPES else f"::{kind}")
         return after
 

@@ -60,7 +60,8 @@ _COLUMNS: dict[str, str] = {
     "pg_locks": "locktype database:i32? relation:i32? pid:i32? mode? granted:bool?",
     "pg_matviews": "schemaname matviewname matviewowner tablespace? hasindexes:bool ispopulated:bool definition",
     "pg_namespace": "oid:i32 nspname nspowner:i32 nspacl:texts?",
-    "pg_opclass": "oid:i32 opcmethod:i32 opcname opcnamespace:i32 opcowner:i32 opcfamily:i32 opcintype:i32",
+    "pg_opclass": """oid:i32 opcmethod:i32 opcname opcnamespace:i32 opcowner:i32 opcfamily:i32 opcintype:i32
+        opcdefault:bool opckeytype:i32""",
     "pg_operator": """oid:i32 oprname oprnamespace:i32 oprowner:i32 oprkind oprleft:i32 oprright:i32 oprresult:i32
         oprcode:i32""",
     "pg_partitioned_table": """partrelid:i32 partstrat partnatts:i16 partdefid:i32 partattrs? partclass? partcollation?

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.promql import Expr, VectorSelector, parse_promql, walk
+from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
     Answer,
@@ -24,6 +24,7 @@ from tsdb.promql.evaluation import (
     run_range,
 )
 from tsdb.query._life import QueryLife
+from tsdb.query._visible import visible
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
@@ -46,21 +47,32 @@ class Span:
 class PromqlEngine:
     """Answers PromQL queries over the tables of a catalog."""
 
-    def __init__(self, catalog: MetricCatalog, regions: Regions, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        catalog: MetricCatalog,
+        regions: Regions,
+        clock: Clock,
+        limits: Limits | None = None,
+        *,
+        authorize: Callable[[Session], None] = lambda session: None,
+    ) -> None:
         self.catalog = catalog
+        self._authorize = authorize
         self.clock = clock
         self._regions = regions
         self._limits = limits or Limits()
 
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
-        """Return the series that a session sees."""
+        """Return the series that a session sees; PermissionDenied if it may see none."""
+        self._authorize(session)
         life = QueryLife(self.clock, session.timeout)
 
         def is_wanted() -> None:
             check()
             life.check()
 
-        return TableSeries(self.catalog, self._regions, session.database, is_wanted, session.timeout)
+        catalog = visible(self.catalog, session)
+        return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout)
 
     def run(self, text: str, session: Session, span: Span, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""
@@ -69,7 +81,16 @@ class PromqlEngine:
         fields = fields_of(expr, source)
         if len(fields) < 2:
             return self.evaluate(expr, text, source, span)
-        answers = [self.evaluate(expr, text, replace(source, field=name), span) for name in fields]
+        answers, cells = [], 0
+        for name in fields:
+            answer = self.evaluate(expr, text, replace(source, field=name), span)
+            answers.append(answer)
+            cells += answer.value.values.size if isinstance(answer.value, Vector) else 0
+            if cells > self._limits.samples_max:
+                raise PromqlTooLarge(
+                    f"the answers for {len(fields)} fields have more than {self._limits.samples_max} values",
+                    hint='choose a field with {__field__="name"}',
+                )
         return _with_fields(answers, fields)
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:

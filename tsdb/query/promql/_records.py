@@ -11,7 +11,7 @@ import pyarrow as pa
 from tsdb.errors import Unsupported
 from tsdb.model import TableInfo
 from tsdb.promql import Aggregate, Expr, VectorSelector, parse_promql, walk
-from tsdb.promql.evaluation import Answer, LabelTable, Scalar, Vector, concat_labels
+from tsdb.promql.evaluation import Answer, LabelTable, Natives, Scalar, Vector, concat_labels, format_float
 from tsdb.query.promql._engine import PromqlEngine, Span, fields_of
 from tsdb.query.promql._shape import Shape, shape_of
 from tsdb.query.promql._source import TableSeries
@@ -68,20 +68,35 @@ def _table(vectors: list[Vector], shape: Shape, times: npt.NDArray[np.int64]) ->
     steps = len(times)
     values = np.zeros((len(vectors), len(first), steps))
     present = np.zeros((len(vectors), len(first), steps), np.bool_)
+    cells = np.full((len(vectors), len(first), steps), -1, np.int32)
     position = 0
     for number, vector in enumerate(vectors):
         rows = groups[position : position + vector.rows]
         values[number, rows], present[number, rows] = vector.values, vector.present
+        if vector.natives is not None:
+            cells[number, rows] = vector.natives.cells
         position += vector.rows
     has = present.any(axis=0)
     series, step = np.nonzero(has)
     columns: dict[str, pa.Array] = {shape.time: pa.array(times[step], pa.int64()).cast(_TIME_TYPE)}
     for number, name in enumerate(shape.values):
-        columns[name] = pa.array(values[number][has], mask=~present[number][has], from_pandas=False)
+        natives = vectors[number].natives
+        if natives is None:
+            columns[name] = pa.array(values[number][has], mask=~present[number][has], from_pandas=False)
+        else:
+            plane = Natives(natives.pool, cells[number][has])
+            columns[name] = _texts(values[number][has], present[number][has], plane)
     columns |= _label_columns(labels.take(first), shape, series)
     order = [name for name in shape.columns() if name in columns]
     order += [name for name in columns if name not in order]
     return pa.table({name: columns[name] for name in order})
+
+
+def _texts(values: npt.NDArray[np.float64], present: npt.NDArray[np.bool_], natives: Natives) -> pa.Array:
+    """Return a column in which there are native histograms, as text; numbers among them are text, too."""
+    shown = natives.pool.texts(pa.array(natives.cells))
+    rows = zip(values.tolist(), present.tolist(), shown, strict=True)
+    return pa.array([(text or format_float(value)) if has else None for value, has, text in rows], pa.string())
 
 
 def _label_columns(labels: LabelTable, shape: Shape, series: npt.NDArray[np.int64]) -> dict[str, pa.Array]:

@@ -2,6 +2,9 @@
 
 Conditions on labels are decided on the distinct values of a tag, before any row is read. What a region holds comes
 series by series and in the order of time already; nothing is sorted again unless series of two regions are the same.
+
+Of a table with native histograms these are read beside the values. A histogram that marks the end of a series comes
+as the float that does: whoever looks for ends finds both.
 """
 
 from __future__ import annotations
@@ -19,15 +22,17 @@ from tsdb.engine import Regions
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.errors import InvalidArguments
 from tsdb.metric import view_snapshot
-from tsdb.model import ColumnInfo, RegionId, TableInfo, TimeRange
+from tsdb.model import HISTOGRAM_COLUMN, ColumnInfo, RegionId, TableInfo, TimeRange
 from tsdb.promql import Matcher, match_values, matches_empty
-from tsdb.promql.evaluation import LabelColumn, LabelTable, SeriesSet, concat_labels
+from tsdb.promql.evaluation import STALE_BITS, LabelColumn, LabelTable, SeriesSet, concat_labels
+from tsdb.query.promql._histogram_ends import find_ends
 from tsdb.query.promql._tables import (
     NAME_LABEL,
     MetricCatalog,
     Selection,
     chosen_columns,
     find_tables,
+    has_histograms,
     split_matchers,
 )
 from tsdb.units import Duration
@@ -94,7 +99,10 @@ class TableSeries:
         unit = table.time_index.type.arrow.unit
         with self.snapshot(table, region) as snapshot:
             wanted = series_filter(snapshot, table, chosen.labels)
-            scan = scan_series(snapshot, wanted, time_range(start_ms, end_ms, unit), [column.name])
+            columns = [column.name]
+            if has_histograms(table, column):
+                columns.append(HISTOGRAM_COLUMN)
+            scan = scan_series(snapshot, wanted, time_range(start_ms, end_ms, unit), columns)
         return _to_set(scan, table, column, unit)
 
 
@@ -128,14 +136,23 @@ def series_filter(snapshot: Snapshot, table: TableInfo, labels: Sequence[Matcher
 
 
 def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    columns = [plain(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
+    columns = [_distinct(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
     if not columns:
         return pc.scalar(False)
     kind = columns[0].type
-    values = pa.chunked_array(columns).unique()
+    if matcher.op == "=" and matcher.value and pa.types.is_string(kind):
+        return pc.field(matcher.name).isin(pa.array([matcher.value], kind))
+    values = pa.chunked_array(columns).unique().drop_null()
     chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
-    condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
-    return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
+    condition = pc.field(matcher.name).isin(chosen)
+    return condition | pc.field(matcher.name).is_null() if matches_empty(matcher) else condition
+
+
+def _distinct(column: pa.Array) -> pa.Array:
+    """Return the values of a column, each at least once, and perhaps some others."""
+    if pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+        return column.dictionary
+    return plain(column)
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -154,17 +171,40 @@ def label_table(tags: pa.RecordBatch, table: TableInfo) -> LabelTable:
     return LabelTable(tags.num_rows, columns)
 
 
+def _in_milliseconds(times: npt.NDArray[np.int64], unit: str) -> npt.NDArray[np.int64]:
+    if unit == "ms":
+        return times
+    return times * 1000 if unit == "s" else times // _PER_MILLISECOND[unit]
+
+
 def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -> SeriesSet:
-    times = scan.times * 1000 if unit == "s" else scan.times // _PER_MILLISECOND.get(unit, 1)
-    values, offsets = scan.fields[column.name], scan.offsets
+    times = _in_milliseconds(scan.times, unit)
+    values, histograms, offsets = scan.fields[column.name], scan.fields.get(HISTOGRAM_COLUMN), scan.offsets
     if not pa.types.is_float64(values.type):
         values = pc.cast(values, pa.float64(), safe=False)
+    if histograms is not None:
+        values, histograms = _split_samples(values, histograms)
     if values.null_count:
-        valid = values.is_valid().to_numpy(zero_copy_only=False)
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
-        times, values, offsets = times[valid], values.drop_null(), before[offsets]
+        valid = values.is_valid()
+        kept = valid.to_numpy(zero_copy_only=False)
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
+        times, values, offsets = times[kept], values.drop_null(), before[offsets]
+        histograms = None if histograms is None else histograms.filter(valid)
     numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-    return SeriesSet(label_table(scan.series.tags, table), offsets, times, numbers)
+    return SeriesSet(label_table(scan.series.tags, table), offsets, times, numbers, histograms)
+
+
+def _split_samples(values: pa.Array, histograms: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Return the values, NaN where the sample is a histogram, and the histograms that are no marks of an end."""
+    if histograms.null_count == len(histograms):
+        return values, None
+    is_end = find_ends(histograms)
+    marks = np.full(len(histograms), np.nan)
+    marks.view(np.uint64)[is_end] = STALE_BITS
+    values = pc.if_else(histograms.is_valid(), pa.array(marks), values)
+    if is_end.any():
+        histograms = pc.if_else(pa.array(is_end), pa.scalar(None, histograms.type), histograms)
+    return values, None if histograms.null_count == len(histograms) else histograms
 
 
 def _put_together(parts: list[SeriesSet]) -> SeriesSet:
@@ -178,11 +218,20 @@ def _put_together(parts: list[SeriesSet]) -> SeriesSet:
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     times = np.concatenate([part.times for part in parts])
     values = np.concatenate([part.values for part in parts])
+    histograms = _join_histograms(parts)
     groups, first = labels.group()
     if len(first) == labels.rows:
-        return SeriesSet(labels, offsets, times, values)
+        return SeriesSet(labels, offsets, times, values, histograms)
     rows = np.repeat(groups, counts)
     order = np.lexsort((times, rows))
     totals = np.bincount(rows, minlength=len(first))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(totals)])
-    return SeriesSet(labels.take(first), offsets, times[order], values[order])
+    histograms = None if histograms is None else histograms.take(pa.array(order))
+    return SeriesSet(labels.take(first), offsets, times[order], values[order], histograms)
+
+
+def _join_histograms(parts: Sequence[SeriesSet]) -> pa.Array | None:
+    if all(part.histograms is None for part in parts):
+        return None
+    none = [pa.nulls(len(part.times), pa.binary()) if part.histograms is None else None for part in parts]
+    return pa.concat_arrays([part.histograms if rest is None else rest for part, rest in zip(parts, none, strict=True)])

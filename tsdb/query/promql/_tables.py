@@ -74,13 +74,18 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def has_histograms(table: TableInfo, value: ColumnInfo) -> bool:
+    """Tell whether samples may be native histograms, when their values are those of a column."""
+    return table.histogram is not None and value in table.value_fields and len(value_columns(table)) == 1
+
+
 def is_metric(table: TableInfo) -> bool:
     """Tell whether a table came as a metric."""
     if table.is_logical:
         return True
     if table.is_physical or not table.region_numbers:
         return False
-    return len(table.fields) == 1 and table.fields[0].name in VALUE_COLUMNS
+    return len(table.value_fields) == 1 and table.value_fields[0].name in VALUE_COLUMNS
 
 
 def find_tables(catalog: MetricCatalog, chosen: Selection) -> list[TableInfo]:

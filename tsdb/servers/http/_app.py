@@ -1,8 +1,8 @@
 """The application every HTTP request passes through, as an ASGI callable.
 
-For each request, in this order: find the route; refuse a body that is declared too large, before any of it is
-read; start the clock and the watch over the client; run the handler; send its answer or the answer to its
-error; count.
+For each request, in this order: find the route; start the clock and the watch over the client; find out who sent it,
+and refuse a body that is declared too large, both before any of it is read; run the handler; send its answer or the
+answer to its error; count.
 
 - An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
 - When the time is up the handler is cancelled and the client gets 408 with no body. When the client goes away the
@@ -18,7 +18,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from time import perf_counter
 
+from tsdb.auth import Authenticator, AuthError
 from tsdb.errors import InvalidArguments, TsdbError, wire
+from tsdb.servers.http._auth import HttpAuth, auth_error_response
 from tsdb.servers.http._errors import ErrorBody, error_response, full_error_body, internal_error_response
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
 from tsdb.servers.http._messages import (
@@ -47,7 +49,16 @@ _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 class HttpApp:
     """Routes, and what all of them have in common. `body_limit` in bytes and `timeout` are off when 0."""
 
-    def __init__(self, *, body_limit: int, timeout: Duration, tracing: Tracing | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        body_limit: int,
+        timeout: Duration,
+        tracing: Tracing | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.authenticator = authenticator or Authenticator()
+        self._auth = HttpAuth(self.authenticator)
         self._body_limit = body_limit
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
@@ -92,6 +103,10 @@ class HttpApp:
     def in_flight(self) -> int:
         """How many requests are being worked on."""
         return len(self._patrol)
+
+    def close(self) -> None:
+        """Let the threads end that check passwords."""
+        self._auth.close()
 
     def interrupt_requests(self) -> None:
         """Cancel all work in progress, because the server stops: 503 for answers that have not begun."""
@@ -159,8 +174,10 @@ class HttpApp:
 
     async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
         try:
-            request.check_declared_length()
             guard.start_clock(self._choose_timeout(route, request))
+            if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):
+                return
+            request.check_declared_length()
             response = await route.handler(request)
             if isinstance(response, StreamingResponse):
                 guard.watch()
@@ -173,6 +190,16 @@ class HttpApp:
             _log.exception("a request failed unexpectedly", method=request.method, route=route.pattern)
             if not reply.is_started:
                 await reply.send(internal_error_response(_elapsed_ms(started), route.error_body))
+
+    async def _identify(self, route: Route, request: Request, reply: Reply, started: float) -> bool:
+        """Find out who sent a request; if that is not proved, answer so and return False."""
+        try:
+            request.identity = await self._auth.identify(request)
+        except AuthError as error:
+            _log.debug("a request was refused", route=route.pattern, status=error.status.title)
+            await reply.send(auth_error_response(error, _elapsed_ms(started)))
+            return False
+        return True
 
     def _choose_timeout(self, route: Route, request: Request) -> float:
         if not route.has_timeout:

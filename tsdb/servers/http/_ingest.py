@@ -100,7 +100,13 @@ def make_ingest_session(
     catalog, dash, name = wanted.partition("-")
     if dash and catalog in _CATALOGS and not database.has_database(wanted):
         wanted = name
-    return Session(channel=Channel.HTTP, database=wanted, client=request.client_host or "")
+    return Session(
+        channel=Channel.HTTP,
+        database=wanted,
+        user=request.user,
+        identity=request.identity,
+        client=request.client_host or "",
+    )
 
 
 def read_hints(request: Request) -> dict[str, str]:

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from tsdb._kernels import parse_form
+from tsdb.auth import Identity
 from tsdb.errors import BodyTooLarge, InvalidArguments
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -117,6 +118,7 @@ class Request:
         "_receive",
         "_received_bytes",
         "_scope",
+        "identity",
         "method",
         "path",
         "raw_headers",
@@ -127,6 +129,7 @@ class Request:
         self.path: str = scope["path"]
         # By name in lower case, the last one of a name: for what the server itself looks up in every request.
         self.raw_headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.identity: Identity | None = None
         self._scope = scope
         self._receive = receive
         self._body_limit = body_limit
@@ -163,6 +166,11 @@ class Request:
         """The address of the peer, without its port."""
         client = self._scope.get("client")
         return client[0] if client else None
+
+    @property
+    def user(self) -> str | None:
+        """The name of whoever sent the request; None where nobody has to log in."""
+        return None if self.identity is None else self.identity.name
 
     @property
     def is_body_complete(self) -> bool:

@@ -231,7 +231,16 @@ def _read_options(request: Request) -> MetricOptions:
         has_all_resource_attributes=_read_flag(request, "otlp-metric-promote-all-resource-attrs"),
         ignored=frozenset(_read_names(request, "otlp-metric-ignore-resource-attrs", ";")),
         has_scope=_read_flag(request, "otlp-metric-promote-scope-attrs"),
+        has_native_histograms=_read_histograms(request),
     )
+
+
+def _read_histograms(request: Request) -> bool:
+    """Whether exponential histograms become native ones."""
+    said = (find_header(request, "otlp-metric-exponential-histograms") or "native").strip().lower()
+    if said not in ("native", "classic"):
+        raise InvalidArguments(f"exponential histograms cannot become {said!r}", hint="expected native or classic")
+    return said == "native"
 
 
 def _read_names(request: Request, header: str, separator: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from tsdb.query import Channel, Session, TableRecords
 from tsdb.query.promql import (
     DATABASE_LABELS,
     FIELD_LABEL,
+    MetricCatalog,
     Period,
     PromqlEngine,
     Span,
@@ -177,38 +178,15 @@ class PrometheusApiRoutes:
                 names = [each for matchers in selectors for each in matchers if each.name == "__name__"]
                 return metric_names(source, names)[:limit]
             if name in DATABASE_LABELS:
-                return self._databases_with(selectors)[:limit]
+                return _databases_with(source.catalog, selectors)[:limit]
             if name == FIELD_LABEL:
-                return self._fields(ask.session, selectors)[:limit]
+                return _fields(source.catalog, ask.session, selectors)[:limit]
             chosen = selectors or [(Matcher("__name__", "!=", ""),)]
             column = find_series(source, chosen, period).column(name)
             used = {column.values[code] for code in set(column.codes.tolist()) if code}
             return sorted(used)[:limit]
 
         return _success(await self._run(work))
-
-    def _databases_with(self, selectors: list[tuple[Matcher, ...]]) -> list[str]:
-        """Return the databases that hold a metric."""
-        catalog = self._database.promql.catalog
-        names = [each for matchers in selectors for each in matchers if each.name == "__name__"]
-        found = []
-        for database in catalog.databases():
-            tables = [table.name for table in catalog.tables(database.name) if not table.is_physical]
-            if not names or any(all(matches(each, table) for each in names) for table in tables):
-                found.append(database.name)
-        return sorted(found)
-
-    def _fields(self, session: Session, selectors: list[tuple[Matcher, ...]]) -> list[str]:
-        """Return the fields of the tables that selectors name, of all without one."""
-        catalog = self._database.promql.catalog
-        chosen = [split_matchers(matchers, session.database) for matchers in selectors]
-        found: set[str] = set()
-        for table in catalog.tables(session.database) if catalog.find_database(session.database) else ():
-            if table.is_physical:
-                continue
-            if not chosen or any(all(matches(each, table.name) for each in one.names) for one in chosen):
-                found.update(column.name for column in value_columns(table))
-        return sorted(found)
 
     async def series(self, request: Request) -> AnyResponse:
         """List series."""
@@ -229,7 +207,7 @@ class PrometheusApiRoutes:
         metric, limit, limit_per_metric = ask.find("metric"), ask.limit(), ask.limit("limit_per_metric")
 
         def work(check: Callable[[], None]) -> dict[str, list[dict[str, str]]]:
-            catalog, database = self._database.promql.catalog, ask.session.database
+            catalog, database = self._database.promql.source(ask.session, check).catalog, ask.session.database
             if catalog.find_database(database) is None:
                 return {}
             return describe_metrics(
@@ -312,6 +290,29 @@ class PrometheusApiRoutes:
             raise
 
 
+def _databases_with(catalog: MetricCatalog, selectors: list[tuple[Matcher, ...]]) -> list[str]:
+    """Return the databases that hold a metric."""
+    names = [each for matchers in selectors for each in matchers if each.name == "__name__"]
+    found = []
+    for database in catalog.databases():
+        tables = [table.name for table in catalog.tables(database.name) if not table.is_physical]
+        if not names or any(all(matches(each, table) for each in names) for table in tables):
+            found.append(database.name)
+    return sorted(found)
+
+
+def _fields(catalog: MetricCatalog, session: Session, selectors: list[tuple[Matcher, ...]]) -> list[str]:
+    """Return the fields of the tables that selectors name, of all without one."""
+    chosen = [split_matchers(matchers, session.database) for matchers in selectors]
+    found: set[str] = set()
+    for table in catalog.tables(session.database) if catalog.find_database(session.database) else ():
+        if table.is_physical:
+            continue
+        if not chosen or any(all(matches(each, table.name) for each in one.names) for one in chosen):
+            found.update(column.name for column in value_columns(table))
+    return sorted(found)
+
+
 class _Ask:
     """The parameters of a request."""
 
@@ -323,7 +324,12 @@ class _Ask:
         if dash and catalog in _CATALOGS and not database.has_database(wanted):
             wanted = name
         self.session = Session(
-            channel=Channel.HTTP, database=wanted, client=request.client_host or "", timeout=self._timeout()
+            channel=Channel.HTTP,
+            database=wanted,
+            user=request.user,
+            identity=request.identity,
+            client=request.client_host or "",
+            timeout=self._timeout(),
         )
 
     def _timeout(self) -> Duration | None:

@@ -103,26 +103,39 @@ def _pairs(name: str, values: pa.Array) -> pa.Array:
 
 
 def _vector(answer: Answer, vector: Vector, *, is_range: bool) -> bytes:
+    natives = vector.natives
     return _kernels.prom_json(
         encode_labels(vector.labels),
         pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
         pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
         pa.array(answer.times),
         not is_range,
+        None if natives is None else natives.pool,
+        None if natives is None else pa.array(np.ascontiguousarray(natives.cells).reshape(-1)),
     )
 
 
 def _samples(series: SeriesSet) -> bytes:
     """Write series whose samples have times of their own, one after the other."""
     metrics = encode_labels(series.labels)
+    pool, cells = None, None
+    if series.histograms is not None:
+        pool, found = _kernels.Histograms.decode(series.histograms)
+        cells = pa.array(found)
     pieces = []
     for row in range(series.labels.rows):
         low, high = int(series.offsets[row]), int(series.offsets[row + 1])
         if low == high:
             continue
-        values, times = series.values[low:high], series.times[low:high]
-        present = np.ones(high - low, np.uint8)
         pieces.append(
-            _kernels.prom_json(metrics.slice(row, 1), pa.array(values), pa.array(present), pa.array(times), False)
+            _kernels.prom_json(
+                metrics.slice(row, 1),
+                pa.array(series.values[low:high]),
+                pa.array(np.ones(high - low, np.uint8)),
+                pa.array(series.times[low:high]),
+                False,
+                pool,
+                None if cells is None else cells.slice(low, high - low),
+            )
         )
     return b",".join(pieces)

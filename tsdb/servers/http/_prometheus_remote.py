@@ -100,16 +100,17 @@ class PrometheusRemoteRoutes:
 
     def _write(self, request: Request, body: bytes, version: int) -> Response:
         try:
-            outcome = self._take(request, body, version)
+            outcome, histograms = self._take(request, body, version)
         except TsdbError as error:
             if version == 1:
                 raise
             response = error_response(error, 0, short_error_body)
-            response.raw_headers += Response(headers=_written_headers(0)).raw_headers
+            response.raw_headers += Response(headers=_written_headers(0, 0)).raw_headers
             return response
         if is_dry_run(request):
             return dry_run_response(outcome)
-        return Response(status=204, headers=_written_headers(outcome.rows) if version == 2 else ())
+        headers = _written_headers(outcome.rows - histograms, histograms) if version == 2 else ()
+        return Response(status=204, headers=headers)
 
     def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception]:
         """Write requests that say the same beside their samples, as one if that goes well."""
@@ -140,7 +141,8 @@ class PrometheusRemoteRoutes:
     def _session(self, request: Request) -> Session:
         return make_ingest_session(request, self._database, prefers_parameter=True)
 
-    def _take(self, request: Request, body: bytes, version: int) -> WriteOutcome:
+    def _take(self, request: Request, body: bytes, version: int) -> tuple[WriteOutcome, int]:
+        """Write what a request has; what that did, and how many of the rows are native histograms."""
         session = self._session(request)
         try:
             message = unpack(body, request.headers.get("content-encoding"), bytes_max=UNPACKED_BYTES_MAX)
@@ -148,7 +150,7 @@ class PrometheusRemoteRoutes:
         except InvalidArguments as error:
             self._database.reject([Rejection("", str(error), kind="syntax")], session, protocol=PROTOCOL)
             raise
-        return self._ingest(request, samples, session, version=version)
+        return self._ingest(request, samples, session, version=version), samples.histogram_count
 
     def _ingest(
         self, request: Request, samples: Samples, session: Session, *, version: int, is_alone: bool = True
@@ -217,6 +219,6 @@ def _unsupported_media_type() -> Response:
     )
 
 
-def _written_headers(samples: int) -> list[tuple[str, str]]:
-    counts = (("samples", samples), ("histograms", 0), ("exemplars", 0))
+def _written_headers(samples: int, histograms: int) -> list[tuple[str, str]]:
+    counts = (("samples", samples), ("histograms", histograms), ("exemplars", 0))
     return [(_WRITTEN.format(what), str(count)) for what, count in counts]

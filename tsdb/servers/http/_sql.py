@@ -164,6 +164,8 @@ class SqlRoutes:
             channel=Channel.HTTP,
             database=self._choose_database(request, form),
             time_zone=self._choose_zone(request),
+            user=request.user,
+            identity=request.identity,
             client=request.client_host or "",
         )
 

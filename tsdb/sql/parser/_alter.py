@@ -8,6 +8,7 @@ from tsdb.sql.parser._columns import IntervalColumn, parse_column, parse_default
 from tsdb.sql.parser._cursor import Cursor
 from tsdb.sql.parser._indexes import INDEX_WORDS, parse_index, parse_index_kind
 from tsdb.sql.parser._options import option_key, option_value, parse_with
+from tsdb.sql.parser._users import parse_alter_user
 from tsdb.sql.statements import (
     AddColumnOp,
     AlterDatabase,
@@ -39,6 +40,8 @@ def parse_alter(cursor: Cursor) -> Statement:
         return _database(cursor)
     if cursor.accept("TABLE"):
         return _table(cursor)
+    if cursor.accept("USER"):
+        return parse_alter_user(cursor)
     if cursor.token.kind == TokenKind.WORD:
         raise cursor.unsupported(cursor.token)
     raise cursor.failure("DATABASE or TABLE")

@@ -1,11 +1,15 @@
-"""COPY: tables, queries and databases to and from files."""
+"""COPY: tables, queries and databases to and from files, and to the client (STDOUT).
+
+The options of STDOUT are written as PostgreSQL writes them: `(FORMAT csv, HEADER)`, or as before its version 9,
+`CSV HEADER DELIMITER AS ';'`. A flag without a value is ''.
+"""
 
 from __future__ import annotations
 
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._cursor import Cursor
-from tsdb.sql.parser._options import Options, parse_options, parse_with
+from tsdb.sql.parser._options import Options, option_key, option_value, parse_options, parse_with
 from tsdb.sql.statements import Copy, Name, Slice
 
 
@@ -20,10 +24,25 @@ def parse_copy(cursor: Cursor) -> Copy:
         cursor.take()
         database = cursor.name("the name of a database", parts_max=2)
         return _to_or_from(cursor, cursor.expect_any("TO", "FROM").lower(), database=database)
+    start = cursor.token.start
     table = cursor.name("the name of a table")
     if cursor.is_operator("("):
-        raise Unsupported("COPY with a list of columns is not supported", hint="copy a query: COPY (SELECT …) TO …")
+        return _columns(cursor, table, start)
     return _to_or_from(cursor, cursor.expect_any("TO", "FROM").lower(), table=table)
+
+
+def _columns(cursor: Cursor, table: Name, start: int) -> Copy:
+    """`COPY t (a, b) TO STDOUT` is a query; files have all columns."""
+    names = cursor.parenthesised(lambda: cursor.identifier("the name of a column"))
+    if not cursor.is_words("TO", "STDOUT"):
+        raise Unsupported("COPY with a list of columns is not supported", hint="copy a query: COPY (SELECT …) TO …")
+    cursor.take()
+    text = f"SELECT {', '.join(map(_quoted, names))} FROM {'.'.join(map(_quoted, table.parts))}"
+    return _to_or_from(cursor, "to", query=Slice(text, start))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _query(cursor: Cursor) -> Slice:
@@ -57,7 +76,9 @@ def _to_or_from(
     if database is None and direction == "to" and cursor.accept("STDOUT"):
         cursor.accept("WITH")
         if cursor.is_operator("("):
-            options = parse_options(cursor, needs_equals=False)
+            options = tuple(cursor.parenthesised(lambda: _stdout_option(cursor), may_be_empty=True))
+        else:
+            options = _older_options(cursor)
     else:
         path = _path(cursor)
         options = parse_with(cursor)
@@ -75,3 +96,36 @@ def _path(cursor: Cursor) -> str:
     if cursor.token.kind == TokenKind.QUOTED:
         return cursor.identifier()
     return cursor.string("a path in quotes")
+
+
+def _stdout_option(cursor: Cursor) -> tuple[str, str]:
+    """`HEADER`, `DELIMITER ';'`, `FORCE_QUOTE (a, b)`, `FORCE_QUOTE *`."""
+    key = option_key(cursor)
+    cursor.accept_operator("=")
+    if cursor.is_operator(",") or cursor.is_operator(")"):
+        return key, ""
+    return key, _column_list(cursor) if key == "force_quote" else option_value(cursor)
+
+
+def _column_list(cursor: Cursor) -> str:
+    """`*`, or names with commas between them."""
+    if cursor.accept_operator("*"):
+        return "*"
+    if cursor.is_operator("("):
+        return ",".join(cursor.parenthesised(lambda: cursor.identifier("the name of a column")))
+    return ",".join(cursor.listed(lambda: cursor.identifier("the name of a column")))
+
+
+def _older_options(cursor: Cursor) -> Options:
+    found: list[tuple[str, str]] = []
+    while word := cursor.accept_any("BINARY", "CSV", "HEADER", "DELIMITER", "DELIMITERS", "NULL", "QUOTE", "ESCAPE"):
+        if word in ("BINARY", "CSV"):
+            found.append(("format", word.lower()))
+        elif word == "HEADER":
+            found.append(("header", ""))
+        else:
+            cursor.accept("AS")
+            found.append((word.lower().removesuffix("s"), cursor.string(f"the {word.lower()} in quotes")))
+    if cursor.accept("FORCE", "QUOTE"):
+        found.append(("force_quote", _column_list(cursor)))
+    return tuple(found)

@@ -14,6 +14,7 @@ from tsdb.sql.parser._columns import parse_column
 from tsdb.sql.parser._cursor import Cursor
 from tsdb.sql.parser._flow import parse_create_flow
 from tsdb.sql.parser._options import parse_with
+from tsdb.sql.parser._users import parse_create_user
 from tsdb.sql.statements import (
     ColumnDef,
     CreateDatabase,
@@ -34,6 +35,8 @@ def parse_create(cursor: Cursor) -> Statement:
     if not or_replace:
         if cursor.accept_any("DATABASE", "SCHEMA"):
             return _database(cursor)
+        if cursor.accept("USER"):
+            return parse_create_user(cursor)
         if cursor.accept("TABLE"):
             return _table(cursor, is_external=False)
         if cursor.accept("EXTERNAL", "TABLE"):
@@ -180,7 +183,7 @@ def _view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     name: Name = cursor.name("the name of a view")
     columns = cursor.parenthesised(cursor.name_part) if cursor.is_operator("(") else []
     cursor.expect("AS")
-    query = parse_query_slice(cursor)
+    query = parse_query_slice(cursor, "TQL")
     return CreateView(name, query, cursor.slice(0, cursor.position), tuple(columns), or_replace, if_not_exists)
 
 

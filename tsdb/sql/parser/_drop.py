@@ -5,6 +5,7 @@ from __future__ import annotations
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._cursor import NAME_PARTS_MAX, Cursor
+from tsdb.sql.parser._users import parse_drop_user
 from tsdb.sql.statements import (
     Comment,
     Deallocate,
@@ -25,11 +26,13 @@ _AFTER_DELETE = frozenset({"LIMIT", "ORDER", "RETURNING", "USING"})
 def parse_drop(cursor: Cursor) -> Statement:
     """DROP, which the caller has passed, and what it drops."""
     token = cursor.token
-    what = cursor.accept_any("DATABASE", "SCHEMA", "TABLE", "VIEW", "FLOW", "PREPARE")
+    what = cursor.accept_any("DATABASE", "SCHEMA", "TABLE", "VIEW", "FLOW", "PREPARE", "USER")
     if not what:
         if token.kind == TokenKind.WORD:
             raise cursor.unsupported(token)
         cursor.fail("DATABASE, TABLE, VIEW or FLOW")
+    if what == "USER":
+        return parse_drop_user(cursor)
     if what == "PREPARE":
         return Deallocate(cursor.identifier())
     if_exists = cursor.if_exists()

@@ -13,6 +13,8 @@ from tsdb.sql.statements import Dialect, Insert, Name
 _HEAD_TOKENS_MAX = 20_000
 """Names of columns included; VALUES behind more tokens is looked for in vain."""
 
+_TQL_VERBS = frozenset({"EVAL", "EVALUATE"})
+
 
 def parse_insert(text: str, start: int, dialect: Dialect) -> tuple[Insert, int]:
     """Parse the INSERT or REPLACE that begins at `start`; return it and where it ends."""
@@ -30,7 +32,7 @@ def parse_insert(text: str, start: int, dialect: Dialect) -> tuple[Insert, int]:
     check_nesting(text, tokens, NESTING_MAX)
     cursor = Cursor(text, tokens, dialect)
     table, columns = _target(cursor)
-    if not (cursor.word in QUERY_WORDS or cursor.is_operator("(")):
+    if not (cursor.word in QUERY_WORDS or cursor.word == "TQL" or cursor.is_operator("(")):
         cursor.fail("VALUES or a query")
     query = cursor.rest("a query")
     cursor.finish()
@@ -49,7 +51,7 @@ def _head_of_values(text: str, start: int, dialect: Dialect) -> list[Token] | No
             depth += (token.text == "(") - (token.text == ")")
         elif token.kind == TokenKind.WORD:
             word = token.word
-            if word in ("SELECT", "WITH"):
+            if word in ("SELECT", "WITH") or (word in _TQL_VERBS and depth == 0 and tokens[-2].word == "TQL"):
                 return None
             if word in ("VALUES", "VALUE") and depth == 0:
                 tokens.append(Token(TokenKind.END, "", token.end, token.end))

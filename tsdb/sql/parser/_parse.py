@@ -39,12 +39,14 @@ from tsdb.sql.parser._session import (
     parse_fetch,
     parse_kill,
     parse_prepare,
+    parse_reset,
     parse_transaction,
     parse_use,
 )
 from tsdb.sql.parser._set import parse_set
 from tsdb.sql.parser._show import parse_describe, parse_show
 from tsdb.sql.parser._tql import parse_tql
+from tsdb.sql.parser._users import parse_grant, parse_revoke
 from tsdb.sql.statements import Dialect, Explain, Query, Slice, Statement
 
 CACHED_TEXTS_MAX = 1024
@@ -64,13 +66,14 @@ class Parsed:
 
 
 _ROWS = re.compile(r"\b(?:insert|replace)\s", re.I)
+_PASSWORDS = re.compile(r"\b(?:identified|password)\b", re.I)
 
 
 def parse(text: str, dialect: Dialect = Dialect.GENERIC) -> list[Parsed]:
     """Return the statements of a text, empty ones left out; a TsdbError for anything that is none."""
     check_length(text)
-    # The cells of an INSERT are lists: two callers must not be given the same ones.
-    if len(text) <= CACHED_CHARS_MAX and not _ROWS.search(text):
+    # The cells of an INSERT are lists: two callers must not be given the same ones. Passwords are not kept.
+    if len(text) <= CACHED_CHARS_MAX and not _ROWS.search(text) and not _PASSWORDS.search(text):
         return list(_parse_cached(text, dialect))
     return list(_parse(text, dialect))
 
@@ -114,7 +117,7 @@ def _statement(text: str, start: int, dialect: Dialect) -> tuple[Statement, int]
     tokens = tokenize(text, dialect, start, end)
     check_nesting(text, tokens, NESTING_MAX)
     cursor = Cursor(text, tokens, dialect)
-    if rule is not parse_transaction:
+    if rule not in (parse_transaction, parse_reset):
         cursor.take()
     if rule is parse_describe and cursor.word in _QUERIES - {"TABLE"}:
         statement, end = _statement(text, cursor.token.start, dialect)
@@ -193,7 +196,12 @@ _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "SET": parse_set,
     "ADMIN": parse_admin,
     "KILL": parse_kill,
+    "GRANT": parse_grant,
+    "REVOKE": parse_revoke,
     "PREPARE": parse_prepare,
+    "RESET": parse_reset,
+    "DISCARD": parse_reset,
+    "UNLISTEN": parse_reset,
     "EXECUTE": parse_execute,
     "DEALLOCATE": parse_deallocate,
     "DECLARE": parse_declare,

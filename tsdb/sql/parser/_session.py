@@ -18,6 +18,7 @@ from tsdb.sql.statements import (
     FetchCursor,
     Kill,
     Prepare,
+    Reset,
     Slice,
     Transaction,
     Use,
@@ -142,7 +143,9 @@ def parse_fetch(cursor: Cursor) -> FetchCursor:
 
 
 def parse_close(cursor: Cursor) -> CloseCursor:
-    """`CLOSE c`, CLOSE passed."""
+    """`CLOSE c | ALL`, CLOSE passed."""
+    if cursor.accept("ALL"):
+        return CloseCursor(None)
     return CloseCursor(cursor.identifier("the name of a cursor"))
 
 
@@ -183,3 +186,31 @@ def parse_transaction(cursor: Cursor) -> Transaction:
         if verb == "ROLLBACK" and word in ("TO", "SAVEPOINT") and cursor.word != "SAVEPOINT":
             cursor.identifier("the name of a savepoint")
     return Transaction(verb.lower())
+
+
+_DISCARDED = ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY")
+
+
+def parse_reset(cursor: Cursor) -> Reset:
+    """`RESET name | ALL`, `DISCARD ALL | …`, `UNLISTEN channel | *`, the first word included."""
+    first = cursor.token
+    if cursor.dialect is not Dialect.POSTGRESQL:
+        raise cursor.unsupported(first)
+    cursor.take()
+    verb = first.word.lower()
+    if verb == "discard":
+        what = cursor.expect_any(*_DISCARDED)
+        return Reset(verb, None if what == "ALL" else what.lower())
+    if verb == "unlisten":
+        return Reset(verb, None if cursor.accept_operator("*") else cursor.identifier("the name of a channel"))
+    if cursor.accept("ALL"):
+        return Reset(verb)
+    if cursor.accept("TIME", "ZONE"):
+        return Reset(verb, "time_zone")
+    if cursor.accept("SESSION", "AUTHORIZATION"):
+        return Reset(verb, "session_authorization")
+    parts = [cursor.identifier("the name of a variable")]
+    while cursor.accept_operator("."):
+        parts.append(cursor.identifier("the name of a variable"))
+    name = ".".join(parts).lower()
+    return Reset(verb, "time_zone" if name == "timezone" else name)

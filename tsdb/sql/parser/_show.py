@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._users import parse_user_name
 from tsdb.sql.statements import Describe, Filter, Name, Show
 
 _UNSUPPORTED = frozenset(
     {
-        "GRANTS",
         "PRIVILEGES",
         "PROCEDURE",
         "FUNCTION",
@@ -159,6 +159,18 @@ def _engines(cursor: Cursor, is_full: bool) -> Show:
     return Show("engines")
 
 
+def _grants(cursor: Cursor, is_full: bool) -> Show:
+    if not cursor.accept("FOR") or cursor.accept("CURRENT_USER"):
+        if cursor.accept_operator("("):
+            cursor.expect_operator(")")
+        return Show("grants")
+    return Show("grants", name=Name((parse_user_name(cursor),)))
+
+
+def _users(cursor: Cursor, is_full: bool) -> Show:
+    return Show("users", filter=_filter(cursor))
+
+
 def _storage(cursor: Cursor, is_full: bool) -> Show:
     cursor.expect("ENGINES")
     return Show("engines")
@@ -209,4 +221,6 @@ _FORMS: dict[str, Callable[[Cursor, bool], Show]] = {
     "WARNINGS": _warnings,
     "ENGINES": _engines,
     "STORAGE": _storage,
+    "GRANTS": _grants,
+    "USERS": _users,
 }

@@ -65,7 +65,7 @@ class RewriteRules:
     dialect: Dialect = Dialect.GENERIC
     columns: ColumnTypes = field(default_factory=ColumnTypes)
     zone: str = "UTC"
-    variable: Callable[[str], str | None] = _no_variable
+    variable: Callable[[str], str | int | None] = _no_variable
     """The value of a system variable, by its name in lower case."""
 
 

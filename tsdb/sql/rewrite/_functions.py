@@ -20,7 +20,7 @@ from tsdb.sql.rewrite._aggregates import edit_aggregate, edit_window
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
 
-VariableLookup = Callable[[str], str | None]
+VariableLookup = Callable[[str], str | int | None]
 EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS, *AGGREGATES, *WINDOWS))
 """In upper case, the names of functions whose calls may be edited."""
 
@@ -88,7 +88,7 @@ def _edit_variable(layout: Layout, edits: Edits, index: int, variable: VariableL
     if value is None:
         raise InvalidArguments("there is no such system variable", variable=name)
     written = layout.text[layout.tokens[index].start : layout.tokens[last].end]
-    literal = "'" + value.replace("'", "''") + "'"
+    literal = str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
     quoted = f' AS "{written}"' if _is_whole_item(layout, index, last) else ""
     edits.replace(layout.tokens[index].start, layout.tokens[last].end, literal + quoted)
 

@@ -1,0 +1,1 @@
+"""PromQL: evaluation and answers."""

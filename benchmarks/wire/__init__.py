@@ -1,0 +1,1 @@
+"""How fast answers travel over the wire protocols."""

@@ -1,0 +1,97 @@
+"""psql: its backslash commands, COPY, cursors, errors."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from tests.clients.programs import find_program
+from tests.server_process import ServerProcess
+
+
+def _psql(server: ServerProcess, *commands: str) -> subprocess.CompletedProcess[str]:
+    found = re.search(r"Postgres +\S+:(\d+)", server.output)
+    assert found is not None, server.output
+    program = find_program("psql")
+    arguments = [argument for command in commands for argument in ("-c", command)]
+    return subprocess.run(
+        [
+            str(program),
+            "-X",
+            "-h",
+            "127.0.0.1",
+            "-p",
+            found[1],
+            "-U",
+            "me",
+            "-d",
+            "public",
+            "-P",
+            "pager=off",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C.UTF-8"},
+    )
+
+
+@pytest.fixture(scope="module")
+def filled(server: ServerProcess) -> ServerProcess:
+    done = _psql(
+        server,
+        "CREATE TABLE seen (host STRING PRIMARY KEY, usage DOUBLE, ts TIMESTAMP TIME INDEX)",
+        "INSERT INTO seen VALUES ('a', 0.5, 1000), ('b', NULL, 2000)",
+        "CREATE VIEW busy AS SELECT * FROM seen WHERE usage > 0.1",
+    )
+    assert done.stdout.split("\n")[:2] == ["CREATE TABLE", "INSERT 0 2"], done.stderr
+    return server
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (r"\d", "public | seen "),
+        (r"\d seen", "usage  | double precision"),
+        (r"\d+ seen", "timestamp without time zone"),
+        (r"\dt", "public | seen "),
+        (r"\dt+", "public | seen "),
+        (r"\dv", "public | busy | view"),
+        (r"\l", "tsdb"),
+        (r"\dn", "public"),
+        (r"\df", "List of functions"),
+        (r"\du", "Superuser"),
+        (r"\dT", "List of data types"),
+        (r"\db", "pg_default"),
+        (r"\dx", "List of installed extensions"),
+        (r"\dp seen", "Access privileges"),
+        (r"\conninfo", 'connected to database "public" as user "me"'),
+    ],
+)
+def test_backslash_commands_show_what_exists(filled: ServerProcess, command: str, shown: str) -> None:
+    done = _psql(filled, command)
+    assert shown in done.stdout, done.stdout + done.stderr
+    assert done.stderr == ""
+
+
+def test_rows_are_printed_and_copied(filled: ServerProcess) -> None:
+    assert "a    |   0.5 | 1970-01-01 00:00:01.000000" in _psql(filled, "SELECT * FROM seen ORDER BY ts").stdout
+    copied = _psql(filled, r"\copy (SELECT host, usage FROM seen ORDER BY ts) TO STDOUT CSV HEADER")
+    assert copied.stdout == "host,usage\na,0.5\nb,\n"
+    assert _psql(filled, "COPY seen TO STDOUT").stdout.count("\n") == 2
+
+
+def test_errors_point_at_their_place(filled: ServerProcess) -> None:
+    done = _psql(filled, "CREATE TABLE (")
+    assert done.returncode == 1
+    assert "LINE 1: CREATE TABLE (\n                     ^" in done.stderr
+
+
+def test_cursors_are_used_where_psql_wants_few_rows_at_a_time(filled: ServerProcess) -> None:
+    done = _psql(filled, r"\set FETCH_COUNT 1", "SELECT host FROM seen ORDER BY ts")
+    assert done.stdout.split() == ["host", "------", "a", "b", "(2", "rows)"], done.stderr

@@ -1,0 +1,110 @@
+"""Queries that ask for far too much are refused before the memory or the time is taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.promql.memory_series import MemorySeries
+from tsdb.promql import PromqlFailure, PromqlSyntax, parse_promql
+from tsdb.promql.evaluation import Limits, QueryOptions, run_range
+
+SMALL = QueryOptions(limits=Limits(samples_max=10_000))
+
+
+@contextmanager
+def quickly(seconds: float = 2.0) -> Iterator[None]:
+    """Let the process use no more time of the processor than that."""
+    before = time.process_time()
+    yield
+    assert time.process_time() - before < seconds
+
+
+@pytest.fixture(scope="module")
+def source() -> MemorySeries:
+    source = MemorySeries()
+    for x in range(100):
+        source.add({"__name__": "a", "x": str(x), "le": str(x % 5)}, [1])
+        # One after the other, so that there is never more than one at a time.
+        source.series[(("__name__", "turns"), ("x", str(x)))] = {x * 1000: 1.0, x * 1000 + 500: "stale"}
+    return source
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + "+a" * 100_000,
+        "a" + " or a" * 100_000,
+        "(" * 100_000 + "a" + ")" * 100_000,
+        "-" * 100_000 + "a",
+        "abs(" * 10_000 + "a" + ")" * 10_000,
+        "a^" * 100_000 + "a",
+        "a{" + ",".join(f'l{i}="x"' for i in range(60_000)) + "}",
+        "sum by (" + ",".join(f"l{i}" for i in range(100_000)) + ") (a)",
+        'label_join(a, "x", ""' + ', "y"' * 100_000 + ")",
+        "a[" + "1m+" * 50_000 + "1m]",
+        "a[" + "1d" * 200_000 + "]",
+        "a" + "[1m:1s]" * 10_000,
+        'a{x=~"(x{1000}){1000}"}',
+        "\n" * 100_000 + "a{",
+        "a" * (1 << 21),
+        "unknown" + "x" * 500_000 + "()",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_texts_that_are_too_large_are_refused_with_a_short_message(text: str) -> None:
+    with quickly(), pytest.raises(PromqlSyntax) as caught:
+        parse_promql(text)
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*b", "(a|a)*b", "(.*)*(.*)*(.*)*x", "((((a*)*)*)*)*b", "a{0,200}" * 3 + "b"])
+def test_no_regular_expression_takes_long(source: MemorySeries, pattern: str) -> None:
+    long = MemorySeries()
+    for x in range(50):
+        long.add({"__name__": "a", "x": "a" * 500 + str(x)}, [1])
+    with quickly():
+        assert long.vector(f'a{{x=~"{pattern}"}}') == {}
+        assert len(long.vector(f'label_replace(a, "y", "$1", "x", "{pattern}")')) == 50
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum_over_time(a[1000d:1ms])",
+        "sum_over_time(sum_over_time(a[30d:1s])[30d:1s])",
+        "max_over_time(vector(1)[100y:1ms])",
+        'histogram_quantiles(a, "q"' + "".join(f", 0.{i:05}" for i in range(4000)) + ")",
+    ],
+)
+def test_evaluations_that_are_too_large_are_refused(source: MemorySeries, query: str) -> None:
+    with quickly(), pytest.raises(PromqlFailure):
+        source.instant(query, 10, SMALL)
+
+
+def test_series_that_take_turns_do_not_meet_all_others(source: MemorySeries) -> None:
+    """100 series each meet 100 others at some time; that is 10,000 rows of 100 steps."""
+    query = "a * on () group_left () last_over_time(turns[1s])"
+    with quickly(), pytest.raises(PromqlFailure, match="too much for one query"):
+        _range(source, query, SMALL)
+
+
+def test_unions_do_not_grow_without_end(source: MemorySeries) -> None:
+    query = " or ".join(f'label_replace(a, "y", "{i}", "", "")' for i in range(500))
+    with quickly(), pytest.raises(PromqlFailure, match="too much for one query"):
+        _range(source, query, SMALL)
+
+
+def test_what_waits_for_the_other_side_counts_too(source: MemorySeries) -> None:
+    """Each level of parentheses keeps its left side while the right one is computed."""
+    assert _range(source, "a + a", SMALL) is not None
+    query = "(a + " * 40 + "a" + ")" * 40
+    with quickly(), pytest.raises(PromqlFailure, match="too much for one query"):
+        _range(source, query, SMALL)
+
+
+def _range(source: MemorySeries, query: str, options: QueryOptions) -> object:
+    return run_range(parse_promql(query), query, source, start_ms=0, end_ms=9_000, step_ms=1000, options=options)

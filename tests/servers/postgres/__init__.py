@@ -1,0 +1,1 @@
+"""The PostgreSQL server, asked by real clients and by hand."""

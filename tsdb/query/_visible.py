@@ -1,0 +1,93 @@
+"""What a user sees of the catalog.
+
+A look-up in a database that the user may not read is refused, whether there is such a database or not; lists leave out
+what the user may not know. Queries, views inside of them, PromQL and the describing tables all look through here, so
+what they read is what the user who asks may read.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar, cast
+
+from tsdb.auth import Identity
+from tsdb.model import DatabaseInfo, TableInfo, ViewInfo
+from tsdb.query.session import Session
+
+SYSTEM_DATABASES = frozenset({"information_schema", "pg_catalog"})
+"""Whoever may read anything may read these: they are made for each user anew."""
+
+
+class WholeCatalog(Protocol):
+    """What there is to see."""
+
+    def databases(self) -> list[DatabaseInfo]: ...
+
+    def find_database(self, name: str) -> DatabaseInfo | None: ...
+
+    def tables(self, database: str) -> list[TableInfo]: ...
+
+    def find_table(self, database: str, name: str) -> TableInfo | None: ...
+
+    def table_by_id(self, table_id: int) -> TableInfo | None: ...
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]: ...
+
+    def views(self, database: str) -> list[ViewInfo]: ...
+
+    def find_view(self, database: str, name: str) -> ViewInfo | None: ...
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]: ...
+
+
+_Catalog = TypeVar("_Catalog")
+
+
+def visible(catalog: _Catalog, session: Session) -> _Catalog:
+    """Return the catalog as far as a session may see it: itself, unless its user is restricted."""
+    identity = session.identity
+    if identity is None or identity.sees_all:
+        return catalog
+    # It has all that anybody asks of a catalog for reading.
+    return cast(_Catalog, VisibleCatalog(cast(WholeCatalog, catalog), identity))
+
+
+class VisibleCatalog:
+    """The part of a catalog that one user may see."""
+
+    def __init__(self, catalog: WholeCatalog, identity: Identity) -> None:
+        self._catalog = catalog
+        self._identity = identity
+
+    def databases(self) -> list[DatabaseInfo]:
+        return [each for each in self._catalog.databases() if self._identity.may_see(each.name)]
+
+    def tables(self, database: str) -> list[TableInfo]:
+        return self._catalog.tables(database) if self._identity.may_see(database) else []
+
+    def views(self, database: str) -> list[ViewInfo]:
+        return self._catalog.views(database) if self._identity.may_see(database) else []
+
+    def find_database(self, name: str) -> DatabaseInfo | None:
+        self._check(name)
+        return self._catalog.find_database(name)
+
+    def find_table(self, database: str, name: str) -> TableInfo | None:
+        self._check(database)
+        return self._catalog.find_table(database, name)
+
+    def find_view(self, database: str, name: str) -> ViewInfo | None:
+        self._check(database)
+        return self._catalog.find_view(database, name)
+
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return self._catalog.table_by_id(table_id)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        return self._catalog.logical_tables(physical)
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        return self._catalog.effective_options(table)
+
+    def _check(self, database: str) -> None:
+        if database not in SYSTEM_DATABASES:
+            self._identity.check_read(database)

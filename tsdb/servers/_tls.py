@@ -1,0 +1,141 @@
+"""Transport security of a server: contexts from certificate files, made anew when the files change.
+
+    disable         no TLS
+    prefer          offered; plain text is accepted
+    require         plain text is refused
+    verify_ca       as require; with a CA, clients must show a certificate that it signed
+    verify_full     as verify_ca; and the certificate's common name must be the user who logs in
+
+Files are looked at when a connection asks for TLS. What is open keeps its keys. Files that cannot be read, half of a
+pair that is just being replaced for one, leave the keys of before in use, and the log says so.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tsdb.config import TlsMode, TlsOptions
+from tsdb.errors import StartError
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.tls")
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Tls:
+    """The transport security of one server. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        mode: TlsMode,
+        *,
+        cert_path: str = "",
+        key_path: str = "",
+        ca_cert_path: str = "",
+        watch: bool = True,
+        section: str = "tls",
+    ) -> None:
+        """`section` names the part of the configuration in messages: `mysql.tls`."""
+        self.mode = mode
+        self._files = [Path(each) for each in (cert_path, key_path, ca_cert_path) if each]
+        self._cert_path, self._key_path, self._ca_cert_path = cert_path, key_path, ca_cert_path
+        self._watch = watch
+        self._section = section
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+        self._stamp: _Stamp = ()
+
+    @classmethod
+    def of(cls, options: TlsOptions, *, section: str) -> Tls:
+        """The transport security that a section of the configuration asks for."""
+        return cls(
+            options.mode,
+            cert_path=options.cert_path,
+            key_path=options.key_path,
+            ca_cert_path=options.ca_cert_path,
+            watch=options.watch,
+            section=section,
+        )
+
+    @property
+    def is_offered(self) -> bool:
+        return self.mode is not TlsMode.DISABLE
+
+    @property
+    def is_required(self) -> bool:
+        return self.mode not in (TlsMode.DISABLE, TlsMode.PREFER)
+
+    @property
+    def verifies_user(self) -> bool:
+        """Whether a client's certificate must be in the name of the user who logs in."""
+        return self.mode is TlsMode.VERIFY_FULL and bool(self._ca_cert_path)
+
+    def load(self) -> None:
+        """Read the files for the first time; StartError when there is something wrong with them."""
+        if not self.is_offered:
+            return
+        try:
+            self._stamp, self._context = self._read_stamp(), self._make_context()
+        except (OSError, ssl.SSLError) as error:
+            raise StartError(
+                f"cannot use the certificate and the key of {self._section}: {_explain(error)}",
+                hint=f"check {self._section}.cert_path and {self._section}.key_path",
+            ) from error
+        if self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL) and not self._ca_cert_path:
+            _log.warning(
+                "clients need no certificate: there is no CA to verify them with",
+                mode=str(self.mode),
+                hint=f"set {self._section}.ca_cert_path",
+            )
+
+    def context(self) -> ssl.SSLContext:
+        """Return what a new connection uses."""
+        with self._lock:
+            if self._context is None:
+                self.load()
+            elif self._watch:
+                self._reload()
+            assert self._context is not None, "asked for TLS where it is disabled"
+            return self._context
+
+    def _reload(self) -> None:
+        try:
+            stamp = self._read_stamp()
+            if stamp == self._stamp:
+                return
+            self._context = self._make_context()
+            self._stamp = stamp
+            _log.info("new certificate", section=self._section)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning("the certificate was not reloaded", section=self._section, error=_explain(error))
+
+    def _read_stamp(self) -> _Stamp:
+        found = [os.stat(each) for each in self._files]
+        return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in found)
+
+    def _make_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self._cert_path, self._key_path)
+        if self._ca_cert_path and self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL):
+            context.load_verify_locations(self._ca_cert_path)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def common_name(certificate: Mapping[str, Any] | None) -> str | None:
+    """Return the name a client's certificate is in, as `getpeercert` tells it."""
+    subject: Sequence[Sequence[tuple[str, str]]] = (certificate or {}).get("subject", ())
+    return next((value for part in subject for name, value in part if name == "commonName"), None)
+
+
+def _explain(error: OSError | ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error)

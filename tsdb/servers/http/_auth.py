@@ -1,0 +1,149 @@
+"""Who sent a request: the credentials in its headers, or in its query string where clients of InfluxDB put them.
+
+    x-tsdb-auth, x-greptime-auth, Authorization     Basic base64(user:password); the first that is there counts
+    paths of InfluxDB: Authorization                Token user:password, or Basic
+                       ?u=user&p=password           without a header
+
+Every path below `/v1/` needs them, except those by which clients ask whether there is a server at all. They are checked
+before any of the body is read. A password that was right before is recognised at once; others are checked on threads of
+their own, because some forms of secrets are made to take long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
+
+from tsdb.auth import (
+    Authenticator,
+    AuthError,
+    AuthHeaderMissing,
+    BlankCredentials,
+    Identity,
+    InvalidAuthHeader,
+    UnsupportedPassword,
+)
+from tsdb.errors import Status, wire
+from tsdb.servers.http._errors import error_response, full_error_body
+from tsdb.servers.http._messages import Request, Response
+
+AUTH_THREADS_MAX = 2
+"""How many passwords are checked at the same time: those who guess must not take all processors."""
+
+PROTECTED = "/v1/"
+OPEN_PREFIXES = (
+    "/v1/health",
+    "/v1/influxdb/ping",
+    "/v1/influxdb/health",
+    "/v1/splunk/services/collector/health",
+)
+"""What everybody may ask."""
+
+_HEADERS = (b"x-tsdb-auth", b"x-greptime-auth", b"authorization")
+_UNAUTHORIZED = 401
+
+
+class _Credentials(NamedTuple):
+    user: str
+    password: str
+
+
+class HttpAuth:
+    """Checks requests. `close` it when the server has stopped."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-http-auth")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def identify(self, request: Request) -> Identity | None:
+        """Return who sent a request, None where nobody has to say; AuthError if that is not proved."""
+        if not self._authenticator.is_enabled or not is_protected(request.path):
+            return None
+        user, password = read_credentials(request)
+        if not user or not password:
+            raise BlankCredentials
+        client = request.client_host or ""
+        known = self._authenticator.recall_password(user, password, client=client)
+        if known is not None:
+            return known
+        check = partial(self._authenticator.check_password, user, password, client=client)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+
+
+def is_protected(path: str) -> bool:
+    return path.startswith(PROTECTED) and not path.startswith(OPEN_PREFIXES)
+
+
+def auth_error_response(error: AuthError, elapsed_ms: int) -> Response:
+    """The answer to a request whose sender is not known: 401 whatever the code, but for those who must wait."""
+    response = error_response(error, elapsed_ms, full_error_body)
+    if error.status is Status.RATE_LIMITED:
+        seconds = getattr(error, "retry_after_seconds", 1)
+        response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))
+        response.status = wire(error.status).http
+        return response
+    response.status = _UNAUTHORIZED
+    response.raw_headers.append((b"www-authenticate", b'Basic realm="tsdb", charset="UTF-8"'))
+    return response
+
+
+def read_credentials(request: Request) -> _Credentials:
+    """Return user and password; AuthHeaderMissing if there are none, InvalidAuthHeader if they cannot be read."""
+    if "influxdb" in request.path:
+        return _read_influx(request)
+    for name in _HEADERS:
+        value = request.raw_headers.get(name)
+        if value is not None:
+            return _read_header(value, takes_token=False)
+    raise AuthHeaderMissing("the request has no credentials", hint="send Authorization: Basic …")
+
+
+def _read_influx(request: Request) -> _Credentials:
+    value = request.raw_headers.get(b"authorization")
+    if value is not None:
+        return _read_header(value, takes_token=True)
+    user, password = request.query.get("u"), request.query.get("p")
+    if user is None and password is None:
+        raise AuthHeaderMissing(
+            "the request has no credentials", hint="send Authorization: Token user:password, or the parameters u and p"
+        )
+    if user is None or password is None:
+        raise InvalidAuthHeader("of the parameters u and p only one is there", hint="send both")
+    return _Credentials(user, password)
+
+
+def _read_header(value: bytes, *, takes_token: bool) -> _Credentials:
+    scheme, _, rest = value.strip().partition(b" ")
+    kind, rest = scheme.lower(), rest.strip()
+    if kind == b"basic":
+        return _split(_decode(rest))
+    if kind == b"token" and takes_token:
+        return _split(rest)
+    if kind == b"bearer":
+        raise UnsupportedPassword("users of this server have passwords, not bearer tokens", hint="send Basic")
+    raise InvalidAuthHeader("the scheme of the credentials is not supported", hint="send Authorization: Basic …")
+
+
+def _decode(encoded: bytes) -> bytes:
+    try:
+        # Some clients leave the padding out.
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidAuthHeader("the credentials are not in base64") from None
+
+
+def _split(pair: bytes) -> _Credentials:
+    user, colon, password = pair.partition(b":")
+    if not colon:
+        raise InvalidAuthHeader("expected user:password in the credentials")
+    try:
+        return _Credentials(user.decode("utf-8"), password.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidAuthHeader("the credentials are not in UTF-8") from None

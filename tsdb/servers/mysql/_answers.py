@@ -1,0 +1,157 @@
+"""What the server answers: OK, errors, the ends of lists, the columns and the rows of results.
+
+An `Answer` numbers the packets of one command as they are made. Rows become packets in a kernel, some megabytes at a
+time; whoever sends them decides when the next ones are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from tsdb._kernels import encode_mysql_rows
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire
+from tsdb.model import zone_of
+from tsdb.query import Records, Session
+from tsdb.servers.mysql._columns import encode_column
+from tsdb.servers.mysql._protocol import (
+    Capability,
+    StatusFlag,
+    WireError,
+    count_pieces,
+    encode_length,
+    encode_packet,
+)
+
+CHUNK_BYTES = 1 << 20
+"""About how many bytes of rows are made before they are sent."""
+MESSAGE_CHARS_MAX = 4096
+_OFF = frozenset({"0", "off", "false"})
+_COUNT_MAX = 0xFFFF
+
+
+class Answer:
+    """Makes the packets that answer one command."""
+
+    def __init__(self, session: Session, capabilities: Capability, sequence: int) -> None:
+        self._session = session
+        self._has_eof = not capabilities & Capability.DEPRECATE_EOF
+        self._sequence = sequence
+
+    def packet(self, payload: bytes) -> bytes:
+        """Return a packet with the next number."""
+        encoded = encode_packet(payload, self._sequence)
+        self._sequence += count_pieces(len(payload))
+        return encoded
+
+    def ok(self, affected: int = 0, *, has_more: bool = False) -> bytes:
+        return self.packet(ok_payload(self._session, affected, has_more=has_more))
+
+    def error(self, error: TsdbError | WireError) -> bytes:
+        return self.packet(error_payload(error))
+
+    def end(self, *, has_more: bool = False) -> bytes:
+        """Return the end of rows."""
+        if self._has_eof:
+            return self.packet(_eof_payload(self._session, has_more=has_more))
+        return self.packet(b"\xfe" + ok_payload(self._session, 0, has_more=has_more)[1:])
+
+    def definitions(self, fields: Iterable[pa.Field]) -> bytes:
+        """Return the columns of a result, or parameters, and their end."""
+        packets = [self.packet(encode_column(field, self._session.database)) for field in fields]
+        if packets and self._has_eof:
+            packets.append(self.packet(_eof_payload(self._session)))
+        return b"".join(packets)
+
+    def rows(self, records: Records, *, is_binary: bool, has_more: bool) -> Iterator[bytes]:
+        """Yield a whole result, and close the records."""
+        try:
+            yield self.packet(encode_length(len(records.schema))) + self.definitions(records.schema)
+            zone = self._session.time_zone
+            for batch in records:
+                yield from self._batch(batch, zone, is_binary)
+        finally:
+            records.close()
+        yield self.end(has_more=has_more)
+
+    def _batch(self, batch: pa.RecordBatch, zone: str, is_binary: bool) -> Iterator[bytes]:
+        local, row = localized(batch, zone), 0
+        while row < local.num_rows:
+            try:
+                packets, row, self._sequence = encode_mysql_rows(
+                    local, self._sequence & 255, is_binary=is_binary, start=row, bytes_max=CHUNK_BYTES
+                )
+            except TypeError as error:
+                raise Unsupported(str(error)) from error
+            except OverflowError as error:
+                raise InvalidArguments(f"a time has no form in this protocol: {error}") from error
+            yield packets
+
+
+def ok_payload(session: Session, affected: int = 0, *, has_more: bool = False) -> bytes:
+    """Return what says that a command succeeded."""
+    warnings = min(len(session.warnings), _COUNT_MAX)
+    flags = status_flags(session, has_more=has_more)
+    return b"\x00" + encode_length(affected) + b"\x00" + flags.to_bytes(2, "little") + warnings.to_bytes(2, "little")
+
+
+def _eof_payload(session: Session, *, has_more: bool = False) -> bytes:
+    warnings = min(len(session.warnings), _COUNT_MAX)
+    return b"\xfe" + warnings.to_bytes(2, "little") + status_flags(session, has_more=has_more).to_bytes(2, "little")
+
+
+def status_flags(session: Session, *, has_more: bool = False) -> int:
+    """Return how the session stands. Every statement is its own transaction; the flag shows what the client has set."""
+    is_off = session.variables.get("autocommit", "").lower() in _OFF
+    flags = StatusFlag(0) if is_off else StatusFlag.AUTOCOMMIT
+    return int(flags | StatusFlag.MORE_RESULTS if has_more else flags)
+
+
+def error_payload(error: TsdbError | WireError, *, has_state: bool = True) -> bytes:
+    """Return what says that a command failed; without a state to a client that has not answered yet."""
+    if isinstance(error, TsdbError):
+        code = wire(error.status)
+        errno, state, message = code.mysql_errno, code.mysql_state, f"({error.status.title}): {error}"
+    else:
+        errno, state, message = error.errno, error.state, str(error)
+    text = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace")
+    return b"\xff" + errno.to_bytes(2, "little") + (b"#" + state.encode() if has_state else b"") + text
+
+
+def localized(batch: pa.RecordBatch, zone: str) -> pa.RecordBatch:
+    """Return a batch that the kernel takes, its timestamps as the clocks of a zone show them."""
+    columns = [_localized(column, zone) for column in batch.columns]
+    if all(new is old for new, old in zip(columns, batch.columns, strict=True)):
+        return batch
+    fields = [field.with_type(column.type) for field, column in zip(batch.schema, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _localized(column: pa.Array, zone: str) -> pa.Array:
+    kind = column.type
+    if pt.is_dictionary(kind):
+        return _localized(column.dictionary_decode(), zone)
+    if pt.is_float16(kind):
+        return column.cast(pa.float32())
+    if pt.is_date64(kind):
+        return column.cast(pa.date32())
+    if not pt.is_timestamp(kind) or zone == "UTC":
+        return column
+    plain = column if kind.tz is None else column.cast(pa.timestamp(kind.unit))
+    offset = zone_of(zone).utcoffset(None)
+    if offset is not None:
+        return _shifted(plain, offset)
+    return pc.local_timestamp(plain.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit, zone)))
+
+
+def _shifted(column: pa.Array, offset: timedelta) -> pa.Array:
+    """Add an offset that is the same at all times."""
+    kind = column.type
+    try:
+        return pc.add_checked(column, pa.scalar(offset, pa.duration("s")).cast(pa.duration(kind.unit))).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidArguments("a timestamp is too far away to be shown in this time zone") from error

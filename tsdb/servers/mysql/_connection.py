@@ -1,0 +1,385 @@
+"""One client: its login, then its commands one after the other.
+
+A command that fails is answered with an error, and the connection goes on; what is wrong with the packets themselves
+ends it. Statements run on the server's threads and are answered as their rows come. While they run, the connection is
+watched: when the client goes away they are stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from tsdb.auth import AccessDenied
+from tsdb.errors import Status, TsdbError, wire
+from tsdb.model import CATALOG
+from tsdb.query import Channel as Protocol
+from tsdb.query import Session
+from tsdb.servers._tls import Tls, common_name
+from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
+from tsdb.servers.mysql._channel import Channel, ClientGone
+from tsdb.servers.mysql._handshake import (
+    CACHING_SHA2,
+    Login,
+    encode_greeting,
+    make_challenge,
+    parse_answer,
+    parse_change_user,
+    wants_tls,
+)
+from tsdb.servers.mysql._login import ANSWER_BYTES_MAX, LOGIN_SECONDS_MAX, LoginDesk, LoginFailed
+from tsdb.servers.mysql._prepared import PreparedStatements
+from tsdb.servers.mysql._protocol import (
+    OFFERED,
+    PACKET_BYTES_MAX,
+    BadPacket,
+    Capability,
+    Command,
+    Reader,
+    WireError,
+    decode_text,
+)
+from tsdb.servers.mysql._statements import MysqlDatabase, Packets, Statements, ending_in_error
+from tsdb.servers.mysql._texts import is_urgent, read_text
+from tsdb.servers.mysql._work import Work
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.mysql")
+_CATALOGS = (CATALOG, "greptime")
+_PLUGIN = CACHING_SHA2
+_MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
+_DIGITS_MAX = 10
+
+T = TypeVar("T")
+
+
+class IdleTooLong(WireError):
+    """The client has sent nothing for too long."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            4031, "HY000", "The client was disconnected by the server because of inactivity. See mysql.idle_timeout"
+        )
+
+
+class UnknownDatabase(WireError):
+    """The client names a database that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        code = wire(Status.DATABASE_NOT_FOUND)
+        super().__init__(code.mysql_errno, code.mysql_state, f"Unknown database '{name[:128]}'")
+
+
+class UnknownCommand(WireError):
+    """The client asks for something this server does not do."""
+
+    def __init__(self) -> None:
+        super().__init__(1047, "08S01", "Unknown command")
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all connections share."""
+
+    database: MysqlDatabase
+    desk: LoginDesk
+    tls: Tls
+    workers: ThreadPoolExecutor
+    """Run statements."""
+    ushers: ThreadPoolExecutor
+    """Run what must not wait behind statements: logins, KILL, the list of processes."""
+    idle_seconds: float | None
+    prepared_max: int
+    requires_database: bool
+    time_zone: str
+    close_connection: Callable[[int], bool]
+    """Close a connection by its number; False if there is none. From any thread."""
+    count_connections: Callable[[], int]
+
+    def variables(self) -> dict[str, str]:
+        """What a session is set to before it sets anything itself."""
+        if self.idle_seconds is None:
+            return {}
+        seconds = str(max(1, round(self.idle_seconds)))
+        return {"wait_timeout": seconds, "interactive_timeout": seconds}
+
+
+class Connection:
+    """One client's connection, from its greeting to its end."""
+
+    def __init__(self, channel: Channel, house: House, client: str) -> None:
+        self._channel = channel
+        self._house = house
+        self._client = client
+        self._session = Session(
+            channel=Protocol.MYSQL, client=client, time_zone=house.time_zone, variables=house.variables()
+        )
+        self._capabilities = Capability(0)
+        self._prepared = PreparedStatements(house.prepared_max)
+        self._statements = Statements(house.database, house.close_connection)
+        self.is_idle = True
+        """Whether it waits for a command."""
+        self.is_stopping = False
+
+    @property
+    def number(self) -> int:
+        return self._session.connection_id
+
+    def close_soon(self) -> None:
+        """Stop what runs, and close."""
+        self._house.database.cancel(self._session)
+        self._channel.abort()
+
+    async def serve(self) -> None:
+        """Serve the client until it goes."""
+        try:
+            if await self._log_in():
+                await self._serve_commands()
+        except ClientGone as gone:
+            _log.debug("a client went away", client=self._client, reason=str(gone))
+        except WireError as error:
+            # The packets make no sense any more.
+            await self._send_error(error)
+        except TimeoutError:
+            _log.debug("a client took too long to log in", client=self._client)
+
+    # The login ------------------------------------------------------------------------------------------------------
+
+    async def _log_in(self) -> bool:
+        challenge, tls = make_challenge(), self._house.tls
+        offered = OFFERED | Capability.SSL if tls.is_offered else OFFERED
+        greeting = encode_greeting(connection_id=self.number, challenge=challenge, capabilities=offered, plugin=_PLUGIN)
+        await self._channel.send(greeting)
+        packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
+        if tls.is_offered and wants_tls(packet):
+            context = await self._on_usher(tls.context)
+            await self._channel.open_stream(context)
+            packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
+        else:
+            await self._channel.open_stream(None)
+        login = parse_answer(packet)
+        if tls.is_required and not self._channel.is_encrypted:
+            await self._send_error(
+                WireError(3159, "HY000", "Connections using insecure transport are prohibited: the server requires TLS")
+            )
+            return False
+        self._capabilities = login.capabilities & offered
+        return await self._admit(login, challenge)
+
+    async def _admit(self, login: Login, challenge: bytes | None) -> bool:
+        """Let a client in, or tell it why not."""
+        try:
+            await self._identify(login, challenge)
+            await self._on_usher(lambda: self._choose_first_database(login.database))
+        except (TsdbError, LoginFailed, UnknownDatabase) as error:
+            await self._send_error(error)
+            return False
+        await self._channel.send(ok_payload(self._session))
+        return True
+
+    async def _identify(self, login: Login, challenge: bytes | None) -> None:
+        if self._house.tls.verifies_user and common_name(self._channel.certificate) != login.user:
+            raise LoginFailed(login)
+        identity = await self._house.desk.log_in(
+            self._channel, login, challenge=challenge, greeted_with=_PLUGIN, client=self._client
+        )
+        self._session.user = login.user
+        self._session.identity = identity
+
+    def _choose_first_database(self, name: str) -> None:
+        if name:
+            self._use(name)
+        elif self._house.requires_database:
+            raise WireError(1046, "3D000", "No database selected")
+
+    def _use(self, wanted: str) -> None:
+        """Choose `database` or `catalog-database`; a database whose own name looks like that comes first."""
+        database = self._house.database
+        catalog, dash, rest = wanted.partition("-")
+        name = rest if dash and catalog in _CATALOGS and not database.has_database(wanted) else wanted
+        identity = self._session.identity
+        if not database.has_database(name):
+            raise UnknownDatabase(wanted)
+        if identity is not None and name != "information_schema" and not identity.may_see(name):
+            raise AccessDenied(identity.name, name)
+        self._session.database = name
+
+    # The commands ---------------------------------------------------------------------------------------------------
+
+    async def _serve_commands(self) -> None:
+        while not self.is_stopping:
+            self._channel.begin_command()
+            self.is_idle = True
+            try:
+                packet = await self._channel.read(bytes_max=PACKET_BYTES_MAX, wait_seconds=self._idle_seconds())
+            except TimeoutError:
+                self._channel.begin_command()
+                raise IdleTooLong from None
+            self.is_idle = False
+            if not packet:
+                raise BadPacket("a command without a byte")
+            if packet[0] == Command.QUIT:
+                return
+            await self._serve_command(packet)
+
+    async def _serve_command(self, packet: bytes) -> None:
+        handler = self._HANDLERS.get(packet[0])
+        try:
+            if handler is None:
+                raise UnknownCommand
+            await handler(self, packet)
+        except (TsdbError, WireError) as error:
+            self._log_fault(error)
+            await self._send_error(error)
+
+    async def _quick(self, packet: bytes) -> None:
+        """COM_PING and what else changes nothing."""
+        await self._ok()
+
+    async def _init_db(self, packet: bytes) -> None:
+        name = decode_text(packet[1:])
+        await self._on_usher(lambda: self._use(name))
+        await self._ok()
+
+    async def _query(self, packet: bytes) -> None:
+        await self._run(read_text(packet[1:]))
+
+    async def _run(self, text: str, *, is_binary: bool = False) -> None:
+        answer = self._answer()
+        allows_many = bool(self._capabilities & Capability.MULTI_STATEMENTS) and not is_binary
+        pieces = self._statements.run(text, self._session, answer, allows_many=allows_many, is_binary=is_binary)
+        await self._send_pieces(pieces, answer, is_urgent=is_urgent(text))
+
+    async def _field_list(self, packet: bytes) -> None:
+        answer, table = self._answer(), decode_text(Reader(packet, 1).until_zero())
+        await self._send_pieces(self._statements.list_fields(table, self._session, answer), answer)
+
+    async def _statistics(self, packet: bytes) -> None:
+        await self._channel.send(f"Connections: {self._house.count_connections()}".encode())
+
+    async def _process_info(self, packet: bytes) -> None:
+        await self._run("SHOW PROCESSLIST")
+
+    async def _process_kill(self, packet: bytes) -> None:
+        await self._run(f"KILL {Reader(packet, 1).integer(4)}")
+
+    async def _change_user(self, packet: bytes) -> None:
+        login = parse_change_user(packet, self._capabilities)
+        self._reset_session()
+        # The answer in the packet is one to the challenge of the greeting, which must not serve twice.
+        if not await self._admit(login, None):
+            raise ClientGone("a change of user was refused")
+
+    async def _reset_connection(self, packet: bytes) -> None:
+        self._reset_session()
+        await self._ok()
+
+    async def _set_option(self, packet: bytes) -> None:
+        option = Reader(packet, 1).integer(2)
+        if option == _MULTI_STATEMENTS_ON:
+            self._capabilities |= Capability.MULTI_STATEMENTS
+        elif option == _MULTI_STATEMENTS_OFF:
+            self._capabilities &= ~Capability.MULTI_STATEMENTS
+        else:
+            raise UnknownCommand
+        await self._channel.send_raw(self._answer().end())
+
+    async def _prepare(self, packet: bytes) -> None:
+        answer, text = self._answer(), read_text(packet[1:])
+        await self._send_pieces(self._statements.prepare(text, self._prepared, self._session, answer), answer)
+
+    async def _execute(self, packet: bytes) -> None:
+        reader = Reader(packet, 1)
+        prepared = self._prepared.get(reader.integer(4), "mysqld_stmt_execute")
+        reader.take(1 + 4)  # the kind of cursor, which is not needed, and a count that is always 1
+        await self._run(prepared.bind(reader), is_binary=True)
+
+    async def _send_long_data(self, packet: bytes) -> None:
+        self._prepared.append_long_data(packet)
+
+    async def _close_statement(self, packet: bytes) -> None:
+        if len(packet) >= 5:
+            self._prepared.close(Reader(packet, 1).integer(4))
+
+    async def _reset_statement(self, packet: bytes) -> None:
+        self._prepared.get(Reader(packet, 1).integer(4), "mysqld_stmt_reset").long_data.clear()
+        await self._ok()
+
+    async def _fetch(self, packet: bytes) -> None:
+        raise WireError(1421, "HY000", "The statement has no open cursor: its rows were all sent")
+
+    _HANDLERS: ClassVar[dict[int, Callable[[Connection, bytes], Awaitable[None]]]] = {
+        Command.INIT_DB: _init_db,
+        Command.QUERY: _query,
+        Command.FIELD_LIST: _field_list,
+        Command.STATISTICS: _statistics,
+        Command.PROCESS_INFO: _process_info,
+        Command.PROCESS_KILL: _process_kill,
+        Command.DEBUG: _quick,
+        Command.PING: _quick,
+        Command.CHANGE_USER: _change_user,
+        Command.STMT_PREPARE: _prepare,
+        Command.STMT_EXECUTE: _execute,
+        Command.STMT_SEND_LONG_DATA: _send_long_data,
+        Command.STMT_CLOSE: _close_statement,
+        Command.STMT_RESET: _reset_statement,
+        Command.SET_OPTION: _set_option,
+        Command.STMT_FETCH: _fetch,
+        Command.RESET_CONNECTION: _reset_connection,
+    }
+
+    # What they share ------------------------------------------------------------------------------------------------
+
+    def _answer(self) -> Answer:
+        return Answer(self._session, self._capabilities, self._channel.sequence)
+
+    async def _ok(self) -> None:
+        await self._channel.send(ok_payload(self._session))
+
+    async def _send_error(self, error: TsdbError | WireError) -> None:
+        await self._channel.send(error_payload(error))
+
+    async def _send_pieces(self, pieces: Packets, answer: Answer, *, is_urgent: bool = False) -> None:
+        """Run statements and send what they answer as it comes."""
+        pool = self._house.ushers if is_urgent else self._house.workers
+        work = Work(pool, ending_in_error(pieces, answer), lambda: self._house.database.cancel(self._session))
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            with self._channel.watched(task.cancel):
+                while (chunk := await work.next_chunk()) is not None:
+                    await self._channel.send_raw(chunk)
+        finally:
+            work.abandon()
+
+    async def _on_usher(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._house.ushers, work)
+
+    def _reset_session(self) -> None:
+        """Forget everything the client has chosen, but not who it is."""
+        old = self._session
+        self._prepared.clear()
+        self._session = Session(
+            channel=Protocol.MYSQL,
+            client=self._client,
+            time_zone=self._house.time_zone,
+            connection_id=old.connection_id,
+            user=old.user,
+            identity=old.identity,
+            database=old.database,
+            variables=self._house.variables(),
+        )
+
+    def _idle_seconds(self) -> float | None:
+        """How long the client may be silent: what the server allows, or less if the client has said so."""
+        wanted, allowed = self._session.variables.get("wait_timeout", ""), self._house.idle_seconds
+        if not (wanted.isascii() and wanted.isdigit() and len(wanted) < _DIGITS_MAX and int(wanted)):
+            return allowed
+        return float(wanted) if allowed is None else min(float(wanted), allowed)
+
+    def _log_fault(self, error: TsdbError | WireError) -> None:
+        if isinstance(error, TsdbError) and wire(error.status).is_fault:
+            _log.error("a command failed", status=error.status.title, error=error, client=self._client)

@@ -1,0 +1,74 @@
+"""SHOW CREATE TABLE for tools that read it back: in MySQL's own words.
+
+Libraries learn the columns of a table by parsing what MySQL prints. They give themselves away by quotes around every
+name; what people type is answered as everywhere else. Types get the names that MySQL prints, and what MySQL does not
+have, the time index and the options, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tsdb.query import Affected, Output, TableRecords, read_all
+
+_ASKED_BY_TOOL = re.compile(r"\s*SHOW CREATE TABLE (?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+`\s*;?\s*", re.IGNORECASE)
+_COLUMN = re.compile(
+    r"  (?P<name>`(?:[^`]|``)+`) (?P<type>[A-Z][A-Z0-9]*(?: UNSIGNED)?)(?:\((?P<width>[\d, ]+)\))?"
+    r"(?P<rest> (?:NOT )?NULL.*?)(?: (?:FULLTEXT|SKIPPING|INVERTED|VECTOR) INDEX.*?)?,?"
+)
+_KEY = re.compile(r"  PRIMARY KEY \((?P<names>.*)\),?")
+_TYPES = {"STRING": "text", "BOOLEAN": "tinyint(1)", "VARBINARY": "blob", "VECTOR": "blob"}
+_ENGINE = re.compile(r"^ENGINE=(\w+)", re.MULTILINE)
+_CHARSET = "DEFAULT CHARSET=utf8mb4"
+
+
+def is_reflection(text: str) -> bool:
+    """Whether a statement asks for a table in the form that only tools use."""
+    return _ASKED_BY_TOOL.fullmatch(text) is not None
+
+
+def as_mysql_prints(output: Output) -> Output:
+    """Return the answer to SHOW CREATE TABLE in MySQL's words."""
+    if isinstance(output, Affected):
+        return output
+    table = read_all(output)
+    statements = [mysql_create_table(text) for text in table.column(1).to_pylist()]
+    return TableRecords(table.set_column(1, table.schema.names[1], pa.array(statements, pa.string())))
+
+
+def mysql_create_table(statement: str) -> str:
+    """Return a statement that creates a table, as this server prints it, as MySQL would print it."""
+    head, _, body = statement.partition("\n")
+    engine = _ENGINE.search(body)
+    name = head.removesuffix(" (").rpartition("IF NOT EXISTS ")[2]
+    tail = f") ENGINE={engine[1] if engine else 'mito'} {_CHARSET}"
+    return f"CREATE TABLE {name} (\n" + ",\n".join(_items(body)) + "\n" + tail
+
+
+def _items(body: str) -> Iterator[str]:
+    for line in body.split("\n"):
+        if line == ")":
+            return
+        if column := _COLUMN.fullmatch(line):
+            yield f"  {column['name']} {_type(column)}{_default(column['rest'])}"
+        elif key := _KEY.fullmatch(line):
+            yield f"  PRIMARY KEY ({key['names'].replace('`, `', '`,`')})"
+
+
+def _type(column: re.Match[str]) -> str:
+    kind, width = column["type"], column["width"]
+    if kind in _TYPES:
+        return _TYPES[kind]
+    name = kind.lower()
+    if kind == "TIMESTAMP":
+        return f"timestamp({min(int(width or 0), 6)})" if int(width or 0) else "timestamp"
+    return f"{name}({width.replace(' ', '')})" if width else name
+
+
+def _default(rest: str) -> str:
+    """MySQL prints NULL behind timestamps alone, and literals of defaults in quotes."""
+    rest = rest.removeprefix(" NULL") if not rest.startswith(" NOT NULL") else rest
+    return re.sub(r" DEFAULT (current_timestamp\(\)|now\(\))", " DEFAULT CURRENT_TIMESTAMP", rest, flags=re.IGNORECASE)

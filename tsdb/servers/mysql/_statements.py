@@ -1,0 +1,179 @@
+"""Statements and their answers, as packets: what runs on the server's threads.
+
+Each method is a generator of packets. `ending_in_error` makes of what goes wrong the last packet, an error: also behind
+rows that were sent already, as clients of MySQL expect it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from time import perf_counter
+from typing import Protocol
+
+import pyarrow as pa
+
+from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported, wire
+from tsdb.query import Affected, Output, PlanQuery, Session, TableMissing
+from tsdb.servers.mysql._answers import Answer
+from tsdb.servers.mysql._columns import encode_column
+from tsdb.servers.mysql._prepared import PreparedStatements
+from tsdb.servers.mysql._protocol import WireError
+from tsdb.servers.mysql._reflection import as_mysql_prints, is_reflection
+from tsdb.servers.mysql._startup import answer_startup, without_dual
+from tsdb.servers.mysql._texts import count_statements, executable_comment, killed_connection
+from tsdb.sql import Parsed, parse, statements
+from tsdb.telemetry import counter, get_logger, histogram
+
+_log = get_logger("tsdb.mysql")
+_QUERIES = counter(
+    "tsdb_servers_mysql_queries_total",
+    "Texts of statements that were answered, by protocol (text, binary) and outcome.",
+    labels=("protocol", "outcome"),
+)
+_ELAPSED = histogram(
+    "tsdb_servers_mysql_queries_elapsed_seconds",
+    "Time from the arrival of a text to the end of its answer.",
+    labels=("protocol",),
+)
+
+Packets = Generator[bytes, None, None]
+
+
+class MysqlDatabase(Protocol):
+    """What the server needs of the database."""
+
+    def execute(self, text: str, session: Session) -> Iterator[Output]:
+        """Run the statements of a text, each when its answer is asked for."""
+
+    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
+        """Return the columns a statement would answer with, None for one without rows."""
+
+    def cancel(self, session: Session) -> None:
+        """Stop what runs for a session; from any thread."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+class _Unexpected(TsdbError):
+    """A mistake of the server."""
+
+    status = Status.UNEXPECTED
+
+
+def ending_in_error(packets: Packets, answer: Answer) -> Packets:
+    """Make an error that a generator raises its last packet."""
+    try:
+        yield from packets
+    except (TsdbError, WireError) as error:
+        if isinstance(error, TsdbError) and wire(error.status).is_fault:
+            _log.error("a statement failed", status=error.status.title, error=error)
+        yield answer.error(error)
+    except Exception as error:  # noqa: BLE001 - a client waits for an answer
+        _log.exception("a statement met a mistake of the server")
+        yield answer.error(_Unexpected(f"{type(error).__name__}: {error}"))
+
+
+class Statements:
+    """Runs the statements of one connection."""
+
+    def __init__(self, database: MysqlDatabase, close_connection: Callable[[int], bool]) -> None:
+        self._database = database
+        self._close_connection = close_connection
+
+    def run(
+        self, text: str, session: Session, answer: Answer, *, allows_many: bool, is_binary: bool = False
+    ) -> Packets:
+        """Run the statements of a text."""
+        started, protocol, outcome = perf_counter(), "binary" if is_binary else "text", "error"
+        try:
+            if (inner := executable_comment(text)) is None:
+                yield from self._run(text, session, answer, allows_many=allows_many, is_binary=is_binary)
+            else:
+                yield self._run_comment(inner, session, answer)
+            outcome = "ok"
+        finally:
+            _QUERIES.labels(protocol, outcome).inc()
+            _ELAPSED.labels(protocol).observe(perf_counter() - started)
+
+    def _run(self, text: str, session: Session, answer: Answer, *, allows_many: bool, is_binary: bool) -> Packets:
+        count = count_statements(text)
+        if count > 1 and not allows_many:
+            raise InvalidSyntax(
+                f"the text has {count} statements, and the client has not said that it sends more than one",
+                hint="set the client's flag CLIENT_MULTI_STATEMENTS",
+            )
+        known = answer_startup(text, session) if count == 1 else None
+        outputs = self._database.execute(without_dual(text), session) if known is None else iter((known,))
+        if is_reflection(text):
+            outputs = map(as_mysql_prints, outputs)
+        try:
+            for number, output in enumerate(outputs, 1):
+                has_more = number < count
+                if isinstance(output, Affected):
+                    yield answer.ok(output.rows, has_more=has_more)
+                else:
+                    yield from answer.rows(output, is_binary=is_binary, has_more=has_more)
+        finally:
+            if isinstance(outputs, Generator):
+                outputs.close()
+        killed = killed_connection(text)
+        if killed is not None and killed != session.connection_id:
+            self._close_connection(killed)
+
+    def _run_comment(self, text: str, session: Session, answer: Answer) -> bytes:
+        """Run a statement that is meant for servers that know it."""
+        try:
+            found = parse(text, session.dialect)
+        except (InvalidSyntax, Unsupported):
+            found = []
+        if len(found) == 1 and isinstance(found[0].statement, statements.SetVariable | statements.SetMany):
+            for _ in self._database.execute(text, session):
+                pass
+        else:
+            session.warnings[:] = [f"Passed: {text[:200]}"]
+        return answer.ok()
+
+    def prepare(self, text: str, kept: PreparedStatements, session: Session, answer: Answer) -> Packets:
+        """Keep a statement for later, and describe its parameters and columns."""
+        prepared = kept.cut(text)
+        example = prepared.with_nulls()
+        if executable_comment(example) is None and count_statements(example) > 1:
+            raise InvalidSyntax("a prepared statement is one statement")
+        columns = self._columns_of(example, session)
+        kept.keep(prepared)
+        yield answer.packet(
+            b"\x00"
+            + prepared.number.to_bytes(4, "little")
+            + len(columns).to_bytes(2, "little")
+            + prepared.places.to_bytes(2, "little")
+            + b"\x00\x00\x00"
+        )
+        yield answer.definitions([pa.field("?", pa.string())] * prepared.places)
+        yield answer.definitions(columns)
+
+    def _columns_of(self, text: str, session: Session) -> list[pa.Field]:
+        """Return the columns a statement will answer with, none if only its values will tell."""
+        if executable_comment(text) is not None:
+            return []
+        known = answer_startup(text, session)
+        if known is not None:
+            return [] if isinstance(known, Affected) else list(known.schema)
+        found = parse(without_dual(text), session.dialect)
+        try:
+            schema = self._database.schema_of(found[0], session)
+        except TableMissing:
+            raise
+        except PlanQuery:
+            return []
+        return [] if schema is None else list(schema)
+
+    def list_fields(self, table: str, session: Session, answer: Answer) -> Packets:
+        """Answer COM_FIELD_LIST: the columns of a table, each with its default, which is not told."""
+        name = table.replace("`", "``")
+        found = parse(f"SELECT * FROM `{name}`", session.dialect)
+        schema = self._database.schema_of(found[0], session)
+        assert schema is not None, "a query has columns"
+        for field in schema:
+            yield answer.packet(encode_column(field, session.database) + b"\xfb")
+        yield answer.end()

@@ -1,0 +1,93 @@
+"""The text of statements as clients of MySQL send it, made ready for the parser.
+
+- Clients write bytes into the text itself: `_binary'…'` with whatever the bytes are. They become a literal in
+  hexadecimal, which leaves text that can be decoded.
+- A comment that begins with `/*!` is a statement for servers that know it. `SET` is run; what else dumps have there,
+  about keys and locks, has nothing to do here and is passed with a warning.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tsdb.errors import InvalidSyntax
+from tsdb.servers.mysql._parameters import quote_bytes
+from tsdb.sql import Dialect
+from tsdb.sql.lexer import skip_blanks, statement_end
+
+_BINARY = re.compile(
+    rb"_binary\s*'((?:[^'\\]|''|\\.)*+)'"
+    rb"|'(?:[^'\\]|''|\\.)*+'"
+    rb'|"(?:[^"\\]|""|\\.)*+"'
+    rb"|`[^`]*+`"
+    rb"|/\*.*?\*/"
+    rb"|(?:--[ \t]|\#)[^\n]*+",
+    re.DOTALL | re.IGNORECASE,
+)
+_ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\x00", b"b": b"\b", b"Z": b"\x1a"}
+_EXECUTABLE = re.compile(r"\s*/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
+_URGENT = re.compile(r"\s*(?:/\*.*?\*/\s*)*(?:kill\b|show\s+(?:full\s+)?processlist\b)", re.DOTALL | re.IGNORECASE)
+_KILL = re.compile(r"\s*kill\s+(?:connection\s+)?(\d{1,19})\s*;?\s*", re.IGNORECASE)
+_INTRODUCER = b"_binary"
+
+
+class EmptyText(InvalidSyntax):
+    """A text without a statement."""
+
+    def __init__(self) -> None:
+        super().__init__("Query was empty: there are only empty statements")
+
+
+def read_text(packet: bytes) -> str:
+    """Return the text that a client sent; InvalidSyntax if it cannot be decoded."""
+    if _INTRODUCER in packet.lower():
+        packet = _BINARY.sub(_to_hex, packet)
+    try:
+        return packet.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidSyntax(
+            "the text of the statement is not valid UTF-8", hint="set the character set of the client to utf8mb4"
+        ) from error
+
+
+def _to_hex(match: re.Match[bytes]) -> bytes:
+    body = match[1]
+    if body is None:
+        return match[0]
+    return quote_bytes(_ESCAPE.sub(_unescaped, body)).encode()
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return b"'" if match[1] is None else _ESCAPES.get(match[1], match[1])
+
+
+def executable_comment(text: str) -> str | None:
+    """Return the statement inside of a text that is nothing but `/*!40101 … */`, None for any other text."""
+    match = _EXECUTABLE.fullmatch(text) if "/*!" in text[:64] else None
+    return None if match is None else match[1]
+
+
+def is_urgent(text: str) -> bool:
+    """Whether a statement must not wait behind long ones: it is there to stop them."""
+    return _URGENT.match(text) is not None
+
+
+def killed_connection(text: str) -> int | None:
+    """Return the connection that a statement wants closed, None for any other statement."""
+    match = _KILL.fullmatch(text)
+    return None if match is None else int(match[1])
+
+
+def count_statements(text: str) -> int:
+    """Return how many statements a text has, without reading them; EmptyText if there is none."""
+    count = at = 0
+    while (at := skip_blanks(text, at, Dialect.MYSQL)) < len(text):
+        semicolon = text.find(";", at)
+        is_last = semicolon < 0 or skip_blanks(text, semicolon + 1, Dialect.MYSQL) == len(text)
+        end = len(text) if is_last and semicolon != at else statement_end(text, at, Dialect.MYSQL)
+        count += end > at
+        at = end + 1
+    if not count:
+        raise EmptyText
+    return count

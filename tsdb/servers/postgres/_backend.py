@@ -1,0 +1,347 @@
+"""One session of the protocol, behind the login: messages in, messages out. It blocks, so it runs on a worker thread.
+
+    simple      Query                                       rows of every statement of a text, as text
+    extended    Parse Bind Describe Execute Close … Sync    one statement, with values; after an error all up to Sync is
+                                                            passed over
+
+There are no transactions: BEGIN and COMMIT are accepted, change the status that ReadyForQuery tells, and nothing else.
+Portals live until the Sync that ends their transaction, as in PostgreSQL.
+
+Nothing here waits for a client. `run` is a generator: whoever takes its pieces sends them, at the client's speed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire
+from tsdb.query import Affected, Session
+from tsdb.servers.postgres import _messages as m
+from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
+from tsdb.servers.postgres._errors import (
+    PgError,
+    ProtocolViolation,
+    error_fields,
+    internal_error_fields,
+    notice_fields,
+)
+from tsdb.servers.postgres._portals import PgDatabase, Portal, Prepared, expand_formats
+from tsdb.servers.postgres._settings import SessionSettings
+from tsdb.servers.postgres._tags import command_tag
+from tsdb.servers.postgres._types import column_heads, encode_rows
+from tsdb.sql import Parsed, parse
+from tsdb.sql import statements as s
+from tsdb.sql.statements import Dialect
+from tsdb.telemetry import counter, get_logger
+
+PREPARED_MAX = 10_000
+"""How many statements a connection may keep prepared."""
+PORTALS_MAX = 1_000
+"""How many portals a connection may have open."""
+
+_log = get_logger("tsdb.postgres")
+_STATEMENTS = counter(
+    "tsdb_servers_postgres_statements_total",
+    "Statements of PostgreSQL clients, by protocol (simple, extended) and outcome.",
+    labels=("protocol", "outcome"),
+)
+_ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.IGNORECASE)
+_DESCRIBED_BY_RUNNING = (s.Query, s.Show, s.Describe, s.Tql, s.Explain)
+NO_TRANSACTIONS = "there are no transactions: every statement takes effect by itself and stays done"
+
+Pieces = Iterator[bytes]
+
+
+class Backend:
+    """What a connection has prepared and opened. Used by one thread at a time; `close` it in the end."""
+
+    def __init__(self, database: PgDatabase, session: Session, settings: SessionSettings) -> None:
+        self._database = database
+        self._session = session
+        self._settings = settings
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
+        self._status = "I"
+        self._is_skipping = False
+        self._was_warned = False
+        self._handlers: dict[int, Callable[[bytes], Pieces]] = {
+            ord("P"): self._parse,
+            ord("B"): self._bind,
+            ord("D"): self._describe,
+            ord("E"): self._execute,
+            ord("C"): self._close,
+        }
+
+    def run(self, messages: Sequence[m.Message]) -> Generator[bytes, None, None]:
+        """Answer messages in their order; ProtocolViolation when the client does not speak the protocol."""
+        for message in messages:
+            if message.tag == ord("Q"):
+                yield from self._query(message.body)
+            elif message.tag == ord("S"):
+                self._sync()
+                yield m.ready_for_query(self._status)
+            elif message.tag in self._handlers:
+                if not self._is_skipping:
+                    yield from self._handle(message)
+            elif message.tag == ord("F"):
+                yield m.error(error_fields(PgError("0A000", "function calls are not supported", hint="use SELECT")))
+                yield m.ready_for_query(self._status)
+            elif message.tag not in b"Hdcf":
+                # What is left of a COPY that failed, and Flush, need no answer.
+                raise ProtocolViolation(f"invalid frontend message type {message.tag}")
+
+    def cancel(self) -> None:
+        """Stop what runs; from any thread."""
+        self._database.cancel(self._session)
+
+    def close(self) -> None:
+        """Let go of everything that is open."""
+        self._close_portals()
+        for cursor in self._session.cursors.values():
+            cursor.records.close()
+        self._session.cursors.clear()
+
+    # Errors -----------------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: Exception, text: str | None, protocol: str) -> bytes:
+        """Note that a statement has failed, and say how."""
+        _STATEMENTS.labels(protocol, "error").inc()
+        if self._status == "T":
+            self._status = "E"
+        if not isinstance(error, TsdbError):
+            _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
+            return m.error(internal_error_fields())
+        if wire(error.status).is_fault:
+            _log.error("a statement failed", error=error, statement=(text or "")[:200])
+        return m.error(error_fields(error, text=text))
+
+    def _handle(self, message: m.Message) -> Pieces:
+        """Answer a message of the extended protocol."""
+        try:
+            yield from self._handlers[message.tag](message.body)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it and the connection lives
+            self._is_skipping = True
+            yield self._fail(error, None, "extended")
+
+    # Simple protocol --------------------------------------------------------------------------------------------------
+
+    def _query(self, body: bytes) -> Pieces:
+        text = None
+        self._is_skipping = False
+        self._drop_portal("")
+        self._prepared.pop("", None)
+        try:
+            text = m.parse_query(body)
+            found = parse(text, Dialect.POSTGRESQL)
+            if not found:
+                yield m.EMPTY_QUERY
+            for parsed in found:
+                yield from self._answer(parsed)
+                _STATEMENTS.labels("simple", "ok").inc()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it and the connection lives
+            yield self._fail(error, text, "simple")
+        self._end_transaction_if_idle()
+        yield m.ready_for_query(self._status)
+
+    def _answer(self, parsed: Parsed) -> Pieces:
+        """Run one statement of the simple protocol."""
+        portal = Portal(parsed, _UNPREPARED, ())
+        with closing(portal):
+            if not portal.is_copy and not self._is_own(parsed):
+                output = portal.begin(self._database, self._session)
+                if not isinstance(output, Affected):
+                    yield m.row_description(column_heads(output.schema), portal.formats)
+            yield from self._complete(portal, 0)
+
+    # Extended protocol ------------------------------------------------------------------------------------------------
+
+    def _parse(self, body: bytes) -> Pieces:
+        asked = m.parse_parse(body)
+        if asked.name and asked.name in self._prepared:
+            raise PgError("42P05", f'prepared statement "{asked.name}" already exists')
+        if len(self._prepared) >= PREPARED_MAX:
+            raise PgError("53400", f"a connection keeps at most {PREPARED_MAX} prepared statements")
+        try:
+            self._prepared[asked.name] = Prepared.of(asked.text, asked.types)
+        except TsdbError as error:
+            self._is_skipping = True
+            yield self._fail(error, asked.text, "extended")
+            return
+        yield m.PARSE_COMPLETE
+
+    def _bind(self, body: bytes) -> Pieces:
+        bind = m.parse_bind(body)
+        prepared = self._find_prepared(bind.statement)
+        if bind.portal and bind.portal in self._portals:
+            raise PgError("42P03", f'portal "{bind.portal}" already exists')
+        if len(self._portals) >= PORTALS_MAX:
+            raise PgError("53400", f"a connection has at most {PORTALS_MAX} portals")
+        parsed = prepared.bound(bind, self._database, self._session)
+        self._drop_portal(bind.portal)
+        self._portals[bind.portal] = Portal(parsed, prepared, bind.result_formats)
+        yield m.BIND_COMPLETE
+
+    def _describe(self, body: bytes) -> Pieces:
+        kind, name = m.parse_target(body)
+        if kind == "S":
+            yield from self._describe_statement(self._find_prepared(name))
+            return
+        if name not in self._portals and name in self._session.cursors:
+            # A cursor of DECLARE is a portal to PostgreSQL's clients.
+            schema = self._session.cursors[name].records.schema
+            yield m.row_description(column_heads(schema), [False] * len(schema))
+            return
+        yield self._describe_portal(self._find_portal(name))
+
+    def _describe_statement(self, prepared: Prepared) -> Pieces:
+        yield m.parameter_description(prepared.oids(self._database, self._session))
+        parsed = prepared.described(self._database, self._session)
+        schema = None
+        if parsed is not None and not self._is_own(parsed):
+            schema = self._database.schema_of(parsed, self._session)
+        if schema is None:
+            yield m.NO_DATA
+            return
+        prepared.heads = tuple(column_heads(schema))
+        yield m.row_description(prepared.heads, [False] * len(prepared.heads))
+
+    def _describe_portal(self, portal: Portal) -> bytes:
+        if portal.parsed is None or self._is_own(portal.parsed) or portal.is_copy:
+            return m.NO_DATA
+        if isinstance(portal.parsed.statement, _DESCRIBED_BY_RUNNING):
+            output = portal.begin(self._database, self._session)
+            schema = None if isinstance(output, Affected) else output.schema
+        else:
+            schema = self._database.schema_of(portal.parsed, self._session)
+        if schema is None:
+            return m.NO_DATA
+        return m.row_description(column_heads(schema), expand_formats(portal.result_formats, len(schema)))
+
+    def _execute(self, body: bytes) -> Pieces:
+        name, limit = m.parse_execute(body)
+        portal = self._find_portal(name)
+        if portal.parsed is None:
+            yield m.EMPTY_QUERY
+            return
+        yield from self._complete(portal, limit)
+        _STATEMENTS.labels("extended", "ok").inc()
+
+    def _close(self, body: bytes) -> Pieces:
+        kind, name = m.parse_target(body)
+        if kind == "S":
+            self._prepared.pop(name, None)
+        else:
+            self._drop_portal(name)
+        yield m.CLOSE_COMPLETE
+
+    def _sync(self) -> None:
+        self._is_skipping = False
+        self._end_transaction_if_idle()
+
+    def _find_prepared(self, name: str) -> Prepared:
+        found = self._prepared.get(name)
+        if found is None:
+            which = f'prepared statement "{name}"' if name else "unnamed prepared statement"
+            raise PgError("26000", f"{which} does not exist")
+        return found
+
+    def _find_portal(self, name: str) -> Portal:
+        found = self._portals.get(name)
+        if found is None:
+            raise PgError("34000", f'portal "{name}" does not exist')
+        return found
+
+    def _drop_portal(self, name: str) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def _close_portals(self) -> None:
+        while self._portals:
+            self._portals.popitem()[1].close()
+
+    def _end_transaction_if_idle(self) -> None:
+        if self._status == "I":
+            self._close_portals()
+
+    # Statements -------------------------------------------------------------------------------------------------------
+
+    def _complete(self, portal: Portal, limit: int) -> Pieces:
+        """Send the rows of a portal and its end, or what else its statement answers."""
+        assert portal.parsed is not None
+        statement = portal.parsed.statement
+        if self._is_own(portal.parsed):
+            yield from self._run_own(portal.parsed)
+            return
+        if isinstance(statement, s.Copy) and portal.is_copy:
+            yield from self._copy_out(statement)
+            return
+        output = portal.begin(self._database, self._session)
+        if isinstance(output, Affected):
+            yield from self._settings.changes(self._session, statement)
+            yield m.command_complete(command_tag(statement, output.rows))
+            return
+        rows = 0
+        for batch in portal.batches(limit):
+            rows += batch.num_rows
+            yield from encode_rows(batch, portal.formats, self._session)
+        if limit and rows >= limit:
+            yield m.PORTAL_SUSPENDED
+        else:
+            yield m.command_complete(command_tag(statement, rows))
+
+    def _copy_out(self, statement: s.Copy) -> Pieces:
+        if statement.connection:
+            raise InvalidArguments("CONNECTION belongs to COPY with a path")
+        options = parse_copy_options(statement)
+        records = self._database.run_parsed(copied_query(statement), self._session)
+        assert not isinstance(records, Affected), "a query answers with rows"
+        with closing(records):
+            rows = yield from copy_out(records, options, self._session)
+        yield m.command_complete(command_tag(statement, rows))
+
+    def _is_own(self, parsed: Parsed) -> bool:
+        """Whether a statement is about the connection rather than the database."""
+        return isinstance(parsed.statement, s.Reset | s.Transaction)
+
+    def _run_own(self, parsed: Parsed) -> Pieces:
+        statement = parsed.statement
+        if isinstance(statement, s.Transaction):
+            yield from self._change_transaction(statement.verb, parsed.text)
+        elif isinstance(statement, s.Reset):
+            yield from self._reset(statement)
+        yield m.command_complete(command_tag(statement, 0))
+
+    def _change_transaction(self, verb: str, text: str) -> Pieces:
+        if verb in ("begin", "start"):
+            if self._status != "I":
+                yield m.notice(notice_fields("there is already a transaction in progress", state="25001"))
+            elif not self._was_warned:
+                self._was_warned = True
+                yield m.notice(notice_fields(NO_TRANSACTIONS, severity="NOTICE"))
+            self._status = "T"
+        elif verb in ("commit", "end", "rollback", "abort"):
+            if self._status == "I":
+                yield m.notice(notice_fields("there is no transaction in progress", state="25P01"))
+            self._status = "T" if _ROLLBACK_TO.match(text) and self._status != "I" else "I"
+        elif verb in ("lock", "unlock"):
+            raise Unsupported("there are no locks on tables")
+
+    def _reset(self, statement: s.Reset) -> Pieces:
+        if statement.verb == "unlisten":
+            return
+        if statement.verb == "discard" and statement.name is None:
+            if self._status != "I":
+                raise PgError("25001", "DISCARD ALL cannot run inside a transaction block")
+            self.close()
+            self._prepared.clear()
+            self._session.prepared.clear()
+        if statement.verb == "reset" or statement.name is None:
+            self._settings.reset(self._session, statement.name)
+        yield from self._settings.changes(self._session, statement)
+
+
+_UNPREPARED = Prepared.of("", ())
+"""Stands for the statement of a portal of the simple protocol, which describes what it runs itself."""

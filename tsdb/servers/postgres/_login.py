@@ -1,0 +1,248 @@
+"""From the first byte of a connection to the moment it may ask something: TLS, start-up message, password, settings.
+
+    SSLRequest ─▶ S, handshake | N        GSSENCRequest ─▶ N        CancelRequest ─▶ stop a statement, close
+    start-up message ─▶ SCRAM-SHA-256, or the password itself where a user's secret needs it ─▶ settings ─▶ ready
+
+Where some secret needs the password itself, it is asked for inside TLS only: outside, the login is refused before
+anything secret was sent. All of it has one deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from tsdb.auth import Authenticator, AuthError, Identity
+from tsdb.errors import TsdbError, wire
+from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.query import Channel, Session
+from tsdb.servers._tls import Tls, common_name
+from tsdb.servers.postgres import _messages as m
+from tsdb.servers.postgres._errors import PgError, ProtocolViolation
+from tsdb.servers.postgres._portals import PgDatabase
+from tsdb.servers.postgres._scram import MECHANISM, ScramExchange
+from tsdb.servers.postgres._settings import SessionSettings
+
+STARTUP_BYTES_MAX = 10_000
+"""As in PostgreSQL: a start-up message is a few names."""
+PASSWORD_BYTES_MAX = 64 << 10
+_CATALOGS = (CATALOG, "greptime")
+_STAND_INS = frozenset({CATALOG, "greptime", "postgres"})
+"""Databases that tools connect to before they know of any; here that is the default one."""
+
+_T = TypeVar("_T")
+
+
+class LoginChannel(Protocol):
+    """What a login needs of a connection."""
+
+    client: str
+    is_encrypted: bool
+
+    async def read_startup(self, size_max: int) -> bytes:
+        """Return the body of a message without a letter; b"" when the client went away."""
+
+    async def read_message(self, size_max: int) -> m.Message | None:
+        """Return the next message; None when the client went away."""
+
+    def write(self, piece: bytes) -> None: ...
+
+    async def start_tls(self, tls: Tls) -> None:
+        """Go on inside TLS."""
+
+    def peer_certificate(self) -> dict[str, object] | None:
+        """Return the certificate that the client has shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRules:
+    """What holds for every login of a server."""
+
+    database: PgDatabase
+    authenticator: Authenticator
+    tls: Tls
+    version: str
+    threads: ThreadPoolExecutor
+    """Where passwords are checked: that takes milliseconds."""
+    default_timezone: str
+    cancel: Callable[[int, bytes], None]
+
+    async def on_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Somebody who came in."""
+
+    session: Session
+    settings: SessionSettings
+    greeting: bytes
+    """What is still to be sent before the key and ReadyForQuery."""
+
+
+async def log_in(channel: LoginChannel, rules: LoginRules) -> Login | None:
+    """Let a client in; None if it only asked for a cancellation or went away. PgError or AuthError if it may not."""
+    parameters = await _read_startup(channel, rules)
+    if parameters is None:
+        return None
+    _check_encryption(channel, rules)
+    user = parameters.get("user", "")
+    if not user:
+        raise PgError("28000", "no PostgreSQL user name specified in startup packet")
+    if parameters.get("replication", "false").lower() not in ("false", "off", "no", "0"):
+        raise PgError("0A000", "replication is not supported")
+    _check_certificate(channel, rules, user)
+    identity = await _authenticate(channel, rules, user)
+    if identity is None:
+        return None
+    return await rules.on_thread(_begin_session, channel.client, rules, parameters, user, identity)
+
+
+async def _read_startup(channel: LoginChannel, rules: LoginRules) -> dict[str, str] | None:
+    """Answer the requests before the start-up message and return its parameters."""
+    has_asked_tls = has_asked_gss = False
+    while True:
+        body = await channel.read_startup(STARTUP_BYTES_MAX)
+        if not body:
+            return None
+        if len(body) < 4:
+            raise ProtocolViolation("invalid length of startup packet")
+        version = struct.unpack_from("!I", body)[0]
+        if version == m.CANCEL_REQUEST and len(body) == 12:
+            rules.cancel(struct.unpack_from("!I", body, 4)[0], body[8:12])
+            return None
+        if version == m.SSL_REQUEST and not has_asked_tls:
+            has_asked_tls = True
+            await _answer_tls(channel, rules)
+        elif version == m.GSSENC_REQUEST and not has_asked_gss:
+            has_asked_gss = True
+            channel.write(b"N")
+        elif version >> 16 == m.PROTOCOL_MAJOR:
+            parameters = m.parse_startup(body[4:])
+            _negotiate(channel, version & 0xFFFF, parameters)
+            return parameters
+        else:
+            raise PgError(
+                "0A000", f"unsupported frontend protocol {version >> 16}.{version & 0xFFFF}: server supports 3.0"
+            )
+
+
+def _negotiate(channel: LoginChannel, minor: int, parameters: dict[str, str]) -> None:
+    unknown = [name for name in parameters if name.startswith("_pq_.")]
+    if minor or unknown:
+        channel.write(m.negotiate_version(0, unknown))
+
+
+async def _answer_tls(channel: LoginChannel, rules: LoginRules) -> None:
+    if not rules.tls.is_offered or channel.is_encrypted:
+        channel.write(b"N")
+        return
+    await channel.start_tls(rules.tls)
+
+
+def _check_encryption(channel: LoginChannel, rules: LoginRules) -> None:
+    if rules.tls.is_required and not channel.is_encrypted:
+        raise PgError("28000", "No encryption", hint="this server wants TLS: connect with sslmode=require")
+
+
+def _check_certificate(channel: LoginChannel, rules: LoginRules, user: str) -> None:
+    if rules.tls.verifies_user and common_name(channel.peer_certificate()) != user:
+        raise PgError("28000", f'certificate authentication failed for user "{user}"')
+
+
+async def _authenticate(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+    authenticator = rules.authenticator
+    if not authenticator.is_enabled:
+        return await rules.on_thread(lambda: authenticator.check_password(user, "", client=channel.client))
+    try:
+        if authenticator.offers_scram:
+            return await _scram(channel, rules, user)
+        return await _cleartext(channel, rules, user)
+    except AuthError as error:
+        if wire(error.status).sqlstate == "54000":
+            raise PgError("28000", error.message, hint=error.hint) from error
+        raise PgError("28P01", f'password authentication failed for user "{user}"') from error
+
+
+async def _scram(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+    authenticator = rules.authenticator
+    channel.write(m.authentication_sasl([MECHANISM]))
+    message = await _read_answer(channel)
+    if message is None:
+        return None
+    fields = m.Fields(message)
+    mechanism, length = fields.text(), fields.int32()
+    first = fields.take(length)
+    fields.finish()
+    if mechanism != MECHANISM:
+        raise ProtocolViolation(f"client selected an invalid SASL authentication mechanism: {mechanism[:40]!r}")
+    exchange = ScramExchange(await rules.on_thread(authenticator.scram_verifier, user))
+    channel.write(m.authentication_sasl_continue(exchange.challenge(first)))
+    final = await _read_answer(channel)
+    if final is None:
+        return None
+    signature = exchange.verify(final)
+    identity = await rules.on_thread(
+        lambda: authenticator.confirm_scram(user, succeeded=signature is not None, client=channel.client)
+    )
+    assert signature is not None, "a login without the right proof is never confirmed"
+    channel.write(m.authentication_sasl_final(signature))
+    return identity
+
+
+async def _cleartext(channel: LoginChannel, rules: LoginRules, user: str) -> Identity | None:
+    if rules.tls.is_offered and not channel.is_encrypted:
+        raise PgError("28000", "No encryption", hint="this login sends a password: connect with sslmode=require")
+    channel.write(m.AUTHENTICATION_CLEARTEXT)
+    message = await _read_answer(channel)
+    if message is None:
+        return None
+    password = message.removesuffix(b"\0")
+    return await rules.on_thread(lambda: rules.authenticator.check_password(user, password, client=channel.client))
+
+
+async def _read_answer(channel: LoginChannel) -> bytes | None:
+    message = await channel.read_message(PASSWORD_BYTES_MAX)
+    if message is None:
+        return None
+    if message.tag != ord("p"):
+        raise ProtocolViolation(f"expected a password, received a message of type {message.tag}")
+    return message.body
+
+
+def _begin_session(client: str, rules: LoginRules, parameters: dict[str, str], user: str, identity: Identity) -> Login:
+    session = Session(
+        channel=Channel.POSTGRES,
+        database=_choose_database(parameters.get("database") or user, user, identity, rules.database),
+        time_zone=rules.default_timezone,
+        user=user,
+        identity=identity,
+        client=client,
+    )
+    settings = SessionSettings(rules.version)
+    try:
+        told = b"".join(settings.begin(session, parameters, rules.database))
+    except PgError:
+        raise
+    except TsdbError as error:
+        raise PgError(wire(error.status).sqlstate, str(error)) from error
+    return Login(session, settings, m.AUTHENTICATION_OK + told)
+
+
+def _choose_database(wanted: str, user: str, identity: Identity, database: PgDatabase) -> str:
+    """Read `database` or `catalog-database`; a client that names none sends the name of the user."""
+    catalog, dash, name = wanted.partition("-")
+    if dash and catalog in _CATALOGS and not database.has_database(wanted):
+        wanted = name
+    if not database.has_database(wanted):
+        if wanted != user and wanted not in _STAND_INS:
+            raise PgError("3D000", f"Database not found: {wanted}")
+        wanted = DEFAULT_DATABASE
+    if not identity.may_see(wanted):
+        raise PgError("42501", f'permission denied for database "{wanted}"')
+    return wanted

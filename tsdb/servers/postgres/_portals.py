@@ -1,0 +1,240 @@
+"""Prepared statements and portals: a statement with places for values, and one with values in them that is being read.
+
+A portal reads its rows when it is executed, as many as are asked for; what is left of a batch waits in it. Its answer
+is begun by the first message that needs it: Describe where there are rows to describe, else Execute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tsdb.errors import TsdbError
+from tsdb.model import DataType, TableInfo
+from tsdb.query import Affected, Output, Records, Session
+from tsdb.servers.postgres._errors import PgError, ProtocolViolation
+from tsdb.servers.postgres._messages import Bind, ColumnHead
+from tsdb.servers.postgres._placeholders import Found, Place, Template, infer_types, parse_template
+from tsdb.servers.postgres._types import column_heads
+from tsdb.servers.postgres._values import (
+    TEXT,
+    UNKNOWN,
+    Moment,
+    count_literal,
+    decode_value,
+    literal,
+    null_literal,
+)
+from tsdb.sql import Parsed, parse
+from tsdb.sql.statements import Copy, Dialect, Insert
+
+PARAMETER_TYPES_OPEN = (0, UNKNOWN)
+"""A client that says these says nothing."""
+
+
+class PgDatabase(Protocol):
+    """What this server needs of the database."""
+
+    def run_parsed(self, parsed: Parsed, session: Session) -> Output:
+        """Run a statement."""
+
+    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
+        """Return the columns a statement would answer with, None if it answers without rows."""
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
+        """Return the table that a name stands for in a session."""
+
+    def cancel(self, session: Session) -> None:
+        """Stop what runs for a session; from any thread."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+def parse_one(text: str) -> Parsed | None:
+    """Parse a text of one statement, None if it has none."""
+    found = parse(text, Dialect.POSTGRESQL)
+    if len(found) > 1:
+        raise PgError("42601", "cannot insert multiple commands into a prepared statement")
+    return found[0] if found else None
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A statement with places for values."""
+
+    template: Template
+    declared: tuple[int, ...]
+    parsed: Parsed | None
+    """With nulls in the places; None if there is no statement in the text."""
+    heads: tuple[ColumnHead, ...] | None = None
+    """The columns a client was told of, None if it did not ask."""
+    _found: dict[int, Found] | None = None
+
+    @classmethod
+    def of(cls, text: str, declared: tuple[int, ...]) -> Prepared:
+        template = parse_template(text)
+        return cls(template, declared, parse_one(template.fill(lambda place: "NULL")))
+
+    @property
+    def count(self) -> int:
+        return max(self.template.count, len(self.declared))
+
+    @property
+    def is_insert(self) -> bool:
+        statement = None if self.parsed is None else self.parsed.statement
+        return isinstance(statement, Insert) and statement.values is not None
+
+    def found(self, database: PgDatabase, session: Session) -> dict[int, Found]:
+        """What the text tells of the types, looked up once."""
+        if self._found is None:
+            self._found = infer_types(self.template, lambda parts: _column_types(database, parts, session))
+        return self._found
+
+    def oids(self, database: PgDatabase, session: Session) -> list[int]:
+        """The types of all parameters."""
+        return [self.oid(number, database, session) for number in range(1, self.count + 1)]
+
+    def oid(self, number: int, database: PgDatabase, session: Session) -> int:
+        declared = self.declared[number - 1] if number <= len(self.declared) else 0
+        if declared not in PARAMETER_TYPES_OPEN:
+            return declared
+        found = self.found(database, session).get(number)
+        return TEXT if found is None else found.oid
+
+    def described(self, database: PgDatabase, session: Session) -> Parsed | None:
+        """The statement with something of the right type in each place."""
+        if not self.template.places:
+            return self.parsed
+
+        def write(place: Place) -> str:
+            before = self.template.tokens[place.token - 1].word if place.token else ""
+            if before in ("LIMIT", "OFFSET"):
+                return "1"
+            found = self.found(database, session).get(place.number)
+            if self.is_insert or (found is not None and found.is_compared):
+                return "NULL"
+            return null_literal(self.oid(place.number, database, session))
+
+        return parse_one(self.template.fill(write))
+
+    def bound(self, bind: Bind, database: PgDatabase, session: Session) -> Parsed | None:
+        """The statement with the values of a Bind in it."""
+        if len(bind.values) != self.count:
+            raise ProtocolViolation(
+                f"bind message supplies {len(bind.values)} parameters, but the prepared statement requires {self.count}"
+            )
+        if not self.template.places:
+            # The cells of an INSERT belong to the one who writes them.
+            return parse_one(self.template.text) if self.is_insert else self.parsed
+        is_binary = expand_formats(bind.formats, len(bind.values))
+        return parse_one(self.template.fill(lambda place: self._write(place, bind, is_binary, database, session)))
+
+    def _write(
+        self, place: Place, bind: Bind, is_binary: Sequence[bool], database: PgDatabase, session: Session
+    ) -> str:
+        number = place.number
+        oid = self.oid(number, database, session)
+        found = self.found(database, session).get(number)
+        raw = bind.values[number - 1]
+        try:
+            value = None if raw is None else decode_value(raw, oid, is_binary=is_binary[number - 1])
+        except ValueError as error:
+            raise PgError("22P02", f"invalid value for parameter ${number}: {error}") from error
+        if found is not None and found.unit is not None and isinstance(value, Moment):
+            return count_literal(value, found.unit, session.time_zone)
+        is_compared = found is not None and found.is_compared
+        return literal(value, oid, is_cell=self.is_insert, is_compared=is_compared)
+
+
+def _column_types(database: PgDatabase, parts: Sequence[str], session: Session) -> Mapping[str, DataType] | None:
+    if not 1 <= len(parts) <= 3:
+        return None
+    try:
+        table = database.find_table(parts, session)
+    except TsdbError:  # the statement itself will say so
+        return None
+    return None if table is None else {column.name: column.type for column in table.columns}
+
+
+def expand_formats(formats: Sequence[int], count: int) -> list[bool]:
+    """Return for each of so many values whether it is binary: none given is text, one holds for all."""
+    if any(each not in (0, 1) for each in formats):
+        raise ProtocolViolation("unsupported format code")
+    if len(formats) not in (0, 1, count):
+        raise ProtocolViolation(f"{len(formats)} format codes for {count} values")
+    if len(formats) == 1:
+        return [bool(formats[0])] * count
+    return [bool(each) for each in formats] if formats else [False] * count
+
+
+@dataclass(slots=True)
+class Portal:
+    """A statement with its values, as far as it is read."""
+
+    parsed: Parsed | None
+    prepared: Prepared
+    result_formats: tuple[int, ...]
+    output: Output | None = None
+    formats: list[bool] = field(default_factory=list)
+    _batches: Iterator[pa.RecordBatch] | None = None
+    _rest: pa.RecordBatch | None = None
+
+    def begin(self, database: PgDatabase, session: Session) -> Output:
+        """Run the statement if that was not done yet."""
+        if self.output is None:
+            assert self.parsed is not None
+            self.output = database.run_parsed(self.parsed, session)
+            if not isinstance(self.output, Affected):
+                self._check_heads(self.output)
+                self.formats = expand_formats(self.result_formats, len(self.output.schema))
+        return self.output
+
+    def _check_heads(self, records: Records) -> None:
+        """Rows are not what a client was told they are, when a table has changed since: it must ask again."""
+        told = self.prepared.heads
+        if told is None:
+            return
+        actual = column_heads(records.schema)
+        kinds = zip(told, actual, records.schema.types, strict=False)
+        if len(told) != len(actual) or any(a.oid != b.oid and not pt.is_null(kind) for a, b, kind in kinds):
+            records.close()
+            raise PgError("0A000", "cached plan must not change result type")
+
+    def batches(self, limit: int) -> Iterator[pa.RecordBatch]:
+        """Yield rows, at most `limit` of them unless that is 0; what is over that waits for the next call."""
+        assert self.output is not None
+        assert not isinstance(self.output, Affected)
+        if self._batches is None:
+            self._batches = iter(self.output)
+        left = limit
+        while (batch := self._next()) is not None:
+            if limit and batch.num_rows > left:
+                self._rest = batch.slice(left)
+                batch = batch.slice(0, left)
+            yield batch
+            left -= batch.num_rows
+            if limit and left <= 0:
+                return
+
+    def _next(self) -> pa.RecordBatch | None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            return rest
+        assert self._batches is not None
+        return next((batch for batch in self._batches if batch.num_rows), None)
+
+    def close(self) -> None:
+        """Stop what it reads."""
+        self._rest = None
+        if self.output is not None and not isinstance(self.output, Affected):
+            self.output.close()
+
+    @property
+    def is_copy(self) -> bool:
+        statement = None if self.parsed is None else self.parsed.statement
+        return isinstance(statement, Copy) and statement.path is None
