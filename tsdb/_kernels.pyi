@@ -73,6 +73,39 @@ class LineParser:
     def reset(self) -> None:
         """Forget all keys."""
 
+class SeriesRuns:
+    """Runs of rows that are sorted by series and time, of which aggregates can be made; not for several threads."""
+
+    def __init__(self, *, width: int = 0, origin: int = 0, runs_max: int = ...) -> None:
+        """Cut runs where a bucket of `width` ticks ends; without a width time is not looked at."""
+
+    def add(
+        self,
+        starts: SupportsArrowArray,
+        stops: SupportsArrowArray,
+        groups: SupportsArrowArray,
+        times_of_rows: SupportsArrowArray | None = None,
+        within: tuple[int, int] | None = None,
+    ) -> int:
+        """Take the stretches (int64) of one more chunk, of their rows those within two times, both included.
+
+        Returns how many runs that makes; a chunk without any is forgotten. Raises ValueError past `runs_max`.
+        """
+
+    def cells(self) -> tuple[ArrowArray, ArrowArray]:
+        """Number the cells; returns group and bucket of each (int64), ascending. There are no more chunks then."""
+
+    def rows(self) -> ArrowArray:
+        """Return how many rows each cell has (int64)."""
+
+    def aggregate(
+        self, columns: Sequence[Sequence[SupportsArrowArray]], states: Sequence[Sequence[str]], *, threads: int = 1
+    ) -> list[list[ArrowArray]]:
+        """Return the states of columns, which have an array for each chunk; `spread` is two of them."""
+
+    def ends(self, *, newest: bool) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+        """Return for each cell chunk (uint32), row (uint32) and time (int64) of its newest row, or of its oldest."""
+
 def row_hash(
     columns: Sequence[SupportsArrowArray],
     names: Sequence[str],

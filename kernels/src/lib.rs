@@ -36,6 +36,7 @@ mod remote_read;
 mod remote_write;
 mod repeat_strings;
 mod row_hash;
+mod run_aggregate;
 mod run_boundaries;
 mod sort_keys;
 mod tag_frames;
@@ -104,6 +105,8 @@ mod _kernels {
     use crate::repeat_strings::repeat_strings;
     #[pymodule_export]
     use crate::row_hash::row_hash;
+    #[pymodule_export]
+    use crate::run_aggregate::SeriesRuns;
     #[pymodule_export]
     use crate::run_boundaries::run_boundaries;
     #[pymodule_export]

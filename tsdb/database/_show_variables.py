@@ -7,11 +7,11 @@ and MySQL ask for what their own servers have; it is answered with what holds he
 from __future__ import annotations
 
 from tsdb.errors import Unsupported
-from tsdb.query import Channel, Session
+from tsdb.query import SERIES_AGGREGATE, Channel, Session
 from tsdb.query.mysql_variables import shown_mysql_variables
 from tsdb.query.pg_catalog import settings_of
 
-_OWN = ("time_zone", "system_time_zone", "read_preference", "datestyle", "intervalstyle")
+_OWN = ("time_zone", "system_time_zone", "read_preference", "datestyle", "intervalstyle", SERIES_AGGREGATE)
 
 _SPELLINGS = {
     "timezone": "time_zone",
@@ -30,6 +30,7 @@ def variables_of(session: Session, version: str) -> dict[str, str]:
         found = shown_mysql_variables(session) if session.channel is Channel.MYSQL else dict(session.variables)
         found["max_execution_time"] = _timeout(session)
     found["time_zone"] = session.time_zone
+    found[SERIES_AGGREGATE] = session.variables.get(SERIES_AGGREGATE, "on")
     found["system_time_zone"] = "UTC"
     found["read_preference"] = session.variables.get("read_preference", "LEADER").upper()
     found["datestyle"] = session.variables.get("datestyle", "ISO, MDY")

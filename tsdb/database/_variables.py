@@ -10,7 +10,7 @@ from tsdb.database._names import READ_ONLY_DATABASES
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import InvalidTimeZone, canonical_zone
-from tsdb.query import Affected, Channel, Session
+from tsdb.query import SERIES_AGGREGATE, Affected, Channel, Session
 from tsdb.sql.statements import SetMany, SetVariable, Use
 from tsdb.units import Duration
 
@@ -120,6 +120,13 @@ def _set_search_path(values: tuple[str, ...], session: Session) -> None:
         session.database = first
 
 
+def _set_series_aggregate(values: tuple[str, ...], session: Session) -> None:
+    value = _one(values, SERIES_AGGREGATE).lower()
+    if value not in ("on", "off"):
+        raise Unsupported(f"{SERIES_AGGREGATE} is on or off, not {value!r}")
+    session.variables[SERIES_AGGREGATE] = value
+
+
 def _ignore(values: tuple[str, ...], session: Session) -> None:
     """Accepted because every client sends it and there is nothing to choose."""
 
@@ -134,6 +141,7 @@ _SETTERS: dict[str, Callable[[tuple[str, ...], Session], None]] = {
     "bytea_output": _choice("bytea_output", frozenset({"HEX", "ESCAPE"})),
     "read_preference": _choice("read_preference", frozenset({"LEADER"})),
     "client_encoding": _set_client_encoding,
+    SERIES_AGGREGATE: _set_series_aggregate,
     "names": _ignore,
     "search_path": _set_search_path,
     "allow_query_fallback": _choice("allow_query_fallback", frozenset({"TRUE", "FALSE", "ON", "OFF", "1", "0"})),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,28 @@ class Source(Protocol):
         ...
 
 
+class PiecedSource(Source, Protocol):
+    """A source whose columns can be read in the pieces in which they lie in memory, without a copy."""
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        """Piece i has the rows `piece_offsets[i]` to `piece_offsets[i + 1]`."""
+        ...
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        """Return the type of a field as it was written, None if the source does not have it."""
+        ...
+
+    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+        """Return columns of a piece, times as int64; all of them must be there."""
+        ...
+
+
+def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
+    """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
+    return hasattr(source, "piece")
+
+
 def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
     """Return a field as the current schema has it: cast to its type, or the default where the source lacks it."""
     return cast_or_null(read_stored(source, column, rows), column.type)
@@ -131,6 +153,18 @@ class Run:
         # A column that was there when the rows were written, and that they do not have, is null in them.
         known = self.schema.by_id.get(column)
         return None if known is None else pa.nulls(rows.rows, known.type)
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        return np.array([0, len(self._times)], dtype=np.int64)
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        values = self._fields.get(column)
+        return None if values is None else values.type
+
+    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+        time = self.schema.time.id
+        return [pa.array(self._times) if column == time else self._fields[column] for column in columns]
 
     @property
     def nbytes(self) -> int:

@@ -6,9 +6,11 @@ from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
 from tsdb.query._visible import visible
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
+from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
 __all__ = [
+    "SERIES_AGGREGATE",
     "Affected",
     "Channel",
     "ExecuteQuery",

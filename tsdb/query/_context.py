@@ -59,7 +59,7 @@ class Contexts:
         else:
             runtime = runtime.with_disk_manager_os()
         self._runtime = runtime
-        self._parallelism = options.parallelism or os.cpu_count() or 1
+        self.parallelism = options.parallelism or os.cpu_count() or 1
 
     def make(
         self,
@@ -81,7 +81,7 @@ class Contexts:
             "datafusion.catalog.default_schema": session.database,
             "datafusion.sql_parser.dialect": session.dialect.value,
             "datafusion.optimizer.enable_round_robin_repartition": str(is_single).lower(),
-            "datafusion.execution.target_partitions": "1" if is_ordered else str(self._parallelism),
+            "datafusion.execution.target_partitions": "1" if is_ordered else str(self.parallelism),
         }
         context = SessionContext(SessionConfig(settings), self._runtime)
         context.register_catalog_provider(CATALOG, LazyCatalog(source))

@@ -16,13 +16,15 @@ from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import TableInfo
 from tsdb.query._context import QueryOptions
-from tsdb.query._explain import analyzed, explain_prefix
+from tsdb.query._explain import analyzed, analyzed_aggregate, explain_prefix, with_aggregate, with_reason
 from tsdb.query._planner import Expand, InformationSource, Planner
 from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
 from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query.range import run_range
+from tsdb.query.series_aggregate import AggregateRecords
 from tsdb.query.session import Records, Session, TableRecords, read_all
+from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.range_query import find_range
 from tsdb.sql.statements import Explain, Query
@@ -54,6 +56,8 @@ class QueryEngine:
         tokens = tokenize(text, session.dialect)
         if (records := self._planner.select(tokens, session, extra)) is not None:
             return records
+        if not isinstance(found := self._find_aggregate(text, tokens, session, extra), str):
+            return found
         if find_range(text, tokens) is not None:
             return TableRecords(run_range(text, tokens, SessionRunner(self, session, extra)))
         return self._run(text, tokens, session, extra)
@@ -88,11 +92,23 @@ class QueryEngine:
             assert runner.first is not None, "a range query runs at least one query"
             inner, tables = runner.first
             tokens = tokenize(inner, session.dialect)
+        found = self._find_aggregate(inner, tokens, session, tables)
         if not statement.is_analyze:
-            return self._run(inner, tokens, session, tables, prefix=prefix)
+            explained = self._run(inner, tokens, session, tables, prefix=prefix)
+            if isinstance(found, str):
+                return explained
+            found.close()
+            if statement.format is not None:
+                return explained
+            return TableRecords(with_aggregate(read_all(explained), found.describe()))
+        if not isinstance(found, str):
+            if statement.format is None:
+                return TableRecords(analyzed_aggregate(found))
+            found.close()
         planned, stream = self._planner.start(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
         explained = read_all(QueryRecords(stream, planned.schema, planned.life, self._waiter))
-        return TableRecords(analyzed(statement, explained, planned.life.scans))
+        answer = analyzed(statement, explained, planned.life.scans)
+        return TableRecords(with_reason(answer, found) if isinstance(found, str) and not statement.format else answer)
 
     def _expanded(
         self, text: str, session: Session, tables: Mapping[str, pa.Table] | None
@@ -107,6 +123,17 @@ class QueryEngine:
     def close(self) -> None:
         """Stop the thread that waits for queries."""
         self._waiter.close()
+
+    def _find_aggregate(
+        self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
+    ) -> AggregateRecords | str:
+        """Return the answer to an aggregate by tags and time from runs, or why it is none."""
+        try:
+            return self._planner.aggregate(
+                text, tokens, session, tables, lambda: self._run(text, tokens, session, tables)
+            )
+        except OtherClause as reason:
+            return str(reason)
 
     def _run(
         self,

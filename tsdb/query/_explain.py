@@ -2,7 +2,8 @@
 
 DataFusion explains its own plan. With ANALYZE the answer has one row for that plan (stage 0), one row for each scan of
 a table (stage 1) with what the scan decided: which sources and series it skipped, how many rows it read; and a last
-row with the number of rows the query gave.
+row with the number of rows the query gave. An aggregate that runs answer has no plan of DataFusion's that is run: its
+stage 0 is `SeriesAggregate`; below any other plan stands why it is not.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import PlanQuery
+from tsdb.query.series_aggregate import AggregateRecords
 from tsdb.sql.statements import Explain
 
 _FORMATS = {"json": "pgjson", "pgjson": "pgjson", "text": "indent", "indent": "indent", "tree": "tree"}
@@ -58,6 +60,30 @@ def analyzed(statement: Explain, explained: pa.Table, scans: list[Any]) -> pa.Ta
         ],
         schema=ANALYZE_SCHEMA,
     )
+
+
+def analyzed_aggregate(records: AggregateRecords) -> pa.Table:
+    """Return the answer to EXPLAIN ANALYZE of an aggregate from runs: it is run, and its rows are counted."""
+    rows = sum(batch.num_rows for batch in records)
+    lines = [scan_text(scan) for scan in records.scans]
+    plans = [records.describe_run(), *lines, f"Total rows: {rows}"]
+    stages = [0, *([1] * len(lines)), None]
+    nodes = [0, *range(len(lines)), None]
+    columns = [pa.array(stages, pa.uint32()), pa.array(nodes, pa.uint32()), pa.array(plans, pa.string())]
+    return pa.table(columns, schema=ANALYZE_SCHEMA)
+
+
+def with_aggregate(explained: pa.Table, description: str) -> pa.Table:
+    """Add to the plans of EXPLAIN how runs answer the query instead."""
+    own = pa.table([["series_aggregate"], [description]], schema=explained.schema)
+    return pa.concat_tables([explained, own])
+
+
+def with_reason(explained: pa.Table, reason: str) -> pa.Table:
+    """Say below the plan of EXPLAIN ANALYZE why runs did not answer the query."""
+    plans = explained.column("plan").to_pylist()
+    plans[0] = f"{plans[0]}\nSeriesAggregate: not used, {reason}"
+    return explained.set_column(2, "plan", pa.array(plans, pa.string()))
 
 
 def _count_rows(plan: str, scans: list[TableDataset]) -> str:

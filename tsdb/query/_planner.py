@@ -31,7 +31,9 @@ from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
-from tsdb.query.session import Channel, Session
+from tsdb.query.series_aggregate import AggregateRecords, Shapes, fit_query, is_series_aggregate_on
+from tsdb.query.session import Channel, Records, Session
+from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
@@ -49,6 +51,7 @@ from tsdb.sql.rewrite import (
     rewrite,
 )
 from tsdb.sql.selection import find_selection
+from tsdb.sql.series_query import read_series_query
 from tsdb.sql.statements import Dialect
 
 # Aggregates give up the order of rows; everything else keeps it.
@@ -121,6 +124,7 @@ class Planner:
         self._options = options
         self._information = information
         self._contexts = Contexts(options)
+        self._shapes = Shapes()
         self.expand: Expand = lambda text, session: (text, {})
         """Takes out of a query what is not SQL; returns the rest and the tables it names instead."""
 
@@ -234,7 +238,7 @@ class Planner:
         table = self.find_table(selection.table, session)
         if table is None or table.engine == "file" or table.is_physical:
             return None
-        fitted = fit_selection(selection, table)
+        fitted = fit_selection(selection, table, session.time_zone)
         if fitted is None:
             return None
         life = QueryLife(self._clock, session.timeout or self._options.timeout)
@@ -244,6 +248,46 @@ class Planner:
         except BaseException:
             life.end()
             raise
+
+    def aggregate(
+        self,
+        text: str,
+        tokens: list[Token],
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        plan: Callable[[], Records],
+    ) -> AggregateRecords:
+        """Answer an aggregate by tags and time from runs; OtherClause says why a query is none of these.
+
+        `plan` is for the rare answer that only a planner can tell.
+        """
+        if not is_series_aggregate_on(session):
+            raise OtherClause("series_aggregate is off in this session")
+        query = read_series_query(text, tokens, session.dialect)
+        table = None
+        if len(query.table) > 1 or query.table[0] not in tables:
+            table = self.find_table(query.table, session)
+        if table is None:
+            raise OtherClause("it is not of one table")
+        fitted = fit_query(query, table, session.time_zone)
+        schema = self._shapes.schema(
+            (table.id, table.version, session.database, session.dialect, session.time_zone, query.shape),
+            lambda: self._schema_of(text, tokens, session),
+        )
+        life = QueryLife(self._clock, session.timeout or self._options.timeout)
+        source = self._source(life, session, {}, is_ordered=False, is_single=True, numbers_rows=0)
+        try:
+            return AggregateRecords(
+                fitted, source.dataset(table), life, schema, threads=self._contexts.parallelism, plan=plan
+            )
+        except BaseException:
+            life.end()
+            raise
+
+    def _schema_of(self, text: str, tokens: list[Token], session: Session) -> pa.Schema:
+        planned = self.plan(self.prepare(text, tokens, session, {}))
+        planned.life.end()
+        return planned.schema
 
     def _source(
         self,

@@ -12,25 +12,20 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Call, Literal, Ref
+from tsdb.engine.scan import Node
 from tsdb.errors import Cancelled, TsdbError
-from tsdb.model import InvalidTimestamp, Kind, TableInfo, check_range
+from tsdb.model import TableInfo
+from tsdb.query._conditions import fit_condition
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
-from tsdb.sql.selection import Condition, Selection
-
-_INTEGERS = frozenset(
-    {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64}
-)
-_FUNCTIONS = {"=": "equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}
-_DOUBLE_EXACT = 1 << 53
+from tsdb.sql.selection import Selection
 
 
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: Call | None) -> None:
+    def __init__(self, selection: Selection, table: TableInfo, filter: Node | None) -> None:
         self.table = table
         self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
         names = [name for _, name in selection.items] or self._columns
@@ -54,50 +49,15 @@ class PlainSelection:
                     return
 
 
-def fit_selection(selection: Selection, table: TableInfo) -> PlainSelection | None:
+def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | None:
     """Return a selection as one of a table, None if anything about it needs a planner."""
     known = table.by_name
     if any(column not in known for column, _ in selection.items) or selection.limit == 0:
         return None
-    calls = []
-    for condition in selection.conditions:
-        call = _call(condition, table)
-        if call is None:
-            return None
-        calls.append(call)
-    filter = calls[0] if len(calls) == 1 else Call("and_kleene", tuple(calls)) if calls else None
-    return PlainSelection(selection, table, filter)
-
-
-def _call(condition: Condition, table: TableInfo) -> Call | None:
-    column = table.by_name.get(condition.column)
-    if column is None:
-        return None
-    value = _literal(condition, column.type.kind, column.type.arrow)
-    if value is None:
-        return None
-    return Call(_FUNCTIONS[condition.operator], (Ref(condition.column), Literal(value)))
-
-
-def _literal(condition: Condition, kind: Kind, arrow: pa.DataType) -> pa.Scalar | None:
-    if condition.is_string:
-        return pa.scalar(condition.text, arrow) if kind is Kind.STRING else None
-    is_whole = condition.text.lstrip("-").isdigit()
-    if kind is Kind.FLOAT64:
-        if is_whole and abs(int(condition.text)) > _DOUBLE_EXACT:
-            return None
-        return pa.scalar(float(condition.text), arrow)
-    if not is_whole:
-        return None
-    number = int(condition.text)
-    try:
-        if pa.types.is_timestamp(arrow):
-            check_range(number, arrow.unit)
-        elif kind not in _INTEGERS:
-            return None
-        return pa.scalar(number, arrow)
-    except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):
-        return None
+    if selection.where is None:
+        return PlainSelection(selection, table, None)
+    filter = fit_condition(selection.where, table, zone)
+    return None if filter is None else PlainSelection(selection, table, filter)
 
 
 class SelectionRecords:

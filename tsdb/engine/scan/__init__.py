@@ -7,28 +7,39 @@ SQL.
 
 from __future__ import annotations
 
+from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
 from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._plan import Share, scan_batches
+from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 
 __all__ = [
     "TAG_TYPE",
+    "Aggregated",
     "Call",
+    "Cells",
+    "Ends",
     "Literal",
     "Node",
     "Ref",
     "RegionDataset",
+    "RegionScan",
+    "RunQuery",
+    "RunStatistics",
     "ScanStatistics",
     "SeriesScan",
     "Share",
     "Snapshot",
+    "aggregate_runs",
     "count_rows",
     "last_rows",
     "scan_batches",
     "scan_series",
+    "sortable_bits",
+    "time_span",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -119,6 +119,31 @@ class SstFile:
         if not pieces:
             return pa.nulls(0, kind)
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        return self.footer.row_offsets
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        footer = self.footer
+        return footer.schema.by_id[column].type if column in footer.leaves else None
+
+    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+        """Return columns of a row group, times as int64."""
+        footer = self.footer
+        with self._reader(footer) as reader:
+            vectors = [
+                self._vectors.get_or_load(
+                    VectorKey(self.meta.file_id, number, column), partial(reader.decode, number, column), _weigh
+                )
+                for column in columns
+            ]
+            if self._counters is not None:
+                # Columns are decoded in the order in which they are asked for, so their bytes are a bound only.
+                decoded = len(reader.decoded)
+                read = sum(footer.chunk_bytes(number, column) for column in columns) if decoded else 0
+                self._counters.add(vector_hits=len(columns) - decoded, vector_misses=decoded, bytes_read=read)
+        return [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
         pieces = [part.take(vector) for vector, part in self._along(footer, column, rows)]

@@ -1,0 +1,182 @@
+"""`SeriesRuns` against numpy, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tsdb._kernels import SeriesRuns
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+STATES = ["count", "sum", "total", "min", "max", "spread"]
+
+TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "int8": (pa.int8(), st.integers(-(2**7), 2**7 - 1)),
+    "uint8": (pa.uint8(), st.integers(0, 2**8 - 1)),
+    "int16": (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "uint16": (pa.uint16(), st.integers(0, 2**16 - 1)),
+    "int32": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "uint32": (pa.uint32(), st.integers(0, 2**32 - 1)),
+    "int64": (pa.int64(), st.integers(-(2**40), 2**40) | INT64),
+    "uint64": (pa.uint64(), st.integers(0, 2**40) | st.integers(0, 2**64 - 1)),
+    "float32": (pa.float32(), st.floats(width=32)),
+    "float64": (pa.float64(), st.floats(-1e6, 1e6) | st.floats()),
+}
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> tuple[pa.DataType, list[tuple[list[int], list[Any], list[tuple[int, int, int]]]]]:
+    """Chunks of (times, values, stretches of (start, stop, group)); times ascend within a stretch."""
+    kind, values = draw(st.sampled_from(sorted(TYPES)).map(TYPES.__getitem__))
+    found = []
+    for _ in range(draw(st.integers(0, 3))):
+        times: list[int] = []
+        stretches = []
+        for _ in range(draw(st.integers(0, 4))):
+            own = sorted(draw(st.lists(st.integers(-50, 50) | INT64, max_size=50)))
+            stretches.append((len(times), len(times) + len(own), draw(st.integers(0, 3))))
+            times += own
+        column = draw(st.lists(st.none() | values, min_size=len(times), max_size=len(times)))
+        found.append((times, column, stretches))
+    return kind, found
+
+
+def bucket_of(time: int, origin: int, width: int) -> int:
+    return (time - origin) // width if width else 0
+
+
+def numpy_of(array: object) -> np.ndarray[Any, Any]:
+    return np.asarray(pa.array(array))
+
+
+def close(left: float, right: float) -> bool:
+    if math.isnan(left) or math.isnan(right):
+        return math.isnan(left) and math.isnan(right)
+    return left == right or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-6)
+
+
+def same_float(left: float, right: float) -> bool:
+    return (math.isnan(left) and math.isnan(right)) or (
+        left == right and math.copysign(1, left) == math.copysign(1, right)
+    )
+
+
+def total_order(value: float) -> tuple[bool, float, float]:
+    """NaN is the greatest, the negative zero less than the other."""
+    return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value))
+
+
+@settings(deadline=None)
+@given(chunks(), st.integers(0, 40), st.integers(0, 39), st.integers(-40, 0) | INT64, st.integers(0, 40) | INT64)
+def test_states_of_cells_agree_with_a_loop_over_rows(
+    drawn: tuple[pa.DataType, list[Any]], width: int, origin: int, first: int, last: int
+) -> None:
+    kind, parts = drawn
+    origin = min(origin, max(width - 1, 0))
+    runs = SeriesRuns(width=width, origin=origin)
+    columns, wanted = [], defaultdict(list)
+    for times, values, stretches in parts:
+        added = runs.add(
+            *(pa.array([each[at] for each in stretches], pa.int64()) for at in range(3)),
+            pa.array(times, pa.int64()),
+            (first, last),
+        )
+        if added:
+            columns.append(pa.array(values, kind))
+        for start, stop, group in stretches:
+            for row in range(start, stop):
+                if first <= times[row] <= last:
+                    wanted[group, bucket_of(times[row], origin, width)].append(values[row])
+    groups, buckets = (numpy_of(each).tolist() for each in runs.cells())
+    assert list(zip(groups, buckets, strict=True)) == sorted(wanted)
+    assert numpy_of(runs.rows()).tolist() == [len(wanted[cell]) for cell in sorted(wanted)]
+    (states,) = runs.aggregate([columns], [STATES], threads=2)
+    for at, cell in enumerate(sorted(wanted)):
+        check_cell(kind, [numpy_of(state)[at].item() for state in states], wanted[cell])
+
+
+def check_cell(kind: pa.DataType, found: list[Any], values: list[Any]) -> None:
+    count, added, total, least, greatest, mean, squares = found
+    present = pa.array([each for each in values if each is not None], kind).to_pylist()
+    assert count == len(present)
+    if not present:
+        return
+    if pa.types.is_floating(kind):
+        with np.errstate(all="ignore"):
+            expected = float(np.sum(np.array(present, np.float64)))
+        if math.isfinite(expected) and all(abs(each) < 1e12 for each in present):
+            assert close(added, expected)
+            assert close(total, expected)
+            spread = np.array(present, np.float64)
+            assert math.isclose(mean, spread.mean(), rel_tol=1e-9, abs_tol=1e-3)
+            assert math.isclose(squares, ((spread - spread.mean()) ** 2).sum(), rel_tol=1e-6, abs_tol=1.0)
+        assert same_float(least, min(present, key=total_order))
+        assert same_float(greatest, max(present, key=total_order))
+        return
+    wrapped = sum(present) % 2**64
+    assert added % 2**64 == wrapped
+    assert math.isclose(total, float(sum(present)), rel_tol=1e-9, abs_tol=2.0**14)
+    assert (least, greatest) == (min(present), max(present))
+
+
+@settings(deadline=None)
+@given(chunks(), st.integers(0, 40), st.booleans())
+def test_the_ends_of_cells_are_their_newest_and_oldest_rows(
+    drawn: tuple[pa.DataType, list[Any]], width: int, newest: bool
+) -> None:
+    runs, wanted, kept = SeriesRuns(width=width), defaultdict(list), []
+    for times, _, stretches in drawn[1]:
+        arrays = [pa.array([each[at] for each in stretches], pa.int64()) for at in range(3)]
+        if runs.add(*arrays, pa.array(times, pa.int64())):
+            kept.append(times)
+        for start, stop, group in stretches:
+            for time in times[start:stop]:
+                wanted[group, bucket_of(time, 0, width)].append(time)
+    runs.cells()
+    found = [numpy_of(each).tolist() for each in runs.ends(newest=newest)]
+    choose: Callable[[list[int]], int] = max if newest else min
+    assert found[2] == [choose(wanted[cell]) for cell in sorted(wanted)]
+    assert [kept[chunk][row] for chunk, row in zip(found[0], found[1], strict=True)] == found[2]
+
+
+def test_a_million_buckets_far_apart_are_found() -> None:
+    times = np.arange(1_000_000, dtype=np.int64) * 1_000_000_007
+    runs = SeriesRuns(width=1_000)
+    assert runs.add(pa.array([0]), pa.array([len(times)]), pa.array([5]), pa.array(times)) == 1_000_000
+    _, buckets = runs.cells()
+    assert (numpy_of(buckets) == times // 1_000).all()
+
+
+def test_more_runs_than_allowed_are_refused() -> None:
+    runs = SeriesRuns(width=1, runs_max=10)
+    with pytest.raises(ValueError, match="more than 10 runs"):
+        runs.add(pa.array([0]), pa.array([20]), pa.array([0]), pa.array(np.arange(20)))
+
+
+def test_stretches_outside_of_their_chunk_are_refused() -> None:
+    with pytest.raises(ValueError, match="stretch 0: rows 0 to 3 are not a stretch of 2 rows"):
+        SeriesRuns(width=1).add(pa.array([0]), pa.array([3]), pa.array([0]), pa.array([1, 2]))
+
+
+def test_a_column_that_is_too_short_is_refused() -> None:
+    runs = SeriesRuns()
+    runs.add(pa.array([0]), pa.array([3]), pa.array([0]))
+    runs.cells()
+    with pytest.raises(ValueError, match="2 rows, expected 3"):
+        runs.aggregate([[pa.array([1, 2])]], [["sum"]])
+
+
+def test_texts_are_not_added() -> None:
+    runs = SeriesRuns()
+    runs.add(pa.array([0]), pa.array([1]), pa.array([0]))
+    runs.cells()
+    with pytest.raises(TypeError, match="Utf8 cannot be aggregated"):
+        runs.aggregate([[pa.array(["a"])]], [["min"]])

@@ -1,0 +1,181 @@
+"""What runs answer, what they leave to the planner, and what EXPLAIN says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.query.harness import BIGINT, DOUBLE, STRING, World, world
+from tsdb.errors import Cancelled, TsdbError
+from tsdb.model import DataType, Kind
+from tsdb.query import Session, read_all
+from tsdb.query.series_aggregate import AggregateRecords
+from tsdb.sql.statements import Explain, Query, Slice
+
+NANOS = DataType(Kind.TIMESTAMP_NANOSECOND)
+HOUR = 3_600_000_000_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with world(tmp_path_factory.mktemp("recognised")) as found:
+        columns = [("ts", NANOS), ("host", STRING), ("dc", STRING), ("f", DOUBLE), ("n", BIGINT), ("s", STRING)]
+        table = found.create("t", columns, tags=["host", "dc"])
+        for part in range(2):
+            found.put(
+                table,
+                [
+                    {
+                        "host": f"h{at % 3}",
+                        "dc": "x",
+                        "ts": (at + 40 * part) * HOUR // 4,
+                        "f": at / 4,
+                        "n": at,
+                        "s": f"s{at}",
+                    }
+                    for at in range(40)
+                ],
+            )
+            if not part:
+                found.flush(table)
+        yield found
+
+
+def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
+    off = Session()
+    off.variables["series_aggregate"] = "off"
+    found = made.queries.query(text, Session())
+    assert isinstance(found, AggregateRecords), text
+    planned = made.queries.query(text, off)
+    assert not isinstance(planned, AggregateRecords)
+    return read_all(found), read_all(planned)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM t",
+        "SELECT count(1), max(f), min(ts), avg(n), sum(f) FROM t WHERE ts > 99 AND host IN ('h0', 'h2', 'h3', 'h4')",
+        "SELECT date_trunc('hour', ts) AS bucket, host, avg(f) AS f FROM t GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT host h, date_trunc('day', ts) b, max(n) m FROM t WHERE t.host <> 'h1' GROUP BY b, h ORDER BY b, h",
+        "SELECT date_bin(INTERVAL '30 minutes', ts) AS b, sum(n) FROM t GROUP BY b ORDER BY b DESC LIMIT 3",
+        "SELECT date_trunc('minute', ts) AS b, max(f) FROM t WHERE ts < TIMESTAMP '1970-01-01 12:00:00' "
+        "GROUP BY 1 ORDER BY 1 DESC LIMIT 5 OFFSET 1",
+        "SELECT date_trunc('hour', ts) AS b, count(*) FROM public.t GROUP BY b ORDER BY b LIMIT 2",
+        "SELECT host, last_value(f ORDER BY ts), first_value(s ORDER BY ts DESC) FROM t GROUP BY host ORDER BY host",
+        "SELECT host, first_value(ts ORDER BY ts) FROM t WHERE f > 3 GROUP BY host ORDER BY 2 DESC",
+        "SELECT host, dc FROM t GROUP BY host, dc ORDER BY host",
+        "SELECT stddev(n), var_pop(n), mean(f) FROM t WHERE host = 'h1'",
+        "SELECT max(n) AS m, host FROM t GROUP BY host ORDER BY m DESC",
+        "SELECT count(f) FROM t WHERE host = 'nobody'",
+        "SELECT host, count(f) FROM t WHERE host = 'nobody' GROUP BY host",
+    ],
+)
+def test_runs_answer_aggregates_by_tags_and_time(made: World, text: str) -> None:
+    found, planned = both(made, text)
+    assert found.schema.equals(planned.schema, check_metadata=True)
+    assert found.to_pylist() == planned.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT max(f) FROM t GROUP BY n", "grouped by n, which is no tag"),
+        ("SELECT count(DISTINCT f) FROM t", "something other than a name"),
+        ("SELECT max(f) + 1 FROM t", "computes"),
+        ("SELECT max(f) FILTER (WHERE n > 1) FROM t", "FILTER"),
+        ("SELECT max(f) OVER () FROM t", "OVER"),
+        ("SELECT date_trunc('month', ts), max(f) FROM t GROUP BY 1", "one width"),
+        ("SELECT host, max(f) FROM t GROUP BY host HAVING max(f) > 1", "HAVING"),
+        ("SELECT max(s) FROM t", "type String"),
+        ("SELECT last_value(f) FROM t", "no order"),
+        ("SELECT last_value(f ORDER BY n) FROM t", "ordered by something else than time"),
+        ("SELECT max(f) FROM t WHERE host LIKE 'h%'", "compares a column with literals"),
+        ("SELECT max(f) FROM t WHERE f > n", "no plain literal"),
+        ("SELECT max(f) FROM t WHERE n = 1.5", "literal of another type"),
+        ("SELECT max(t.f) FROM t JOIN t AS y ON t.ts = y.ts", "JOIN"),
+        ("SELECT median(f) FROM t", "median is none of the functions"),
+        ("SELECT max(number) FROM numbers", "not of one table"),
+    ],
+)
+def test_everything_else_is_the_planners_and_explain_analyze_says_why(made: World, text: str, reason: str) -> None:
+    records = made.queries.query(text, Session())
+    assert not isinstance(records, AggregateRecords)
+    records.close()
+    (plan, *_) = explain(made, text, is_analyze=True).column("plan").to_pylist()
+    assert "SeriesAggregate: not used, " in plan
+    assert reason in plan.rsplit("SeriesAggregate: not used, ")[-1]
+
+
+def explain(made: World, text: str, *, is_analyze: bool) -> pa.Table:
+    statement = Explain(Query(Slice(text, 0)), is_analyze=is_analyze)
+    return read_all(made.queries.explain(statement, text, Session()))
+
+
+def test_explain_shows_the_aggregate_beside_the_plans(made: World) -> None:
+    rows = explain(made, "SELECT host, max(f) FROM t GROUP BY host", is_analyze=False).to_pylist()
+    assert rows[-1]["plan_type"] == "series_aggregate"
+    assert rows[-1]["plan"].startswith(
+        "SeriesAggregate: tsdb.public.t, by=[host], aggregates=[max(f)], regions=1, sources=2"
+    )
+
+
+def test_explain_analyze_counts_series_runs_and_cells(made: World) -> None:
+    text = "SELECT host, date_trunc('day', ts), max(f) FROM t GROUP BY 1, 2"
+    plans = explain(made, text, is_analyze=True).column("plan").to_pylist()
+    assert "series=6, runs=6, cells=3" in plans[0]
+    assert "rows_read=80" in plans[1]
+    assert plans[-1] == "Total rows: 3"
+
+
+def test_a_closed_answer_lets_go_of_its_snapshot(made: World) -> None:
+    records = made.queries.query("SELECT max(f) FROM t", Session())
+    records.close()
+    with pytest.raises(Cancelled):
+        list(records)
+
+
+def test_sums_of_integers_wrap_as_the_planners_do(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with world(tmp_path_factory.mktemp("wrap")) as found:
+        table = found.create("w", [("ts", NANOS), ("host", STRING), ("n", BIGINT)], tags=["host"])
+        found.put(table, [{"host": "a", "ts": at, "n": 2**63 - 1} for at in range(3)])
+        got, planned = both(found, "SELECT sum(n), avg(n), min(n) FROM w")
+        assert got.to_pylist() == planned.to_pylist()
+
+
+def test_times_at_the_limits_of_their_type_are_answered_as_the_planner_does(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with world(tmp_path_factory.mktemp("limits")) as found:
+        table = found.create("e", [("ts", NANOS), ("host", STRING), ("n", BIGINT)], tags=["host"])
+        found.put(table, [{"host": "a", "ts": at, "n": 1} for at in (-(2**63) + 1, 0, 2**63 - 1)])
+        for text in (
+            "SELECT min(ts), max(ts), count(*) FROM e",
+            "SELECT date_trunc('day', ts), count(*) FROM e GROUP BY 1",
+        ):
+            off = Session()
+            off.variables["series_aggregate"] = "off"
+            answers = []
+            for session in (Session(), off):
+                try:
+                    answers.append(sorted(map(str, read_all(found.queries.query(text, session)).to_pylist())))
+                except TsdbError as error:
+                    answers.append([type(error).__name__])
+            assert answers[0] == answers[1]
+
+
+def test_more_buckets_than_are_held_are_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "SELECT date_trunc('minute', ts) AS b, max(f) FROM t GROUP BY b ORDER BY b"
+    monkeypatch.setattr("tsdb.engine.scan._aggregate.RUNS_MAX", 10)
+    found, planned = both(made, text)
+    assert found.num_rows == 80
+    assert found.equals(planned)
+
+
+def test_queries_of_one_shape_have_the_same_columns(made: World) -> None:
+    first = read_all(made.queries.query("SELECT max(f) FROM t", Session()))
+    again = read_all(made.queries.query("SELECT max(f) FROM t WHERE host = 'h1'", Session()))
+    assert first.schema.equals(again.schema)
+    assert first.schema.names == ["max(t.f)"]

@@ -1,0 +1,80 @@
+"""Groups of series by the values of some of their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb.engine.series import Positions
+from tsdb.model import SeriesTable
+
+
+class Groups:
+    """The groups of the series of several tables, numbered in the order of their keys, nulls last."""
+
+    def __init__(self, keys: Sequence[str], tables: Sequence[SeriesTable]) -> None:
+        distinct, which = _distinct(tables)
+        self.codes: list[npt.NDArray[np.int64]] = []
+        """For each key, the rank of every group's value among all values of that key."""
+        self.values: list[pa.Array] = []
+        """For each key, its distinct values in order; null, if there is one, is the last."""
+        self._numbers, self.count = self._number(keys, distinct)
+        self._which = which
+
+    def of(self, table: int) -> Positions:
+        """Return the group of every series of a table."""
+        return self._numbers[self._which[table]]
+
+    def key(self, at: int, groups: Positions) -> pa.Array:
+        """Return the value of a key in some groups."""
+        return self.values[at].take(pa.array(self.codes[at][groups]))
+
+    def _number(self, keys: Sequence[str], tables: Sequence[SeriesTable]) -> tuple[list[Positions], int]:
+        bounds = np.cumsum([0, *(len(table) for table in tables)])
+        if not keys or not bounds[-1]:
+            return [np.zeros(len(table), dtype=np.int64) for table in tables], 1 if bounds[-1] else 0
+        codes = [self._rank(pa.concat_arrays([table.tags.column(key) for table in tables])) for key in keys]
+        numbers = codes[0]
+        count = len(self.values[0])
+        if len(keys) > 1:
+            for code, values in zip(codes[1:], self.values[1:], strict=True):
+                numbers, count = _densify(numbers * len(values) + code)
+        first = np.zeros(count, dtype=np.int64)
+        first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+        self.codes = [code[first] for code in codes]
+        return np.split(numbers, bounds[1:-1]), count
+
+    def _rank(self, column: pa.Array) -> Positions:
+        """Number the values of a key in their order, and keep them."""
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        order = pc.sort_indices(encoded.dictionary, sort_keys=[("", "ascending", "at_end")]).to_numpy()
+        self.values.append(encoded.dictionary.take(pa.array(order)))
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        codes: Positions = ranks[encoded.indices.to_numpy()]
+        return codes
+
+
+def _densify(codes: Positions) -> tuple[Positions, int]:
+    """Number codes in their order, without gaps; numbers so never outgrow 64 bits, however many keys follow."""
+    values, numbers = np.unique(codes, return_inverse=True)
+    return numbers.astype(np.int64), len(values)
+
+
+def _distinct(tables: Sequence[SeriesTable]) -> tuple[list[SeriesTable], list[int]]:
+    """Find tables with the same series, the usual case of files of one region, by their hashes."""
+    found: list[SeriesTable] = []
+    which = []
+    for table in tables:
+        for number, known in enumerate(found):
+            if known is table or (np.array_equal(known.tsid, table.tsid) and np.array_equal(known.check, table.check)):
+                which.append(number)
+                break
+        else:
+            which.append(len(found))
+            found.append(table)
+    return found, which

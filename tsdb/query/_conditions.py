@@ -1,0 +1,100 @@
+"""Conditions of plain queries as filters of a table.
+
+A literal must have the column's own type for certain; one that does not is None, and the planner decides what it means.
+So is everything that would be an error.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+
+import pyarrow as pa
+
+from tsdb.engine.scan import Call, Literal, Node, Ref
+from tsdb.model import ColumnInfo, InvalidTimestamp, Kind, TableInfo, check_range, parse_timestamp
+from tsdb.sql import clauses
+
+_INTEGERS = frozenset(
+    {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64}
+)
+_FUNCTIONS = {
+    "=": "equal",
+    "<>": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+_DOUBLE_EXACT = 1 << 53
+_INT64 = range(-(2**63), 2**63)
+# What the planner reads as it is written, whatever the session's zone.
+_CANONICAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?Z?)?")
+_NAN_IS_NOT_NULL = pa.scalar({"nan_is_null": False}, pa.struct([("nan_is_null", pa.bool_())]))
+
+
+def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> Node | None:
+    """Return a condition as a filter of a table; None if anything about it needs a planner."""
+    if isinstance(condition, clauses.Junction):
+        parts = [fit_condition(part, table, zone) for part in condition.parts]
+        function = "and_kleene" if condition.is_and else "or_kleene"
+        found = [part for part in parts if part is not None]
+        return reduce(lambda left, right: Call(function, (left, right)), found) if len(found) == len(parts) else None
+    if isinstance(condition, clauses.Not):
+        inner = fit_condition(condition.condition, table, zone)
+        return None if inner is None else Call("invert", (inner,))
+    column = table.by_name.get(condition.column)
+    if column is None:
+        return None
+    if isinstance(condition, clauses.IsNull):
+        return Call("is_null", (Ref(column.name),), _NAN_IS_NOT_NULL)
+    if isinstance(condition, clauses.Membership):
+        return _fit_membership(condition, column, zone)
+    value = _fit_literal(condition.literal, column, zone)
+    return None if value is None else Call(_FUNCTIONS[condition.operator], (Ref(column.name), Literal(value)))
+
+
+def _fit_membership(condition: clauses.Membership, column: ColumnInfo, zone: str) -> Node | None:
+    values = [_fit_literal(literal, column, zone) for literal in condition.literals]
+    kinds = {value.type for value in values if value is not None}
+    if len(kinds) != 1 or any(value is None for value in values):
+        return None
+    (kind,) = kinds
+    options = pa.scalar({"value_set": values}, pa.struct([("value_set", pa.list_(kind))]))
+    return Call("is_in", (Ref(column.name),), options)
+
+
+def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.Scalar | None:
+    kind, arrow = column.type.kind, column.type.arrow
+    if pa.types.is_timestamp(arrow):
+        return _fit_time(literal, arrow, zone)
+    if literal.is_string:
+        return pa.scalar(literal.text, arrow) if kind is Kind.STRING and not literal.is_timestamp else None
+    is_whole = literal.text.lstrip("-").isdigit()
+    if kind is Kind.FLOAT64:
+        if is_whole and abs(int(literal.text)) > _DOUBLE_EXACT:
+            return None
+        return pa.scalar(float(literal.text), arrow)
+    if not is_whole or kind not in _INTEGERS:
+        return None
+    try:
+        return pa.scalar(int(literal.text), arrow)
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Scalar | None:
+    """A number counts units of the column; a text is local time of the session, or of UTC, to the nanosecond."""
+    try:
+        if not literal.is_string:
+            if not literal.text.lstrip("-").isdigit():
+                return None
+            number = int(literal.text)
+            check_range(number, arrow.unit)
+            return pa.scalar(number, arrow)
+        if literal.is_timestamp and _CANONICAL.fullmatch(literal.text) is None:
+            return None
+        nanoseconds = parse_timestamp(literal.text, "UTC" if literal.is_timestamp else zone)
+    except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):
+        return None
+    return pa.scalar(nanoseconds, pa.timestamp("ns")) if nanoseconds in _INT64 else None

@@ -1,0 +1,197 @@
+"""Aggregates as they fit a table: which cells, which states of which columns, and what the answer makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tsdb.engine.scan import Node, RunQuery
+from tsdb.model import ColumnInfo, Semantic, TableInfo
+from tsdb.query._conditions import fit_condition
+from tsdb.sql.clauses import OtherClause
+from tsdb.sql.series_query import Aggregate, AmbiguousKey, Bucket, ColumnItem, Order, SeriesQuery
+
+ENGINE = "mito"
+
+_STATES = {
+    "count": (),
+    "sum": ("sum",),
+    "avg": ("total",),
+    "min": ("min",),
+    "max": ("max",),
+    "stddev": ("spread",),
+    "stddev_samp": ("spread",),
+    "stddev_pop": ("spread",),
+    "var": ("spread",),
+    "var_samp": ("spread",),
+    "var_pop": ("spread",),
+}
+_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column of the answer that is a tag: the number of its key."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketColumn:
+    """The column of the answer that is the bucket."""
+
+
+AnswerColumn = KeyColumn | BucketColumn | Aggregate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedQuery:
+    """A query that runs can answer."""
+
+    table: TableInfo
+    filter: Node | None
+    runs: RunQuery
+    has_bucket: bool
+    columns: tuple[AnswerColumn, ...]
+    is_grouped: bool
+    order: tuple[Order, ...]
+    limit: int | None
+    offset: int
+
+    @property
+    def is_by_bucket_alone(self) -> bool:
+        """Rows come by time, a few of them: only so many buckets at one end need to be computed."""
+        return (
+            self.limit is not None
+            and self.has_bucket
+            and not self.runs.keys
+            and len(self.order) == 1
+            and isinstance(self.columns[self.order[0].item], BucketColumn)
+        )
+
+
+def fit_query(query: SeriesQuery, table: TableInfo, zone: str) -> FittedQuery:
+    """Return a query as one of a table; OtherClause if runs cannot answer it."""
+    if table.engine != ENGINE or table.physical_table_id is not None:
+        raise OtherClause("its table is none of regions of its own")
+    filter = None
+    if query.where is not None:
+        filter = fit_condition(query.where, table, zone)
+        if filter is None:
+            raise OtherClause("a condition compares a column with a literal of another type")
+    keys = [_resolve(key, table) for key in query.keys]
+    tags = tuple(key.name for key in keys if isinstance(key, ColumnItem))
+    buckets = [key for key in keys if isinstance(key, Bucket)]
+    if len(buckets) > 1:
+        raise OtherClause("it is grouped by several buckets of time")
+    for tag in tags:
+        if _column(table, tag).semantic is not Semantic.TAG:
+            raise OtherClause(f"it is grouped by {tag}, which is no tag")
+    columns = tuple(_answer(item.term, tags, buckets, table) for item in query.items)
+    return FittedQuery(
+        table=table,
+        filter=filter,
+        runs=_run_query(tags, buckets, columns, table),
+        has_bucket=bool(buckets),
+        columns=columns,
+        is_grouped=query.is_grouped,
+        order=query.order,
+        limit=query.limit,
+        offset=query.offset,
+    )
+
+
+def _resolve(key: ColumnItem | Bucket, table: TableInfo) -> ColumnItem | Bucket:
+    if not isinstance(key, AmbiguousKey):
+        return key
+    if key.name in table.by_name:
+        return ColumnItem(key.name)
+    if isinstance(key.other, Aggregate):
+        raise OtherClause("it is grouped by an aggregate")
+    return key.other
+
+
+def _column(table: TableInfo, name: str) -> ColumnInfo:
+    column = table.by_name.get(name)
+    if column is None:
+        raise OtherClause(f"there is no column {name}")
+    return column
+
+
+def _answer(term: object, tags: tuple[str, ...], buckets: list[Bucket], table: TableInfo) -> AnswerColumn:
+    if isinstance(term, ColumnItem):
+        if term.name not in tags:
+            raise OtherClause(f"{term.name} is in the answer but no key")
+        return KeyColumn(tags.index(term.name))
+    if isinstance(term, Bucket):
+        if term not in buckets:
+            raise OtherClause("a bucket of time is in the answer but no key")
+        return BucketColumn()
+    assert isinstance(term, Aggregate)
+    _check_aggregate(term, table)
+    return term
+
+
+def _check_aggregate(term: Aggregate, table: TableInfo) -> None:
+    if term.column is None:
+        return
+    column = _column(table, term.column)
+    kind = column.type.arrow
+    if column.semantic is Semantic.TAG:
+        raise OtherClause(f"{term.function} is of the tag {term.column}")
+    if term.order is not None and term.order != table.time_index.name:
+        raise OtherClause(f"{term.function} is ordered by something else than time")
+    if term.function in ("count", "first_value", "last_value"):
+        return
+    is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+    if not (is_number or (term.function in ("min", "max") and pa.types.is_timestamp(kind))):
+        raise OtherClause(f"{term.function} is of a column of type {column.type.name}")
+
+
+def _run_query(
+    tags: tuple[str, ...], buckets: list[Bucket], columns: tuple[AnswerColumn, ...], table: TableInfo
+) -> RunQuery:
+    width = origin = 0
+    if buckets:
+        width, origin = _ticks(buckets[0], table)
+    states: dict[str, dict[str, None]] = {}
+    ends: dict[bool, dict[str, None]] = {}
+    for term in columns:
+        if not isinstance(term, Aggregate) or term.column is None:
+            continue
+        if term.order is not None:
+            ends.setdefault(term.is_newest, {})[term.column] = None
+        elif term.function == "count" and term.column == table.time_index.name:
+            continue  # every row has a time
+        elif term.function == "count" and not _is_foldable(_column(table, term.column).type.arrow):
+            raise OtherClause(f"count is of a column of type {_column(table, term.column).type.name}")
+        else:
+            states.setdefault(term.column, {}).update(dict.fromkeys(_STATES[term.function]))
+    return RunQuery(
+        keys=tags,
+        width=width,
+        origin=origin,
+        states={column: tuple(names) for column, names in states.items()},
+        newest=tuple(ends[True]) if True in ends else None,
+        oldest=tuple(ends[False]) if False in ends else None,
+    )
+
+
+def _is_foldable(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_float32(kind)
+        or pa.types.is_float64(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def _ticks(bucket: Bucket, table: TableInfo) -> tuple[int, int]:
+    time = table.time_index
+    if bucket.column != time.name:
+        raise OtherClause("a bucket is of a column that is not the time index")
+    unit = _UNIT_NS[time.type.arrow.unit]
+    if bucket.width_ns % unit or bucket.origin_ns % unit:
+        raise OtherClause("a bucket is narrower than a tick of the time index")
+    return bucket.width_ns // unit, bucket.origin_ns // unit

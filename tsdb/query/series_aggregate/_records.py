@@ -1,0 +1,140 @@
+"""The rows of an aggregate over runs; the thread that wants them computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.scan import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
+from tsdb.errors import Cancelled, TsdbError
+from tsdb.model import TimeRange
+from tsdb.query._life import QueryLife
+from tsdb.query._table_dataset import TableDataset
+from tsdb.query.errors import execution_error
+from tsdb.query.series_aggregate._fit import FittedQuery
+from tsdb.query.series_aggregate._result import BucketOutOfRange, make_rows
+from tsdb.query.session import Records
+from tsdb.sql.series_query import Aggregate
+
+# How many times as far back each further try looks for the newest buckets.
+_WIDENING = 16
+
+
+class AggregateRecords:
+    """One batch of rows."""
+
+    def __init__(
+        self,
+        fitted: FittedQuery,
+        dataset: TableDataset,
+        life: QueryLife,
+        schema: pa.Schema,
+        *,
+        threads: int,
+        plan: Callable[[], Records],
+    ) -> None:
+        """`plan` has the query planned, for the rare answer that only a planner can tell."""
+        self._plan = plan
+        self._fitted = fitted
+        self._dataset = dataset
+        self._life = life
+        self._schema = schema
+        self._threads = threads
+        self._is_read_to_end = False
+        self.statistics = RunStatistics()
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def scans(self) -> list[TableDataset]:
+        """What it reads, for EXPLAIN ANALYZE."""
+        return [self._dataset]
+
+    def describe(self) -> str:
+        """Say what is aggregated, in one line."""
+        fitted = self._fitted
+        aggregates = [term for term in fitted.columns if isinstance(term, Aggregate)]
+        columns = ", ".join(f"{term.function}({term.column or '*'})" for term in aggregates)
+        bucket = f", bucket={fitted.runs.width} ticks" if fitted.has_bucket else ""
+        sources = sum(len(region.snapshot.sources) for region in self._dataset.regions)
+        return (
+            f"SeriesAggregate: {fitted.table.full_name}, by=[{', '.join(fitted.runs.keys)}]{bucket}, "
+            f"aggregates=[{columns}], regions={len(self._dataset.regions)}, sources={sources}"
+        )
+
+    def describe_run(self) -> str:
+        """Say what it took, once the rows have been read."""
+        counts = self.statistics
+        return (
+            f"{self.describe()}, series={counts.series}, runs={counts.runs}, cells={counts.cells}, "
+            f"pieces={counts.pieces}, blocks={counts.blocks}, plan_ms={counts.plan_ns / 1e6:.3f}, "
+            f"run_ms={counts.run_ns / 1e6:.3f}"
+        )
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            self._life.check()
+            try:
+                batch = make_rows(self._fitted, self._aggregate(), self._schema)
+            except (BucketOutOfRange, ScanTooLarge):
+                # The planner answers all the same: it can hold groups on disk.
+                yield from self._plan()
+                return
+            self._is_read_to_end = True
+            if batch.num_rows:
+                yield batch
+        except TsdbError:
+            raise
+        except Exception as error:
+            if self._life.is_cancelled:
+                raise Cancelled("the query was cancelled") from error
+            raise execution_error(error) from error
+        finally:
+            self._life.end()
+
+    def _aggregate(self) -> Aggregated:
+        fitted = self._fitted
+        scans = [RegionScan(region.snapshot, region.statistics, self._life.check) for region in self._dataset.regions]
+        if fitted.is_by_bucket_alone and (span := time_span(scans, fitted.filter)) is not None:
+            return self._aggregate_end(scans, span)
+        return self._run(scans, TimeRange.ALL)
+
+    def _run(self, scans: list[RegionScan], within: TimeRange) -> Aggregated:
+        fitted = self._fitted
+        return aggregate_runs(
+            scans, fitted.filter, fitted.runs, within=within, threads=self._threads, statistics=self.statistics
+        )
+
+    def _aggregate_end(self, scans: list[RegionScan], span: TimeRange) -> Aggregated:
+        """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
+        fitted = self._fitted
+        width, origin = fitted.runs.width, fitted.runs.origin
+        wanted = (fitted.limit or 0) + fitted.offset
+        is_newest = fitted.order[0].is_descending
+        buckets = max(1, wanted)
+        while True:
+            if is_newest:
+                bucket = (span.last - origin) // width
+                start = (bucket - buckets + 1) * width + origin
+                within = TimeRange(max(span.start, start), span.end)
+            else:
+                bucket = (span.start - origin) // width
+                stop = (bucket + buckets) * width + origin
+                within = TimeRange(span.start, min(span.end, stop))
+            found = self._run(scans, within)
+            if within == span or (found.cells is not None and len(found.cells) >= wanted):
+                return found
+            buckets *= _WIDENING
+
+    def close(self) -> None:
+        """Stop the work and let go of snapshots; from any thread, any number of times."""
+        if not self._is_read_to_end:
+            self._life.cancel()
+        self._life.end()
+
+    def __del__(self) -> None:
+        self._life.end()

@@ -1,0 +1,149 @@
+"""From cells to rows: finished aggregates, ordered and limited, with the names and types that the planner gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.engine.scan import Aggregated, Cells, sortable_bits
+from tsdb.engine.slices import Positions
+from tsdb.query.series_aggregate._fit import BucketColumn, FittedQuery, KeyColumn
+from tsdb.sql.series_query import Aggregate
+
+_INT64 = range(-(2**63), 2**63)
+
+
+class BucketOutOfRange(Exception):
+    """A bucket starts before the first time there is; what that means is left to the planner."""
+
+
+def make_rows(fitted: FittedQuery, found: Aggregated, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the answer."""
+    cells = found.cells
+    if cells is None:
+        return _empty(fitted, schema)
+    chosen = _order(fitted, found, cells)
+    arrays = [
+        _cast(_column(fitted, term, found, cells, chosen), field.type)
+        for term, field in zip(fitted.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _empty(fitted: FittedQuery, schema: pa.Schema) -> pa.RecordBatch:
+    """Without rows there are no groups; and one row if nothing is grouped."""
+    if fitted.is_grouped or fitted.offset or fitted.limit == 0:
+        return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    arrays = [
+        pa.array([0 if isinstance(term, Aggregate) and term.function == "count" else None], field.type)
+        for term, field in zip(fitted.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if values.type == kind:
+        return values
+    if pa.types.is_timestamp(kind) and pa.types.is_int64(values.type):
+        return values.view(kind)
+    return values.cast(kind)
+
+
+def _order(fitted: FittedQuery, found: Aggregated, cells: Cells) -> Positions | slice:
+    """Return which cells make the rows, in order."""
+    stop = None if fitted.limit is None else fitted.offset + fitted.limit
+    if not fitted.order:
+        return slice(fitted.offset, stop)
+    everything = slice(None)
+    keys: list[npt.NDArray[np.generic]] = []
+    for order in reversed(fitted.order):
+        term = fitted.columns[order.item]
+        if isinstance(term, KeyColumn):
+            ranks = found.groups.codes[term.key][cells.groups]
+            values = found.groups.values[term.key]
+            nulls = ranks == len(values) - 1 if values.null_count else None
+        elif isinstance(term, BucketColumn):
+            ranks, nulls = cells.buckets, None
+        else:
+            ranks, nulls = _ranks(_column(fitted, term, found, cells, everything))
+        # Complement turns an order around without leaving 64 bits.
+        keys.append(~ranks if order.is_descending else ranks)
+        if nulls is not None:
+            keys.append(~nulls if order.nulls_first else nulls)
+    chosen: Positions = np.lexsort(keys)
+    return chosen[fitted.offset : stop]
+
+
+def _ranks(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:
+    """Return integers in the order of values, and where there are none."""
+    nulls = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    if pa.types.is_floating(values.type):
+        numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+        # Adding zero makes minus zero plus zero.
+        return sortable_bits(numbers + numbers.dtype.type(0)).astype(np.int64), nulls
+    if pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type):
+        whole = values.view(pa.int64()) if pa.types.is_timestamp(values.type) else values
+        numbers = whole.fill_null(0).to_numpy(zero_copy_only=False)
+        if numbers.dtype == np.uint64:
+            return (numbers ^ np.uint64(1 << 63)).view(np.int64), nulls
+        return numbers.astype(np.int64), nulls
+    encoded = values.dictionary_encode()
+    order = encoded.dictionary.sort().to_pylist()
+    places = {value: number for number, value in enumerate(order)}
+    ranks = np.array([places[value] for value in encoded.dictionary.to_pylist()] or [0], dtype=np.int64)
+    return ranks[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)], nulls
+
+
+def _column(fitted: FittedQuery, term: object, found: Aggregated, cells: Cells, chosen: Positions | slice) -> pa.Array:
+    if isinstance(term, KeyColumn):
+        return found.groups.key(term.key, cells.groups[chosen])
+    if isinstance(term, BucketColumn):
+        return _bucket_starts(fitted, cells.buckets[chosen])
+    assert isinstance(term, Aggregate)
+    if term.order is not None:
+        return _ends(term, cells, chosen)
+    return _finish(term, cells, chosen)
+
+
+def _bucket_starts(fitted: FittedQuery, buckets: Positions) -> pa.Array:
+    width, origin = fitted.runs.width, fitted.runs.origin
+    if len(buckets) and int(buckets.min()) * width + origin not in _INT64:
+        raise BucketOutOfRange
+    starts = pa.array(buckets * width + origin)
+    return starts.view(fitted.table.time_index.type.arrow)
+
+
+def _ends(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
+    ends = cells.newest if term.is_newest else cells.oldest
+    assert ends is not None
+    assert term.column is not None
+    values = ends.values[term.column]
+    if isinstance(chosen, slice):
+        start, stop, _ = chosen.indices(len(values))
+        return values.slice(start, max(0, stop - start))
+    return values.take(pa.array(chosen))
+
+
+def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
+    """Return an aggregate of its states; null where there was no value."""
+    name = term.column
+    counted = cells.states.get((name, "count")) if name is not None else None
+    if term.function == "count":
+        return pa.array((cells.rows if counted is None else counted)[chosen])
+    assert name is not None
+    assert counted is not None
+    counts = counted[chosen]
+    empty = counts == 0
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if term.function in ("sum", "min", "max"):
+            values = cells.states[name, term.function][chosen]
+        elif term.function == "avg":
+            values = cells.states[name, "total"][chosen] / counts
+        else:
+            less = 0 if term.function.endswith("_pop") else 1
+            empty = counts <= less
+            values = cells.states[name, "squares"][chosen] / (counts - less)
+            if term.function.startswith("stddev"):
+                values = np.sqrt(values)
+    return pa.array(values, mask=empty if empty.any() else None)

@@ -1,0 +1,238 @@
+"""Clauses of plain queries, recognised: conditions that compare columns with literals.
+
+    host IN ('a', 'b') AND ts >= TIMESTAMP '2024-01-01 00:00:00' AND (usage > 90 OR NOT idle IS NULL)
+
+This is no parser of queries. A reader goes over tokens from left to right and raises `OtherClause` at the first thing
+it does not know for certain; whoever called it leaves the query to the planner then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tsdb.sql.lexer import Token, TokenKind, unquote
+from tsdb.sql.rewrite import KEYWORDS
+from tsdb.sql.statements import Dialect
+
+COMPARISONS = {"=": "=", "==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>", "!=": "<>"}
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_DEPTH_MAX = 32
+_TYPED = frozenset({"TIMESTAMP", "DATE", "TIME", "INTERVAL", "DATETIME", "NULL", "TRUE", "FALSE"})
+
+
+class OtherClause(Exception):
+    """The query is of another kind; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal: what a string says, or a number as written, with its sign."""
+
+    text: str
+    is_string: bool
+    is_timestamp: bool = False
+    """`TIMESTAMP '…'`, which is of UTC whatever the session's zone is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column compared with a literal."""
+
+    column: str
+    operator: str
+    literal: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A column that is one of some literals."""
+
+    column: str
+    literals: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Conditions that must all hold, or of which one must."""
+
+    parts: tuple[Condition, ...]
+    is_and: bool
+
+
+Condition: TypeAlias = Comparison | Membership | IsNull | Not | Junction
+
+
+class ClauseReader:
+    """Reads tokens from left to right; the END token stops it."""
+
+    def __init__(self, tokens: list[Token], dialect: Dialect, at: int = 0) -> None:
+        self._tokens = tokens
+        self._dialect = dialect
+        self._at = at
+        self._table_name: str | None = None
+        """What may stand before a column and a dot."""
+
+    def condition(self, depth: int = 0) -> Condition:
+        """Read a condition as far as it goes."""
+        if depth > _DEPTH_MAX:
+            raise OtherClause("its conditions are nested too deeply")
+        return self._junction("OR", lambda: self._junction("AND", lambda: self._term(depth)))
+
+    def _junction(self, word: str, read: Callable[[], Condition]) -> Condition:
+        parts = [read()]
+        while self.take_word(word):
+            parts.append(read())
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=word == "AND")
+
+    def _term(self, depth: int) -> Condition:
+        if self.take_word("NOT"):
+            if depth > _DEPTH_MAX:
+                raise OtherClause("its conditions are nested too deeply")
+            return Not(self._term(depth + 1))
+        if self.take_operator("("):
+            inner = self.condition(depth + 1)
+            self.operator(")")
+            return inner
+        if self._is_literal():
+            literal = self._literal()
+            operator = self._comparison()
+            return Comparison(self.column(), MIRRORED[operator], literal)
+        return self._of_column(self.column())
+
+    def _of_column(self, column: str) -> Condition:
+        if self.take_word("IS"):
+            is_negated = self.take_word("NOT")
+            self.word("NULL")
+            return Not(IsNull(column)) if is_negated else IsNull(column)
+        is_negated = self.take_word("NOT")
+        if self.take_word("IN"):
+            found: Condition = Membership(column, self._list())
+        elif self.take_word("BETWEEN"):
+            low = self._literal()
+            self.word("AND")
+            parts = Comparison(column, ">=", low), Comparison(column, "<=", self._literal())
+            found = Junction(parts, is_and=True)
+        elif is_negated:
+            raise OtherClause("a condition is none that compares a column with literals")
+        else:
+            return Comparison(column, self._comparison(), self._literal())
+        return Not(found) if is_negated else found
+
+    def _list(self) -> tuple[Literal, ...]:
+        self.operator("(")
+        found = [self._literal()]
+        while self.take_operator(","):
+            found.append(self._literal())
+        self.operator(")")
+        return tuple(found)
+
+    def _comparison(self) -> str:
+        token = self.next()
+        if token.kind != TokenKind.OPERATOR or token.text not in COMPARISONS:
+            raise OtherClause("a condition is none that compares a column with literals")
+        return COMPARISONS[token.text]
+
+    def _is_literal(self) -> bool:
+        token = self._tokens[self._at]
+        if token.kind in (TokenKind.NUMBER, TokenKind.STRING) or token.word == "TIMESTAMP":
+            return token.word != "TIMESTAMP" or self._tokens[self._at + 1].kind == TokenKind.STRING
+        return token.kind == TokenKind.OPERATOR and token.text == "-"
+
+    def _literal(self) -> Literal:
+        """Read a literal that nothing is added to."""
+        sign = "-" if self.take_operator("-") else ""
+        token = self.next()
+        if token.kind == TokenKind.NUMBER:
+            found = Literal(sign + token.text, is_string=False)
+        elif token.kind == TokenKind.STRING and not sign:
+            found = Literal(unquote(token, self._dialect), is_string=True)
+        elif token.word == "TIMESTAMP" and not sign and self._tokens[self._at].kind == TokenKind.STRING:
+            found = Literal(unquote(self.next(), self._dialect), is_string=True, is_timestamp=True)
+        else:
+            raise OtherClause("a column is compared with something that is no plain literal")
+        self._end_operand()
+        return found
+
+    def _end_operand(self) -> None:
+        """Refuse what would make an operand only the beginning of an expression."""
+        token = self._tokens[self._at]
+        if token.kind == TokenKind.OPERATOR and token.text not in (*COMPARISONS, ")", ",", ";"):
+            raise OtherClause("a condition computes with its columns or literals")
+        if token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX, TokenKind.QUOTED):
+            raise OtherClause("a condition is none that compares a column with literals")
+
+    def column(self) -> str:
+        """Read a column, perhaps with the name of the table before it."""
+        name = self.name()
+        if self.take_operator("."):
+            if name != self._table_name:
+                raise OtherClause("a column is of another table")
+            name = self.name()
+        self._end_operand()
+        return name
+
+    def name(self) -> str:
+        token = self.next()
+        if token.kind == TokenKind.QUOTED:
+            return unquote(token, self._dialect)
+        if token.kind == TokenKind.WORD and token.word not in KEYWORDS and not token.text[0].isdigit():
+            if token.word in _TYPED:
+                raise OtherClause("a word stands where a name is expected")
+            return unquote(token, self._dialect)
+        raise OtherClause("something other than a name stands where one is expected")
+
+    def table(self) -> tuple[str, ...]:
+        parts = [self.name()]
+        while self.take_operator("."):
+            parts.append(self.name())
+        return tuple(parts)
+
+    def limit(self) -> int:
+        token = self.next()
+        if token.kind != TokenKind.NUMBER or not token.text.isdigit():
+            raise OtherClause("a limit is no plain number")
+        return int(token.text)
+
+    def at_end(self) -> bool:
+        return self._tokens[self._at].kind == TokenKind.END
+
+    def next(self) -> Token:
+        token = self._tokens[self._at]
+        if token.kind == TokenKind.END:
+            raise OtherClause("it ends early")
+        self._at += 1
+        return token
+
+    def word(self, word: str) -> None:
+        if not self.take_word(word):
+            raise OtherClause(f"it has no {word} where one is expected")
+
+    def operator(self, text: str) -> None:
+        if not self.take_operator(text):
+            raise OtherClause(f"it has no {text} where one is expected")
+
+    def take_word(self, word: str) -> bool:
+        if self._tokens[self._at].word != word:
+            return False
+        self._at += 1
+        return True
+
+    def take_operator(self, text: str) -> bool:
+        token = self._tokens[self._at]
+        if token.kind != TokenKind.OPERATOR or token.text != text:
+            return False
+        self._at += 1
+        return True

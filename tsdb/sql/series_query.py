@@ -1,0 +1,321 @@
+"""Aggregates over one table by tags and a bucket of time, recognised.
+
+    SELECT date_trunc('hour', ts) AS bucket, host, avg(usage) FROM cpu
+    WHERE host IN ('a', 'b') AND ts >= … AND ts < … GROUP BY 1, 2 ORDER BY bucket DESC, 2 LIMIT 5
+
+Dashboards ask this all day. What an item may be: a tag, a bucket, an aggregate of a column; rows may be ordered by
+items and limited. Everything else is `OtherClause`, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tsdb.sql.clauses import ClauseReader, Condition, OtherClause
+from tsdb.sql.lexer import Token, TokenKind, unquote
+from tsdb.sql.rewrite import KEYWORDS
+from tsdb.sql.statements import Dialect
+
+_S, _DAY = 1_000_000_000, 86_400 * 1_000_000_000
+_MONDAY = 4 * _DAY
+"""1970-01-05 was a Monday: weeks start there."""
+
+TRUNCATIONS_NS = {
+    "microsecond": 1000, "millisecond": 1_000_000, "second": _S, "minute": 60 * _S, "hour": 3600 * _S, "day": _DAY,
+    "week": 7 * _DAY,
+}  # fmt: skip
+_INTERVALS_NS = {**TRUNCATIONS_NS, "nanosecond": 1}
+
+AGGREGATES = frozenset({
+    "count", "sum", "avg", "mean", "min", "max", "stddev", "stddev_samp", "stddev_pop", "var", "var_samp", "var_pop",
+    "first_value", "last_value",
+})  # fmt: skip
+_ORDERED = frozenset({"first_value", "last_value"})
+_BUCKETS = frozenset({"date_trunc", "date_bin"})
+ITEMS_MAX = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnItem:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Stretches of time of one width, of a time column."""
+
+    column: str
+    width_ns: int
+    origin_ns: int
+    """From 0 to before the width."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate of a column; of rows when there is none."""
+
+    function: str
+    column: str | None
+    is_newest: bool = False
+    """Of first_value and last_value: whether that is the newest row by time."""
+    order: str | None = None
+    """Of first_value and last_value: the column that rows are ordered by."""
+
+
+Term: TypeAlias = ColumnItem | Bucket | Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One column of the answer."""
+
+    term: Term
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One thing that rows are ordered by: the number of an item."""
+
+    item: int
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesQuery:
+    """What such a query asks for."""
+
+    items: tuple[Item, ...]
+    table: tuple[str, ...]
+    where: Condition | None
+    keys: tuple[ColumnItem | Bucket, ...]
+    is_grouped: bool
+    order: tuple[Order, ...]
+    limit: int | None
+    offset: int
+    shape: str
+    """The text without its conditions: queries of one shape over one table have the same columns."""
+
+
+def read_series_query(text: str, tokens: list[Token], dialect: Dialect) -> SeriesQuery:
+    """Return what a query asks for; OtherClause if it is of another kind."""
+    if tokens[0].word != "SELECT":
+        raise OtherClause("it is no SELECT")
+    return _Reader(text, tokens, dialect).read()
+
+
+class _Reader(ClauseReader):
+    """Reads a whole query."""
+
+    def __init__(self, text: str, tokens: list[Token], dialect: Dialect) -> None:
+        super().__init__(tokens, dialect, at=1)
+        self._text = text
+
+    def read(self) -> SeriesQuery:
+        self._table_name = self._find_table_name()
+        items = self._items()
+        self.word("FROM")
+        table = self.table()
+        where_start = self._tokens[self._at].start
+        where = self.condition() if self.take_word("WHERE") else None
+        where_end = self._tokens[self._at].start
+        keys, is_grouped = self._group(items)
+        order = self._order(items) if self._take_by("ORDER") else ()
+        limit = self.limit() if self.take_word("LIMIT") else None
+        offset = self.limit() if self.take_word("OFFSET") else 0
+        if limit is None and offset and self.take_word("LIMIT"):
+            limit = self.limit()
+        if not self.at_end():
+            raise OtherClause(f"it has a clause that is not known here: {self._tokens[self._at].text}")
+        if not is_grouped and not any(isinstance(item.term, Aggregate) for item in items):
+            raise OtherClause("it has no aggregate")
+        shape = self._text[:where_start] + "\0" + self._text[where_end:]
+        return SeriesQuery(items, table, where, keys, is_grouped, order, limit, offset, shape)
+
+    def _find_table_name(self) -> str | None:
+        """Look ahead for the name behind FROM: columns may have it before them."""
+        for index, token in enumerate(self._tokens):
+            if token.word == "FROM":
+                at = index + 1
+                while self._tokens[at + 1].text == "." and self._tokens[at + 2].kind != TokenKind.END:
+                    at += 2
+                name = self._tokens[at]
+                return unquote(name, self._dialect) if name.kind in (TokenKind.WORD, TokenKind.QUOTED) else None
+        return None
+
+    def _items(self) -> tuple[Item, ...]:
+        items = [self._item()]
+        while self.take_operator(","):
+            items.append(self._item())
+            if len(items) > ITEMS_MAX:
+                raise OtherClause("it has too many columns")
+        return tuple(items)
+
+    def _item(self) -> Item:
+        term = self._term_of_item()
+        if self.take_word("AS"):
+            return Item(term, self._alias())
+        token = self._tokens[self._at]
+        if token.kind == TokenKind.QUOTED or (token.kind == TokenKind.WORD and token.word not in KEYWORDS):
+            return Item(term, self._alias())
+        return Item(term, None)
+
+    def _alias(self) -> str:
+        token = self.next()
+        if token.kind == TokenKind.QUOTED or (token.kind == TokenKind.WORD and token.word not in KEYWORDS):
+            return unquote(token, self._dialect)
+        raise OtherClause("a name of a column is a word of SQL")
+
+    def _term_of_item(self) -> Term:
+        token, behind = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        is_call = token.kind == TokenKind.WORD and behind.kind == TokenKind.OPERATOR and behind.text == "("
+        if not is_call:
+            return ColumnItem(self.column())
+        function = token.text.lower()
+        if function in _BUCKETS:
+            self._at += 2
+            term: Term = self._truncation() if function == "date_trunc" else self._bin()
+        elif function in AGGREGATES:
+            self._at += 2
+            term = self._aggregate(function)
+        else:
+            raise OtherClause(f"{function} is none of the functions that runs are aggregated by")
+        self._end_call()
+        return term
+
+    def _end_call(self) -> None:
+        token = self._tokens[self._at]
+        if token.word in ("FILTER", "OVER", "WITHIN", "IGNORE", "RESPECT", "RANGE", "FILL", "ALIGN"):
+            raise OtherClause(f"a call has {token.word}")
+        self._end_operand()
+
+    def _truncation(self) -> Bucket:
+        unit = self.next()
+        if unit.kind != TokenKind.STRING:
+            raise OtherClause("date_trunc has a unit that is no literal")
+        width = TRUNCATIONS_NS.get(unquote(unit, self._dialect).strip().lower())
+        if width is None:
+            raise OtherClause("date_trunc has a unit whose stretches are not all of one width")
+        self.operator(",")
+        column = self.column()
+        self.operator(")")
+        return Bucket(column, width, _MONDAY % width if width == 7 * _DAY else 0)
+
+    def _bin(self) -> Bucket:
+        self.word("INTERVAL")
+        token = self.next()
+        width = _interval_ns(unquote(token, self._dialect)) if token.kind == TokenKind.STRING else None
+        if width is None:
+            raise OtherClause("date_bin has an interval that is not a number of fixed units")
+        self.operator(",")
+        column = self.column()
+        self.operator(")")
+        return Bucket(column, width, 0)
+
+    def _aggregate(self, function: str) -> Aggregate:
+        if function == "count" and self.take_operator("*"):
+            self.operator(")")
+            return Aggregate("count", None)
+        if function == "count" and self._tokens[self._at].text == "1" and self._tokens[self._at + 1].text == ")":
+            self._at += 2
+            return Aggregate("count", None)
+        column = self.column()
+        if function not in _ORDERED:
+            self.operator(")")
+            return Aggregate("avg" if function == "mean" else function, column)
+        if not self._take_by("ORDER"):
+            raise OtherClause(f"{function} has no order")
+        order = self.column()
+        is_descending = self._direction()
+        self.operator(")")
+        return Aggregate(function, column, (function == "last_value") != is_descending, order)
+
+    def _direction(self) -> bool:
+        if self.take_word("DESC"):
+            return True
+        self.take_word("ASC")
+        return False
+
+    def _take_by(self, word: str) -> bool:
+        if self._tokens[self._at].word != word:
+            return False
+        self._at += 1
+        self.word("BY")
+        return True
+
+    def _group(self, items: tuple[Item, ...]) -> tuple[tuple[ColumnItem | Bucket, ...], bool]:
+        if not self._take_by("GROUP"):
+            return (), False
+        keys = [self._key(items)]
+        while self.take_operator(","):
+            keys.append(self._key(items))
+        return tuple(dict.fromkeys(keys)), True
+
+    def _key(self, items: tuple[Item, ...]) -> ColumnItem | Bucket:
+        token = self._tokens[self._at]
+        if token.kind == TokenKind.NUMBER:
+            term: Term = items[self._position(len(items))].term
+        else:
+            term = self._term_of_item()
+            if isinstance(term, ColumnItem):
+                # A name can be a column or what the answer calls one; who knows the table tells.
+                named = [item.term for item in items if item.alias == term.name]
+                if named and named[0] != term:
+                    term = AmbiguousKey(term.name, named[0])
+        if isinstance(term, Aggregate):
+            raise OtherClause("it is grouped by an aggregate")
+        return term
+
+    def _position(self, count: int) -> int:
+        number = self.limit()
+        if not 1 <= number <= count:
+            raise OtherClause("it names a column by a number that there is not")
+        return number - 1
+
+    def _order(self, items: tuple[Item, ...]) -> tuple[Order, ...]:
+        found = [self._order_item(items)]
+        while self.take_operator(","):
+            found.append(self._order_item(items))
+        return tuple(found)
+
+    def _order_item(self, items: tuple[Item, ...]) -> Order:
+        if self._tokens[self._at].kind == TokenKind.NUMBER:
+            item = self._position(len(items))
+        else:
+            item = self._find_item(items)
+        is_descending = self._direction()
+        nulls_first = is_descending
+        if self.take_word("NULLS"):
+            nulls_first = self.take_word("FIRST")
+            if not nulls_first:
+                self.word("LAST")
+        return Order(item, is_descending, nulls_first)
+
+    def _find_item(self, items: tuple[Item, ...]) -> int:
+        term = self._term_of_item()
+        if isinstance(term, ColumnItem):
+            for number, item in enumerate(items):
+                if item.alias == term.name:
+                    return number
+        for number, item in enumerate(items):
+            if item.term == term:
+                return number
+        raise OtherClause("it is ordered by something that is not in its answer")
+
+
+@dataclass(frozen=True, slots=True)
+class AmbiguousKey(ColumnItem):
+    """A key by a name that the answer gives to something else: the column if the table has it, else that."""
+
+    other: Term = ColumnItem("")
+
+
+def _interval_ns(text: str) -> int | None:
+    """Return the length of `5 minutes`; None for what is not one number of one fixed unit."""
+    number, _, unit = text.strip().partition(" ")
+    width = _INTERVALS_NS.get(unit.strip().lower().removesuffix("s"))
+    if width is None or not number.isdigit() or not int(number):
+        return None
+    return int(number) * width
