@@ -273,6 +273,8 @@ class RemoteWriteBatch:
     @property
     def values(self) -> ArrowArray:
         """With the bits that were sent, as float64."""
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """Return `series`, `index`, `times` and `values` as the bytes of their values."""
     @property
     def places(self) -> ArrowArray:
         """For each sample which of the request's series it is of, from 0, as int64."""
@@ -306,10 +308,29 @@ class RemoteWriteParser:
     """
 
     def __init__(self, *, is_strict: bool, series_max: int, bytes_max: int) -> None: ...
+    def read(self, bodies: list[bytes], *, bytes_max: int) -> RemoteWriteBatch | None:
+        """Read messages of version 1, each a snappy block, as one.
+
+        None if that cannot be done: a block is none, or they unpack to more than `bytes_max`, or one is malformed.
+        """
     def parse(self, body: bytes, *, version: int) -> RemoteWriteBatch:
         """Read a message of version 1 or 2; ValueError, with the series that is wrong, if it cannot be read."""
     def size(self) -> tuple[int, int]:
         """Return how many names of series are kept, and about how many bytes they take."""
+
+class RemoteWriteReads:
+    """Threads that read bodies of remote write as `RemoteWriteParser.read` does, without the interpreter.
+
+    A byte is written to the socket `bell`, whose descriptor is taken over, when there is something to take.
+    """
+
+    def __init__(self, parser: RemoteWriteParser, *, bell: int, threads: int, bytes_max: int) -> None: ...
+    def submit(self, ticket: int, body: bytes) -> None:
+        """Read a body soon."""
+    def take(self) -> list[tuple[int, RemoteWriteBatch | None]]:
+        """Return what was read since: the tickets, and None for a body that could not be read."""
+    def close(self) -> None:
+        """End the threads; bodies that wait are not read."""
 
 def encode_read_result(
     metric: str,
@@ -461,9 +482,6 @@ def prom_instant(
 ) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return the last sample in `(at - lookback, at]` of each series and step, its time, and where there is one."""
 
-def pack_metric_tags(table_ids: object, text_of: object, texts: object) -> ArrowArray:
-    """Pack, for a log, the tables (uint32) and labels (int64, which of the strings `texts`) of metric series."""
-
 def prom_aggregate(
     op: str,
     values: SupportsArrowArray,
@@ -502,3 +520,36 @@ def prom_json(
 
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
     """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""
+
+def seal_payload(parts: list[memoryview], *, compress_from: int) -> tuple[bytes, int, bool, int]:
+    """Join parts, compress them (an LZ4 block) if there are `compress_from` bytes and it pays, and sum up the result.
+
+    Return what is to be stored, its CRC-32C, whether it is compressed, and the length of the parts.
+    """
+
+class MetricSeries:
+    """Series of the region of a physical table, by their places, which count from 0. For any number of threads.
+
+    Places are given as the bytes of numbers (uint32).
+    """
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def add(
+        self,
+        tsid: SupportsArrowArray,
+        check: SupportsArrowArray,
+        owner: SupportsArrowArray,
+        text_of: SupportsArrowArray,
+        texts: SupportsArrowArray,
+    ) -> int:
+        """Add series: hashes (uint64), ids of tables (uint32), labels as numbers (int32) of `texts`.
+
+        Return the place of the first.
+        """
+    def hashes(self, places: bytes) -> tuple[bytes, bytes]:
+        """Return both hashes of series, as the bytes of numbers (uint64)."""
+    def pack(self, places: bytes) -> bytes:
+        """Return tags as a log holds them: of each column the distinct values, as texts, and which one it is."""
+    def tags(self, places: bytes) -> tuple[ArrowArray, ArrowArray]:
+        """Return the ids of tables (uint32) and the labels (string) of series."""

@@ -113,6 +113,11 @@ impl ArrowArray {
         Self { data }
     }
 
+    /// The values of an array that came from `from_values`.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.buffers().first().map_or(&[], |buffer| buffer.as_slice())
+    }
+
     /// The values as an Arrow array without nulls.
     pub fn from_values<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> Self {
         Self::new(PrimitiveArray::<T>::new(values.into(), None))

@@ -18,6 +18,7 @@ mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod metric_series;
 mod mysql_cells;
 mod mysql_rows;
 mod packing;
@@ -38,6 +39,7 @@ mod repeat_strings;
 mod row_hash;
 mod run_aggregate;
 mod run_boundaries;
+mod seal_payload;
 mod sort_keys;
 mod tag_frames;
 mod time_slices;
@@ -78,9 +80,9 @@ mod _kernels {
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]
-    use crate::mysql_rows::encode_mysql_rows;
+    use crate::metric_series::MetricSeries;
     #[pymodule_export]
-    use crate::packing::pack_metric_tags;
+    use crate::mysql_rows::encode_mysql_rows;
     #[pymodule_export]
     use crate::postgres_rows::encode_postgres_copy;
     #[pymodule_export]
@@ -102,6 +104,8 @@ mod _kernels {
     #[pymodule_export]
     use crate::remote_write::RemoteWriteParser;
     #[pymodule_export]
+    use crate::remote_write::reading::RemoteWriteReads;
+    #[pymodule_export]
     use crate::repeat_strings::repeat_strings;
     #[pymodule_export]
     use crate::row_hash::row_hash;
@@ -109,6 +113,8 @@ mod _kernels {
     use crate::run_aggregate::SeriesRuns;
     #[pymodule_export]
     use crate::run_boundaries::run_boundaries;
+    #[pymodule_export]
+    use crate::seal_payload::seal_payload;
     #[pymodule_export]
     use crate::sort_keys::sort_keys;
     #[pymodule_export]

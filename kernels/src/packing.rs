@@ -6,56 +6,13 @@
 //! Every part is filled up to a multiple of 8 bytes.
 
 use std::collections::HashMap;
-
-use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use pyo3::exceptions::{PyTypeError, PyValueError};
-use pyo3::prelude::*;
-
-use crate::arrow_ffi::{Array, ArrowArray};
-use crate::values::Text;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Packed columns begin at multiples of this.
 const ALIGNMENT: usize = 8;
 const UNSEEN: u32 = u32::MAX;
 /// With more values of a tag than this for each series, a map is smaller than a place for every value.
 const DENSE_VALUES_MAX: usize = 16;
-
-/// Packs the two tags of metric series: the id of the table of each, as text, and its labels, which are one of `texts`.
-#[pyfunction]
-pub fn pack_metric_tags(
-    py: Python<'_>,
-    table_ids: Array,
-    text_of: Array,
-    texts: Array,
-) -> PyResult<ArrowArray> {
-    let Some(text) = Text::new(&texts.0) else {
-        let kind = texts.0.data_type();
-        return Err(PyTypeError::new_err(format!("texts: expected an array of strings, received {kind}")));
-    };
-    let ids = table_ids.values::<UInt32Type>("table_ids")?;
-    let text_of = text_of.values::<Int64Type>("text_of")?;
-    if ids.len() != text_of.len() {
-        return Err(PyValueError::new_err(format!("{} table ids, but {} texts", ids.len(), text_of.len())));
-    }
-    let count = texts.0.len();
-    if let Some(wrong) = text_of.iter().find(|&&at| usize::try_from(at).map_or(true, |at| at >= count)) {
-        return Err(PyValueError::new_err(format!("text_of: there is no text {wrong}")));
-    }
-    let packed = py.detach(|| {
-        let mut owners = Packing::new(usize::MAX, ids.len());
-        let mut labels = Packing::new(count, ids.len());
-        for (row, (&id, &at)) in ids.iter().zip(text_of.iter()).enumerate() {
-            owners.set(row, id);
-            labels.set(row, at as u32);
-        }
-        let names: HashMap<u32, String> = owners.values.iter().map(|&id| (id, id.to_string())).collect();
-        let mut packed = Vec::new();
-        owners.write(|id| names[&id].as_bytes(), &mut packed);
-        labels.write(|at| text.get(at as usize).unwrap_or_default(), &mut packed);
-        packed
-    });
-    Ok(ArrowArray::from_values::<UInt8Type>(packed))
-}
 
 pub struct Packing {
     local: Local,
@@ -66,7 +23,7 @@ pub struct Packing {
 
 enum Local {
     Dense(Vec<u32>),
-    Sparse(HashMap<u32, u32>),
+    Sparse(HashMap<u32, u32, BuildHasherDefault<Spread>>),
 }
 
 impl Local {
@@ -88,10 +45,15 @@ impl Packing {
     /// A column of a number of series, whose values are numbered below `values`.
     pub fn new(values: usize, series: usize) -> Self {
         let local = match values > DENSE_VALUES_MAX * series {
-            true => Local::Sparse(HashMap::new()),
+            true => Local::Sparse(HashMap::default()),
             false => Local::Dense(vec![UNSEEN; values]),
         };
         Self { local, values: Vec::new(), codes: vec![UNSEEN; series] }
+    }
+
+    /// The values that occur, in order of appearance.
+    pub fn values(&self) -> &[u32] {
+        &self.values
     }
 
     /// Lets a series have a value.
@@ -125,6 +87,24 @@ impl Packing {
             _ => packed.extend(self.codes.iter().flat_map(|&code| code.to_le_bytes())),
         }
         fill(packed);
+    }
+}
+
+/// Spreads numbers that count up by the golden ratio. They are ours: nobody chooses them to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.rotate_left(32)
     }
 }
 

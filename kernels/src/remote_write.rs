@@ -11,8 +11,10 @@
 mod histogram;
 mod labels;
 mod names;
+pub mod reading;
 mod request;
 mod table;
+mod unpacked;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -21,6 +23,7 @@ use arrow_array::{Array as _, BinaryArray, StringArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrow_ffi::ArrowArray;
 use crate::protobuf::Malformed;
@@ -42,20 +45,22 @@ impl Generation {
     }
 }
 
-#[pyclass(frozen, module = "tsdb._kernels")]
-pub struct RemoteWriteParser {
+pub struct Parser {
     is_strict: bool,
     series_max: usize,
     bytes_max: usize,
     current: Mutex<Arc<Generation>>,
 }
 
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct RemoteWriteParser(Arc<Parser>);
+
 #[pymethods]
 impl RemoteWriteParser {
     #[new]
     #[pyo3(signature = (*, is_strict, series_max, bytes_max))]
     fn new(is_strict: bool, series_max: usize, bytes_max: usize) -> Self {
-        Self { is_strict, series_max, bytes_max, current: Mutex::new(Generation::new(0)) }
+        Self(Arc::new(Parser { is_strict, series_max, bytes_max, current: Mutex::new(Generation::new(0)) }))
     }
 
     /// Reads the message of a request.
@@ -68,22 +73,45 @@ impl RemoteWriteParser {
         };
         py.detach(|| {
             let columns = read(&body)?;
-            let generation = self.generation();
-            let numbers = intern(&generation, &columns, &body, self.is_strict)?;
-            Ok(RemoteWriteBatch::new(columns, numbers, generation))
+            self.0.intern(columns, &body)
         })
         .map_err(|error: Malformed| PyValueError::new_err(error.to_string()))
     }
 
+    /// Reads the messages of requests of version 1, each a snappy block, as one. None if one of them cannot be read
+    /// that way: it may be compressed otherwise, too large (`bytes_max` is for all) or malformed.
+    #[pyo3(signature = (bodies, *, bytes_max))]
+    fn read(&self, py: Python<'_>, bodies: Vec<PyBackedBytes>, bytes_max: usize) -> Option<RemoteWriteBatch> {
+        py.detach(|| self.0.read(&bodies, bytes_max))
+    }
+
     /// How many names of series are kept, and about how many bytes they take.
     fn size(&self) -> (usize, usize) {
-        let generation = Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner));
+        let generation = Arc::clone(&self.0.current.lock().unwrap_or_else(PoisonError::into_inner));
         let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
         (table.len(), table.bytes())
     }
 }
 
 impl RemoteWriteParser {
+    pub fn shared(&self) -> Arc<Parser> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Parser {
+    /// See `RemoteWriteParser::read`.
+    pub fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
+        unpacked::with(bodies, bytes_max, |message| self.intern(read_v1(message).ok()?, message).ok())
+    }
+
+    /// Finds the numbers of a request's series.
+    fn intern(&self, columns: Columns, message: &[u8]) -> Result<RemoteWriteBatch, Malformed> {
+        let generation = self.generation();
+        let numbers = intern(&generation, &columns, message, self.is_strict)?;
+        Ok(RemoteWriteBatch::new(columns, numbers, generation))
+    }
+
     /// The generation for a new request.
     fn generation(&self) -> Arc<Generation> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,6 +219,12 @@ impl RemoteWriteBatch {
 
 #[pymethods]
 impl RemoteWriteBatch {
+    /// `series`, `index`, `times` and `values` as bytes.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let columns = [&self.series, &self.index, &self.times, &self.values];
+        PyTuple::new(py, columns.map(|column| PyBytes::new(py, column.bytes())))
+    }
+
     /// Of the numbers in `series`.
     #[getter]
     fn generation(&self) -> u64 {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import struct
 import threading
 from typing import Any
@@ -63,6 +64,54 @@ def test_every_request_of_either_version_is_read_as_the_library_wrote_it(series:
     parser = make_parser()
     for _ in range(2):
         assert read_rows(parser.parse(body, version=version)) == expected_rows(series)
+
+
+def snappy(body: bytes) -> bytes:
+    packed: bytes = pa.compress(body, codec="snappy", asbytes=True)
+    return packed
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(SERIES, max_size=4), min_size=1, max_size=4))
+def test_packed_requests_are_read_as_one(requests: Any) -> None:
+    bodies = [write_request(as_sent(series)).SerializeToString() for series in requests]
+    batch = make_parser().read([snappy(body) for body in bodies], bytes_max=1 << 20)
+    assert read_rows(batch) == [row for series in requests for row in expected_rows(series)]
+    columns = (batch.series, batch.index, batch.times, batch.values)
+    assert batch.columns() == tuple(pa.array(column).to_numpy().tobytes() for column in columns)
+
+
+def test_what_is_no_request_of_version_one_in_snappy_is_left_to_others() -> None:
+    good = write_request([([("__name__", "m")], [(1, 1.0)])]).SerializeToString()
+    other = write_request_v2([([("__name__", "m")], [(1, 1.0)])]).SerializeToString()
+    parser = make_parser()
+    assert parser.read([snappy(good)], bytes_max=len(good)) is not None
+    assert parser.read([snappy(good)], bytes_max=len(good) - 1) is None
+    for wrong in (good, b"", snappy(good)[:-1], snappy(other), snappy(good + b"\x0a\x7f"), b"\xff\xff\xff\x7f" + good):
+        assert parser.read([snappy(good), wrong], bytes_max=1 << 20) is None
+
+
+def test_threads_that_read_ring_and_hand_over_what_they_read() -> None:
+    ear, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    parser = make_parser()
+    reads = _kernels.RemoteWriteReads(parser, bell=mouth.detach(), threads=2, bytes_max=1 << 20)
+    body = snappy(write_request([([("__name__", "m")], [(1, 1.0)])]).SerializeToString())
+    found: dict[int, Any] = {}
+    try:
+        for ticket in range(100):
+            reads.submit(ticket, body if ticket % 2 else b"no")
+        ear.settimeout(30)
+        while len(found) < 100:
+            assert ear.recv(100)
+            found.update(reads.take())
+    finally:
+        reads.close()
+        ear.close()
+    assert [found[ticket] is not None for ticket in range(100)] == [bool(ticket % 2) for ticket in range(100)]
+    assert len(read_rows(found[1])) == 1
+    with pytest.raises(RuntimeError, match="closed"):
+        reads.submit(1, body)
 
 
 @settings(deadline=None)

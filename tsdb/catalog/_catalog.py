@@ -124,6 +124,11 @@ class Catalog:
         inside = self._snapshot.of_database(database).values()
         return sorted((each for each in inside if isinstance(each, TableInfo)), key=lambda table: table.name)
 
+    @property
+    def state(self) -> object:
+        """What the catalog holds now: another object after every change."""
+        return self._snapshot
+
     def find_table(self, database: str, name: str) -> TableInfo | None:
         found = self._snapshot.of_database(database).get(name)
         return found if isinstance(found, TableInfo) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +260,17 @@ class _Door:
             protocol=protocol,
             notes_rejections=notes_rejections,
         )
+
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> Future[int] | None:
+        return self._parts.database.begin_samples(samples, session, new_table, hints=hints, protocol=protocol)
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         return self._parts.database.read_remote(queries, session)

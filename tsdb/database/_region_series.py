@@ -1,7 +1,6 @@
 """Series of the region of a physical table that writers name again and again: hashes ready, tags at hand.
 
-Tags are read when somebody asks for them: the log packs them, a memtable reads them when it is flushed. Metrics of one
-request mostly have the same labels, so each text is kept once for all that came with it.
+Tags are read when somebody asks for them: the log packs them, a memtable reads them when it is flushed.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from tsdb import _kernels
 from tsdb.model import METRIC_LABELS, METRIC_TABLE_ID, LateTags, RegionId, RegionSchema, SeriesTable
 
 Positions = npt.NDArray[np.int64]
+Places = npt.NDArray[np.uint32]
 
 
 class RegionSeries:
@@ -22,67 +22,33 @@ class RegionSeries:
     def __init__(self, region: RegionId, schema: RegionSchema) -> None:
         self.region = region
         self.schema = schema
-        self._length = 0
-        # By place. What a reader knows a place of is never written again.
-        self._tsid = np.zeros(0, np.uint64)
-        self._check = np.zeros(0, np.uint64)
-        self._owner = np.zeros(0, np.uint32)
-        self._text_of = np.zeros(0, np.int64)
-        self._texts: tuple[pa.Array, ...] = ()
+        self._kept = _kernels.MetricSeries()
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._kept)
 
     def add(self, series: SeriesTable) -> int:
         """Append series; the place of the first."""
         tags = series.tags
         labels = tags.column(METRIC_LABELS).dictionary_encode()
-        start, stop = self._length, self._length + len(series)
-        if stop > len(self._tsid):
-            self._grow(max(stop, 2 * len(self._tsid)))
-        self._tsid[start:stop], self._check[start:stop] = series.tsid, series.check
-        self._owner[start:stop] = tags.column(METRIC_TABLE_ID).to_numpy()
-        self._text_of[start:stop] = labels.indices.to_numpy() + sum(len(block) for block in self._texts)
-        blocks = [*self._texts, labels.dictionary]
-        while len(blocks) > 1 and 2 * len(blocks[-1]) >= len(blocks[-2]):
-            blocks[-2:] = [pa.concat_arrays(blocks[-2:])]
-        self._texts = tuple(blocks)
-        self._length = stop
-        return start
+        return self._kept.add(
+            pa.array(series.tsid),
+            pa.array(series.check),
+            tags.column(METRIC_TABLE_ID),
+            labels.indices,
+            labels.dictionary,
+        )
 
-    def _grow(self, length: int) -> None:
-        more = length - len(self._tsid)
-        self._tsid = np.concatenate([self._tsid, np.zeros(more, np.uint64)])
-        self._check = np.concatenate([self._check, np.zeros(more, np.uint64)])
-        self._owner = np.concatenate([self._owner, np.zeros(more, np.uint32)])
-        self._text_of = np.concatenate([self._text_of, np.zeros(more, np.int64)])
-
-    def take(self, places: Positions) -> SeriesTable:
+    def take(self, places: Places) -> SeriesTable:
         """Return the series at places."""
-        late = LateTags(self.schema.arrow_tags, places.astype(np.uint32), self._read_tags, self._pack_tags)
-        return SeriesTable(self._tsid[places], self._check[places], late)
+        tsid, check = self._kept.hashes(places.tobytes())
+        late = LateTags(self.schema.arrow_tags, places, self._read_tags, self._pack_tags)
+        return SeriesTable(np.frombuffer(tsid, np.uint64), np.frombuffer(check, np.uint64), late)
 
-    def _read_tags(self, places: npt.NDArray[np.uint32]) -> pa.RecordBatch:
-        columns = [pa.array(self._owner[places]), self._take_texts(self._text_of[places])]
+    def _read_tags(self, places: Places) -> pa.RecordBatch:
+        columns = [pa.array(column) for column in self._kept.tags(places.tobytes())]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema.arrow_tags)
 
-    def _pack_tags(self, places: npt.NDArray[np.uint32]) -> pa.Buffer:
+    def _pack_tags(self, places: Places) -> bytes:
         """Return tags as the log holds them: of each column the distinct values, as texts, and which one it is."""
-        packed = _kernels.pack_metric_tags(
-            pa.array(self._owner[places]), pa.array(self._text_of[places]), self._all_texts()
-        )
-        return pa.array(packed).buffers()[1]
-
-    def _take_texts(self, wanted: Positions) -> pa.Array:
-        return self._all_texts().take(pa.array(wanted))
-
-    def _all_texts(self) -> pa.Array:
-        """Return the texts as one array. Blocks double in size, so that joining them is rare."""
-        blocks = self._texts
-        if len(blocks) == 1:
-            return blocks[0]
-        joined = pa.concat_arrays(blocks)
-        # Somebody may have added to them meanwhile: then they stay as they are, and are joined another time.
-        if self._texts is blocks:
-            self._texts = (joined,)
-        return joined
+        return self._kept.pack(places.tobytes())

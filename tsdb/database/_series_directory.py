@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tsdb.catalog import Catalog
-from tsdb.database._region_series import Positions, RegionSeries
+from tsdb.database._region_series import Places, Positions, RegionSeries
 from tsdb.model import RegionId, RegionSchema, SeriesTable, TableInfo
 
 Numbers = npt.NDArray[np.uint32]
@@ -36,7 +36,7 @@ class Found:
     series: RegionSeries
     positions: Positions
     """In the request."""
-    places: Positions
+    places: Places
     """Among the series of the region."""
 
 
@@ -51,8 +51,10 @@ class SeriesDirectory:
         """By the identity of a table, which is in `tables` and so does not go away."""
         # By the number of a series: which region, which place in it, which table.
         self._region_of = np.full(0, UNKNOWN, np.int32)
-        self._place_of = np.zeros(0, np.int64)
+        self._place_of = np.zeros(0, np.uint32)
         self._table_of = np.zeros(0, np.int32)
+        self._checked: tuple[object, npt.NDArray[np.bool_]] = None, np.zeros(0, np.bool_)
+        """A state of the catalog, and by their numbers the tables that were found unchanged in it."""
 
     @property
     def is_worn(self) -> bool:
@@ -90,17 +92,25 @@ class SeriesDirectory:
 
     def _forget_changed(self, numbers: Numbers, catalog: Catalog) -> bool:
         """Forget the series of tables that are gone or not what they were; whether there are any."""
-        named = np.zeros(len(self._tables), np.bool_)
-        named[self._table_of[numbers]] = True
-        changed = []
-        for number in np.flatnonzero(named).tolist():
+        state, is_checked = self._checked
+        tables = self._table_of[numbers]
+        if state is not catalog.state or len(is_checked) < len(self._tables):
+            state, is_checked = catalog.state, np.zeros(len(self._tables), np.bool_)
+        elif is_checked[tables].all():
+            return False
+        changed = False
+        for number in np.unique(tables).tolist():
             table = self._tables[number]
             if catalog.find_table(table.database, table.name) is not table:
-                changed.append(number)
-        for number in changed:
-            with self._lock:
-                self._region_of[self._table_of == number] = UNKNOWN
-        return bool(changed)
+                changed = True
+                with self._lock:
+                    self._region_of[self._table_of == number] = UNKNOWN
+            else:
+                is_checked[number] = True
+        # Of a catalog that changed meanwhile, nothing was found out.
+        if state is catalog.state:
+            self._checked = state, is_checked
+        return changed
 
     def forget_without_histograms(self, numbers: Numbers) -> None:
         """Forget those of some series whose tables have no field for native histograms."""
@@ -148,6 +158,6 @@ class SeriesDirectory:
     def _grow(self, length: int) -> None:
         if length > len(self._region_of):
             more = max(length, 2 * len(self._region_of), 1024) - len(self._region_of)
-            self._place_of = np.concatenate([self._place_of, np.zeros(more, np.int64)])
+            self._place_of = np.concatenate([self._place_of, np.zeros(more, np.uint32)])
             self._table_of = np.concatenate([self._table_of, np.zeros(more, np.int32)])
             self._region_of = np.concatenate([self._region_of, np.full(more, UNKNOWN, np.int32)])

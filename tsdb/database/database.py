@@ -9,6 +9,7 @@ after the other, and the first that fails ends the text; what ran before it stay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -116,6 +117,22 @@ class Database:
         check_writing(self.services, session)
         request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._samples.write(samples, request)
+
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> Future[int] | None:
+        """Begin to write samples without waiting, as an event loop needs it; None if `ingest_samples` has to do it.
+
+        It has to as well when the future ends with SchemaOutdated or RegionNotFound: then nothing was written.
+        """
+        check_writing(self.services, session)
+        return self._samples.begin(samples, IngestRequest(session, new_table, hints or {}, protocol))
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries of Prometheus remote read, each with an encoded `QueryResult`."""

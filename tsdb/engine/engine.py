@@ -184,12 +184,19 @@ class Engine:
         return self._region(region_id).version.schema
 
     def write(
-        self, region_id: RegionId, batch: Batch, *, timeout: Duration | None = None, schema_version: int | None = None
+        self,
+        region_id: RegionId,
+        batch: Batch,
+        *,
+        timeout: Duration | None = None,
+        schema_version: int | None = None,
+        may_wait: bool = True,
     ) -> Future[int]:
         """Write or delete rows. The future gives the number of rows once they are durable and visible.
 
         With `schema_version`, the write is refused with SchemaOutdated if the region has another version of its schema,
         now or when its turn comes. Otherwise a batch follows the schema as long as none of its values could be lost.
+        Unless the caller `may_wait`, RegionBusy when the worker has no place for it now.
         """
         region = self._region(region_id)
         version = region.version
@@ -215,7 +222,7 @@ class Engine:
             done=done,
             must_fit=schema_version is not None,
         )
-        region.worker.submit(request)
+        region.worker.submit(request, may_wait=may_wait)
         return done
 
     def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:

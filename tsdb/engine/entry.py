@@ -1,10 +1,11 @@
 """Batches as log entries: the series and the rows, as Arrow record batches and plain columns of integers.
 
-    u32 × 8: bytes of tags schema, tags, fields schema, fields; number of series, number of rows; form of the tags, 0
+    u32 × 8: bytes of tags schema, tags, fields schema, fields; number of series, rows; forms of the tags, the fields
     tags schema │ tags │ fields schema │ fields │ tsid u64[] │ check u64[] │ times i64[] │ series index u32[] │ padding
 
 Schemas are encoded once and kept, and the record batch of the tags is taken as it is, so that an entry costs little
 more than its buffers. Tags that somebody else keeps are packed by him: each value once, and a small number per series.
+A single field of floats without nulls is its values, and nothing more.
 Columns are named by their id, so that an entry survives renaming, and carry their type, so that it survives widening;
 which columns existed when it was written is told by the schema version of its frame. Every part begins at a multiple of
 8 bytes.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +27,9 @@ from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, make_
 
 _LENGTHS = struct.Struct("<8I")
 _SCHEMAS_MAX = 1024
-_RECORD_BATCH, _PACKED = 0, 1
-"""Forms of the tags."""
+_RECORD_BATCH, _PACKED, _PLAIN = 0, 1, 2
+"""Forms of the tags and of the fields."""
+_FLOAT64 = pa.float64()
 _PACKED_COLUMN = struct.Struct("<4I")
 _CODES: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
@@ -40,22 +43,27 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     _, tags_header = _schema(tuple((tag.id, tag.type) for tag in schema.tags))
     columns = [schema.by_name[name] for name in batch.fields]
     fields_schema, fields_header = _schema(tuple((column.id, column.type) for column in columns))
-    form, tags = _encode_tags(batch.series)
-    fields = pa.RecordBatch.from_arrays(list(batch.fields.values()), schema=fields_schema).serialize()
-    lengths = _LENGTHS.pack(
-        len(tags_header), tags.size, len(fields_header), fields.size, len(batch.series), batch.rows, form, 0
-    )
+    tags_form, tags = _encode_tags(batch.series)
+    fields_form, fields = _encode_fields(list(batch.fields.values()), fields_schema)
+    sizes = len(tags_header), len(tags), len(fields_header), len(fields)
+    lengths = _LENGTHS.pack(*sizes, len(batch.series), batch.rows, tags_form, fields_form)
     series, index = batch.series, batch.series_index
     parts = [lengths, tags_header, tags, fields_header, fields]
     parts += [_bytes(series.tsid), _bytes(series.check), _bytes(batch.times), _bytes(index), bytes(-4 * len(index) % 8)]
     return encode_frame_payload(parts)
 
 
-def _encode_tags(series: SeriesTable) -> tuple[int, pa.Buffer]:
+def _encode_tags(series: SeriesTable) -> tuple[int, memoryview]:
     late = series.late
     if late is None or late.pack is None:
-        return _RECORD_BATCH, series.tags.serialize()
-    return _PACKED, late.pack(late.numbers)
+        return _RECORD_BATCH, _view(series.tags.serialize())
+    return _PACKED, _view(late.pack(late.numbers))
+
+
+def _encode_fields(columns: Sequence[pa.Array], schema: pa.Schema) -> tuple[int, memoryview]:
+    if len(columns) == 1 and columns[0].type == _FLOAT64 and not columns[0].null_count:
+        return _PLAIN, _bytes(columns[0].to_numpy())
+    return _RECORD_BATCH, _view(pa.RecordBatch.from_arrays(columns, schema=schema).serialize())
 
 
 def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, version: int) -> Batch:
@@ -63,7 +71,9 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
 
     Columns that are gone since are left out; hashes of tags that may have been renamed since are made anew.
     """
-    *lengths, series_count, row_count, form, _ = _LENGTHS.unpack(payload.slice(0, _LENGTHS.size).to_pybytes())
+    *lengths, series_count, row_count, tags_form, fields_form = _LENGTHS.unpack(
+        payload.slice(0, _LENGTHS.size).to_pybytes()
+    )
     parts, start = [], _LENGTHS.size
     for length in lengths:
         parts.append(payload.slice(start, length))
@@ -74,7 +84,7 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     check = np.frombuffer(payload, np.uint64, series_count, start + 8 * series_count)
     times = np.frombuffer(payload, np.int64, row_count, after_hashes)
     index = np.frombuffer(payload, np.uint32, row_count, after_hashes + 8 * row_count)
-    known = _named_tags(tags, tags_header, series_count) if form == _PACKED else _columns(tags, tags_header)
+    known = _named_tags(tags, tags_header, series_count) if tags_form == _PACKED else _columns(tags, tags_header)
     columns = [
         _as(known[tag.id], tag.type) if tag.id in known else pa.nulls(series_count, tag.type) for tag in schema.tags
     ]
@@ -85,7 +95,7 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
         table = SeriesTable.of_tags(schema, columns, series_count)
     values = {
         schema.by_id[column].name: _as(array, schema.by_id[column].type)
-        for column, array in _columns(fields, fields_header).items()
+        for column, array in _read_fields(fields, fields_header, fields_form, row_count).items()
         if column in schema.by_id
     }
     op = OpType.DELETE if kind is FrameKind.DELETE else OpType.PUT
@@ -112,6 +122,13 @@ def _columns(encoded: pa.Buffer, header: pa.Buffer) -> dict[ColumnId, pa.Array]:
         return {}
     batch = pa.ipc.read_record_batch(encoded, schema)
     return {ColumnId(int(name)): column for name, column in zip(schema.names, batch.columns, strict=True)}
+
+
+def _read_fields(encoded: pa.Buffer, header: pa.Buffer, form: int, rows: int) -> dict[ColumnId, pa.Array]:
+    if form != _PLAIN:
+        return _columns(encoded, header)
+    (name,) = _parse_schema(header.to_pybytes()).names
+    return {ColumnId(int(name)): pa.Array.from_buffers(_FLOAT64, rows, [None, encoded])}
 
 
 def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, pa.Array]:
@@ -146,3 +163,7 @@ def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _bytes(values: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(values).data.cast("B")
+
+
+def _view(data: bytes | pa.Buffer) -> memoryview:
+    return memoryview(data).cast("B")

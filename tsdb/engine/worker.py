@@ -96,9 +96,9 @@ class Worker:
         """How many writes wait for memory."""
         return len(self._waiting)
 
-    def submit(self, request: WriteRequest) -> None:
-        """Queue a write; raise RegionBusy when there is no place in the queue before its deadline."""
-        seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
+    def submit(self, request: WriteRequest, *, may_wait: bool = True) -> None:
+        """Queue a write; RegionBusy when there is no place in the queue before its deadline, or now."""
+        seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9 if may_wait else 0.0
         if not self._slots.acquire(timeout=max(0.0, seconds)):
             raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)
         if not self._put(request):

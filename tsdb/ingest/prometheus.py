@@ -9,7 +9,6 @@ he does not know are asked what they are, which is what costs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -116,11 +115,13 @@ class RemoteWriteReader:
         )
         self._source = next(_sources)
 
-    def read_many(self, messages: Sequence[bytes]) -> Samples:
-        """Read messages of version 1 as if they were one: what they repeat, one message may repeat as well."""
-        for message in messages:
-            _check_version(message, 1)
-        return self.read(b"".join(messages))
+    def read_packed(self, bodies: list[bytes], *, bytes_max: int) -> Samples | None:
+        """Read bodies of version 1, snappy blocks, as if they were one: what they repeat, one may repeat as well.
+
+        None if that cannot be: they are to be read one by one, and each told what is wrong with it.
+        """
+        batch = self._parser.read(bodies, bytes_max=bytes_max)
+        return None if batch is None else self.samples(batch)
 
     def read(self, message: bytes, *, version: int = 1) -> Samples:
         """Read the message of a request; InvalidArguments if it is malformed."""
@@ -129,6 +130,13 @@ class RemoteWriteReader:
             batch = self._parser.parse(message, version=version)
         except ValueError as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
+        return self.samples(batch)
+
+    def start_reading(self, *, bell: int, threads: int, bytes_max: int) -> _kernels.RemoteWriteReads:
+        """Start threads that read bodies, and write to the socket `bell` when one is read."""
+        return _kernels.RemoteWriteReads(self._parser, bell=bell, threads=threads, bytes_max=bytes_max)
+
+    def samples(self, batch: _kernels.RemoteWriteBatch) -> Samples:
         _KNOWN_SERIES.set(self._parser.size()[0])
         return Samples(batch, (self._source, batch.generation))
 
@@ -159,13 +167,14 @@ class Samples:
         self._batch = batch
         self.source = source
         """Numbers of series with the same source are of the same series."""
-        self.numbers: npt.NDArray[np.uint32] = _numpy(batch.series)
+        numbers, index, times, values = batch.columns()
+        self.numbers = np.frombuffer(numbers, np.uint32)
         """Of the distinct series."""
-        self.index: npt.NDArray[np.uint32] = _numpy(batch.index)
+        self.index = np.frombuffer(index, np.uint32)
         """For each sample the position of its series in `numbers`."""
-        self.times: npt.NDArray[np.int64] = _numpy(batch.times)
+        self.times = np.frombuffer(times, np.int64)
         """In milliseconds."""
-        self.values: pa.Array = pa.array(batch.values)
+        self.values: pa.Array = pa.Array.from_buffers(pa.float64(), len(self.times), [None, pa.py_buffer(values)])
         """Null where the sample is a histogram."""
         self.histograms: pa.Array | None = None
         """For each sample its native histogram, null where it is a float; None if there is no histogram at all."""

@@ -64,7 +64,7 @@ class LateTags:
     """One per series."""
     read: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
     """Return the tags of some numbers, with this schema."""
-    pack: Callable[[npt.NDArray[np.uint32]], pa.Buffer] | None = None
+    pack: Callable[[npt.NDArray[np.uint32]], bytes | pa.Buffer] | None = None
     """Return them as the log holds them, each value of a tag once; None for an owner who cannot."""
 
 

@@ -16,12 +16,13 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import google_crc32c
 import numpy as np
 import pyarrow as pa
 
+from tsdb import _kernels
 from tsdb.store import Buffer
 
 ByteSource: TypeAlias = Buffer | pa.Buffer
@@ -70,7 +71,7 @@ class Codec(IntEnum):
 class EncodedPayload:
     """A payload as it will be stored, with its checksum."""
 
-    stored: bytes | pa.Buffer
+    stored: bytes
     size_bytes: int
     crc: int
     codec: Codec
@@ -78,8 +79,7 @@ class EncodedPayload:
 
     @property
     def view(self) -> memoryview:
-        # The shape that a resized Arrow buffer exports can be that of its old size; its bytes are right.
-        return memoryview(self.stored).cast("B")
+        return memoryview(self.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,35 +152,18 @@ class FrameHeader(NamedTuple):
         return frame_bytes(self.payload_bytes)
 
 
-def encode_frame_payload(raw: ByteSource | list[ByteSource] | tuple[ByteSource, ...]) -> EncodedPayload:
-    """Compress a payload if that pays, and sum it up. Runs in the caller's thread, mostly without the GIL."""
-    content = _contiguous(raw)
-    size = content.size if isinstance(content, pa.Buffer) else len(content)
+def encode_frame_payload(raw: ByteSource | Sequence[ByteSource]) -> EncodedPayload:
+    """Join the parts of a payload, compress it if that pays, and sum it up.
+
+    Runs in the caller's thread, mostly without the GIL.
+    """
+    given = raw if isinstance(raw, list | tuple) else [cast(ByteSource, raw)]
+    parts = [memoryview(part).cast("B") for part in given]
+    size = sum(len(part) for part in parts)
     if size > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a payload of {size} bytes is over the limit of {PAYLOAD_BYTES_MAX} bytes")
-    if size >= COMPRESS_BYTES_MIN:
-        packed = _LZ4.compress(content)
-        if packed.size < size:
-            return EncodedPayload(packed, packed.size, crc32c(0, packed), Codec.LZ4, size)
-    return EncodedPayload(content, size, crc32c(0, content), Codec.NONE, size)
-
-
-def _contiguous(raw: ByteSource | list[ByteSource] | tuple[ByteSource, ...]) -> Any:
-    """The payload as one immutable piece, which is what checksum and codec take."""
-    if isinstance(raw, bytes | pa.Buffer):
-        return raw
-    if isinstance(raw, list | tuple):
-        return _contiguous(raw[0]) if len(raw) == 1 else _join(raw)
-    return bytes(raw)
-
-
-def _join(parts: Sequence[ByteSource]) -> pa.Buffer:
-    """Lay parts end to end; Arrow copies without the GIL, as `bytes.join` would not."""
-    buffer = pa.allocate_buffer(sum(part.size if isinstance(part, pa.Buffer) else len(part) for part in parts))
-    with pa.FixedSizeBufferWriter(buffer) as writer:
-        for part in parts:
-            writer.write(part)
-    return buffer
+    stored, crc, is_compressed, _ = _kernels.seal_payload(parts, compress_from=COMPRESS_BYTES_MIN)
+    return EncodedPayload(stored, len(stored), crc, Codec.LZ4 if is_compressed else Codec.NONE, size)
 
 
 def decode_payload(stored: pa.Buffer, *, codec: int, raw_bytes: int) -> pa.Buffer:

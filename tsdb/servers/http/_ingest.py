@@ -111,6 +111,8 @@ def make_ingest_session(
 
 def read_hints(request: Request) -> dict[str, str]:
     """Read `k=v,k=v`; without that header, the older ones of one hint each."""
+    if not any(name.startswith(_OWN_PREFIXES) for name in request.raw_headers):
+        return {}
     said = find_header(request, "hints")
     if said is None:
         found = {name: find_header(request, f"hint-{name}") for name in _HINTS}

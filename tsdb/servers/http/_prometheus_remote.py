@@ -7,7 +7,10 @@ version 2 tells how many samples were written, also when it is a refusal.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -15,7 +18,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
-from tsdb.errors import BodyTooLarge, InvalidArguments, TsdbError
+from tsdb.engine.errors import RegionNotFound, SchemaOutdated
+from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
@@ -37,6 +41,7 @@ from tsdb.servers.http._ingest import (
     read_hints,
 )
 from tsdb.servers.http._messages import Request, Response
+from tsdb.servers.http._remote_write_reads import RemoteWriteReads
 
 PROTOCOL = "prometheus"
 
@@ -61,6 +66,17 @@ class PrometheusDatabase(IngestDatabase, Protocol):
     ) -> WriteOutcome:
         """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
 
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = ...,
+    ) -> Future[int] | None:
+        """Begin to write samples; None if there is more to do than to write them."""
+
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries, each with an encoded `QueryResult`."""
 
@@ -74,9 +90,13 @@ class PrometheusRemoteRoutes:
         self._reader = RemoteWriteReader(is_strict=is_strict)
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
+        self._lock = threading.Lock()
+        self._reads: RemoteWriteReads | None = None
         self._gathering = Gathering("http-prometheus-write", self._write_group, threads=GROUPS_AT_ONCE)
 
     def close(self) -> None:
+        if self._reads is not None:
+            self._reads.close()
         self._gathering.close()
         self._pool.close()
 
@@ -90,8 +110,38 @@ class PrometheusRemoteRoutes:
             return _unsupported_media_type()
         body = await request.body()
         if version == 1 and len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
+            if await self._write_known(request, body):
+                return Response(status=204)
             return await self._gathering.run(gathering_key(request), (request, body), len(body))
         return await self._pool.run(partial(self._write, request, body, version))
+
+    async def _write_known(self, request: Request, body: bytes) -> bool:
+        """Write a request of series that are known; False if it is none, and nothing was written."""
+        reads = None if _is_zstd(request) else self._reads_here()
+        samples = None if reads is None else await reads.read(body)
+        if samples is None or samples.metadata:
+            return False
+        writing = self._database.begin_samples(
+            samples, self._session(request), self._new_table, hints=_hints(request), protocol=PROTOCOL
+        )
+        if writing is None:
+            return False
+        try:
+            await asyncio.wrap_future(writing)
+        except (SchemaOutdated, RegionNotFound):
+            return False
+        return True
+
+    def _reads_here(self) -> RemoteWriteReads | None:
+        """Return the threads that read for the event loop that runs here; None if they do for another one."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._reads is not None and self._reads.loop.is_closed():
+                self._reads.close()
+                self._reads = None
+            if self._reads is None:
+                self._reads = RemoteWriteReads(self._reader, bytes_max=UNPACKED_BYTES_MAX)
+            return self._reads if self._reads.loop is loop else None
 
     async def read(self, request: Request) -> Response:
         """Answer with samples."""
@@ -114,15 +164,16 @@ class PrometheusRemoteRoutes:
 
     def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception]:
         """Write requests that say the same beside their samples, as one if that goes well."""
-        if len(group) > 1:
+        samples = self._read_group(group)
+        if samples is not None:
             try:
-                self._take_group(group)
+                request = group[0][0]
+                self._ingest(request, samples, self._session(request), version=1, is_alone=len(group) == 1)
                 return [Response(status=204) for _ in group]
-            except (InvalidArguments, BodyTooLarge):
-                # Nothing is written yet. Each is to learn what is wrong with itself.
-                pass
             except TsdbError as error:
-                return [error] * len(group)
+                # If it is for what they hold, nothing is written yet, and each is to learn what is wrong with itself.
+                if len(group) == 1 or not isinstance(error, InvalidArguments):
+                    return [error] * len(group)
         return [self._try_write(request, body) for request, body in group]
 
     def _try_write(self, request: Request, body: bytes) -> Response | Exception:
@@ -131,12 +182,11 @@ class PrometheusRemoteRoutes:
         except TsdbError as error:
             return error
 
-    def _take_group(self, group: Sequence[tuple[Request, bytes]]) -> None:
-        request = group[0][0]
-        encoding = request.headers.get("content-encoding")
-        messages = [unpack(body, encoding, bytes_max=UNPACKED_BYTES_MAX // len(group)) for _, body in group]
-        samples = self._reader.read_many(messages)
-        self._ingest(request, samples, self._session(request), version=1, is_alone=False)
+    def _read_group(self, group: Sequence[tuple[Request, bytes]]) -> Samples | None:
+        """Return the samples of requests as they mostly are; None if they have to be looked at one by one."""
+        if _is_zstd(group[0][0]):
+            return None
+        return self._reader.read_packed([body for _, body in group], bytes_max=UNPACKED_BYTES_MAX)
 
     def _session(self, request: Request) -> Session:
         return make_ingest_session(request, self._database, prefers_parameter=True)
@@ -155,17 +205,13 @@ class PrometheusRemoteRoutes:
     def _ingest(
         self, request: Request, samples: Samples, session: Session, *, version: int, is_alone: bool = True
     ) -> WriteOutcome:
-        hints = read_hints(request)
-        physical = request.query.get("physical_table")
-        if physical:
-            hints["physical_table"] = physical
         is_dry = is_dry_run(request)
         outcome = self._database.ingest_samples(
             samples,
             session,
             self._new_table,
             dry_run=is_dry,
-            hints=hints,
+            hints=_hints(request),
             protocol=PROTOCOL,
             notes_rejections=is_alone,
         )
@@ -204,6 +250,18 @@ def _find_version(request: Request) -> int | None:
         if name.strip().lower() == "proto":
             return _VERSIONS.get(value.strip().strip('"'))
     return 1
+
+
+def _hints(request: Request) -> dict[str, str]:
+    hints = read_hints(request)
+    physical = request.query.get("physical_table")
+    if physical:
+        hints["physical_table"] = physical
+    return hints
+
+
+def _is_zstd(request: Request) -> bool:
+    return b"zstd" in request.raw_headers.get(b"content-encoding", b"").lower()
 
 
 def _is_known_encoding(request: Request) -> bool:

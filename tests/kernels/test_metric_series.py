@@ -1,0 +1,103 @@
+"""`MetricSeries`: series by their places; what a log holds of them is read back by the engine's reader of entries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsdb import _kernels
+from tsdb.engine.entry import unpack_tags
+
+Drawn = tuple[list[str], list[tuple[int, int]]]
+
+
+def make(table_ids: list[int], text_of: list[int], texts: list[str], *, add_in: int = 1) -> _kernels.MetricSeries:
+    """Make series with their places as hashes, added in some parts."""
+    series = _kernels.MetricSeries()
+    places = np.arange(len(table_ids), dtype=np.uint64)
+    for chosen in np.array_split(places, add_in):
+        start = series.add(
+            pa.array(chosen),
+            pa.array(chosen + np.uint64(1 << 40)),
+            pa.array([table_ids[at] for at in chosen], pa.uint32()),
+            pa.array([text_of[at] for at in chosen], pa.int32()),
+            pa.array(texts, pa.string()),
+        )
+        assert start == (chosen[0] if len(chosen) else start)
+    return series
+
+
+def as_bytes(places: list[int]) -> bytes:
+    return np.array(places, np.uint32).tobytes()
+
+
+def drawn_series() -> st.SearchStrategy[Drawn]:
+    return st.lists(st.text(max_size=5), min_size=1, max_size=400).flatmap(
+        lambda texts: st.tuples(
+            st.just(texts),
+            st.lists(
+                st.tuples(st.integers(0, 2**32 - 1) | st.integers(1, 3), st.integers(0, len(texts) - 1)),
+                min_size=1,
+                max_size=600,
+            ),
+        )
+    )
+
+
+@given(drawn_series(), st.integers(1, 3), st.data())
+def test_what_was_added_is_read_back_in_every_form(drawn: Drawn, add_in: int, data: st.DataObject) -> None:
+    texts, described = drawn
+    series = make([table for table, _ in described], [text for _, text in described], texts, add_in=add_in)
+    assert len(series) == len(described)
+    chosen = data.draw(st.lists(st.integers(0, len(described) - 1), max_size=50))
+    tables = [described[at][0] for at in chosen]
+    labels = [texts[described[at][1]] for at in chosen]
+
+    tsid, check = series.hashes(as_bytes(chosen))
+    assert np.frombuffer(tsid, np.uint64).tolist() == chosen
+    assert np.frombuffer(check, np.uint64).tolist() == [at + (1 << 40) for at in chosen]
+    read = [pa.array(column).to_pylist() for column in series.tags(as_bytes(chosen))]
+    assert read == [tables, labels]
+    unpacked = unpack_tags(pa.py_buffer(series.pack(as_bytes(chosen))), columns=2, rows=len(chosen))
+    assert [column.to_pylist() for column in unpacked] == [[str(table) for table in tables], labels]
+
+
+def test_many_distinct_values_have_wider_codes() -> None:
+    count = 70_000
+    texts = [str(at) for at in range(count)]
+    series = make([7] * count, list(range(count)), texts)
+    packed = pa.py_buffer(series.pack(as_bytes(list(range(count)))))
+    owners, labels = unpack_tags(packed, columns=2, rows=count)
+    assert labels.to_pylist() == texts
+    assert set(owners.to_pylist()) == {"7"}
+
+
+@pytest.mark.parametrize("wrong", [-1, 1, 2**30])
+def test_a_text_that_is_not_there_is_refused(wrong: int) -> None:
+    with pytest.raises(ValueError, match=f"there is no text {wrong}"):
+        make([1], [wrong], ["a"])
+
+
+def test_a_place_that_is_not_there_is_refused() -> None:
+    series = make([1, 2], [0, 0], ["a"])
+    for ask in (series.hashes, series.pack, series.tags):
+        with pytest.raises(ValueError, match="there is no series 2"):
+            ask(as_bytes([0, 2]))
+        with pytest.raises(ValueError, match="not numbers of four bytes"):
+            ask(b"123")
+
+
+def test_columns_of_other_types_and_lengths_are_refused() -> None:
+    series = _kernels.MetricSeries()
+    hashes, owner, text_of = pa.array([1], pa.uint64()), pa.array([1], pa.uint32()), pa.array([0], pa.int32())
+    with pytest.raises(ValueError, match="differ in length"):
+        series.add(hashes, hashes, owner, pa.array([0, 0], pa.int32()), pa.array(["a"]))
+    with pytest.raises(TypeError, match="expected an array of strings"):
+        series.add(hashes, hashes, owner, text_of, pa.array([1.0]))
+    broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
+    with pytest.raises(ValueError, match="not UTF-8"):
+        series.add(hashes, hashes, owner, text_of, broken)
+    assert len(series) == 0
