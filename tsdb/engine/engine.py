@@ -196,7 +196,7 @@ class Engine:
 
         With `schema_version`, the write is refused with SchemaOutdated if the region has another version of its schema,
         now or when its turn comes. Otherwise a batch follows the schema as long as none of its values could be lost.
-        Unless the caller `may_wait`, RegionBusy when the worker has no place for it now.
+        Unless the caller `may_wait`, the worker does what takes time; RegionBusy when it has no place for it now.
         """
         region = self._region(region_id)
         version = region.version
@@ -211,13 +211,11 @@ class Engine:
             done.set_result(0)
             return done
         wait = self._context.options.stall_timeout if timeout is None else timeout
-        payload = encode_batch(version.schema, batch)
         request = WriteRequest(
             region=region,
             batch=batch,
             schema=version.schema,
-            payload=payload,
-            nbytes=payload.raw_bytes,
+            payload=encode_batch(version.schema, batch) if may_wait else None,
             deadline_ns=self._context.clock.monotonic_ns() + wait,
             done=done,
             must_fit=schema_version is not None,

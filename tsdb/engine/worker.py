@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.engine.buffer import WriteBuffer
+from tsdb.engine.entry import encode_batch
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
 from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
 from tsdb.engine.region import Region
@@ -45,12 +46,22 @@ class WriteRequest:
     region: Region
     batch: Batch
     schema: RegionSchema
-    payload: EncodedPayload
-    nbytes: int
+    payload: EncodedPayload | None
+    """What goes to the log; None if the worker is to make it, for a caller who has no time."""
     deadline_ns: int
     done: Future[int]
     must_fit: bool = False
     """Refuse it, rather than bring it to the current schema, if that is another one by now."""
+
+    def encode(self) -> EncodedPayload:
+        """Return what goes to the log, made now if it is not there yet."""
+        if self.payload is None:
+            self.payload = encode_batch(self.schema, self.batch)
+        return self.payload
+
+    @property
+    def nbytes(self) -> int:
+        return self.encode().raw_bytes
 
     @property
     def memory_bytes(self) -> int:
