@@ -57,8 +57,9 @@ bench: $(VENV)/.dev-ready ## run the project's own benchmarks
 	$(BIN)/python -m benchmarks
 
 .PHONY: generate
-generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models
+generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models and the messages of gRPC
 	$(BIN)/python -m tsdb.config.generate
+	$(BIN)/python -m tsdb.servers.grpc.proto.generate
 
 .PHONY: lock
 lock: $(VENV)/.uv-ready ## resolve the dependencies anew

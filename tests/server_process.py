@@ -63,6 +63,7 @@ def spawn(
         f"{prefix}__HTTP__ADDR": "127.0.0.1:0",
         f"{prefix}__LOGGING__DIR": str(directory / "logs"),
         **({f"{prefix}__OPENTSDB__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
+        **({f"{prefix}__GRPC__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
         **({f"{prefix}__MYSQL__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
         **({f"{prefix}__POSTGRES__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
         **({} if component == "frontend" else {home: str(directory / "data")}),

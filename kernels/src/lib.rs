@@ -11,6 +11,7 @@ mod encode_json;
 mod encode_rows;
 mod encode_text;
 mod form;
+mod greptime_rows;
 mod group_series;
 mod histogram;
 mod interleave_runs;
@@ -65,6 +66,8 @@ mod _kernels {
     use crate::encode_rows::measure_table_cells;
     #[pymodule_export]
     use crate::form::parse_form;
+    #[pymodule_export]
+    use crate::greptime_rows::parse_greptime_rows;
     #[pymodule_export]
     use crate::group_series::group_series;
     #[pymodule_export]

@@ -34,6 +34,15 @@ from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import QueryOptions
 from tsdb.query.promql import PromqlEngine
 from tsdb.servers import Tls
+from tsdb.servers.grpc import (
+    GrpcLimits,
+    GrpcServer,
+    MakeServices,
+    database_services,
+    flight_services,
+    otlp_services,
+    promql_services,
+)
 from tsdb.servers.http import (
     HttpApp,
     influx_routes,
@@ -98,6 +107,7 @@ class Standalone:
         if opentsdb.enable and opentsdb.addr is not None:
             host, port = opentsdb.addr.host, opentsdb.addr.port
             services.append(OpentsdbServer(_Door(self), host=host, port=port, threads_max=opentsdb.runtime_size))
+        services.append(self._grpc_server())
         if self._config.mysql.enable:
             services.append(self._mysql_server())
         if self._config.postgres.enable:
@@ -106,6 +116,34 @@ class Standalone:
             send = self_import(export.self_import.db, self._ensure_database, self._import_metrics)
             services.append(MetricsExporter(send, export.write_interval))
         return services
+
+    def _grpc_server(self) -> GrpcServer:
+        grpc, prom_store = self._config.grpc, self._config.prom_store
+        makers: list[MakeServices] = [
+            database_services,
+            flight_services,
+            otlp_services(with_metric_engine=prom_store.with_metric_engine),
+        ]
+        if prom_store.enable:
+            makers.append(promql_services)
+        limits = GrpcLimits(
+            threads_max=grpc.runtime_size,
+            connections_max=grpc.max_connections,
+            receive_max=grpc.max_recv_message_size,
+            send_max=grpc.max_send_message_size,
+            idle=grpc.idle_timeout,
+            keep_alive=grpc.keep_alive,
+        )
+        return GrpcServer(
+            _Door(self),
+            makers,
+            host=grpc.addr.host,
+            port=grpc.addr.port,
+            limits=limits,
+            authenticator=self._authenticator,
+            tls=Tls.of(grpc.tls, section="grpc.tls"),
+            version=build_info().version,
+        )
 
     def _mysql_server(self) -> MysqlServer:
         mysql = self._config.mysql
@@ -204,8 +242,8 @@ class _Door:
     def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
         return self._parts.database.running_promql(text, session)
 
-    def execute(self, text: str, session: Session) -> Iterator[Output]:
-        return self._parts.database.execute(text, session)
+    def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
+        return self._parts.database.execute(text, session, tables=tables)
 
     def run_parsed(self, parsed: Parsed, session: Session) -> Output:
         return self._parts.database.run_parsed(parsed, session)
@@ -271,6 +309,24 @@ class _Door:
         protocol: str = "other",
     ) -> Future[int] | None:
         return self._parts.database.begin_samples(samples, session, new_table, hints=hints, protocol=protocol)
+
+    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
+        return self._parts.database.append(parts, frame, session, protocol=protocol)
+
+    def create_for(
+        self,
+        parts: Sequence[str],
+        schema: pa.Schema,
+        session: Session,
+        *,
+        tags: Sequence[str],
+        time: str,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._parts.database.create_for(parts, schema, session, tags=tags, time=time, options=options)
+
+    def delete_rows(self, table: str, keys: pa.Table, time: str, session: Session) -> int:
+        return self._parts.database.delete_rows(table, keys, time, session)
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         return self._parts.database.read_remote(queries, session)

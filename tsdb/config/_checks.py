@@ -61,15 +61,17 @@ def _wal_directory_is_known(config: ComponentConfig) -> Iterator[Problem]:
 def _tls_has_certificate_and_key(config: ComponentConfig) -> Iterator[Problem]:
     if not isinstance(config, StandaloneConfig | FrontendConfig):
         return
-    for name, server in (("mysql", config.mysql), ("postgres", config.postgres)):
-        if not server.enable or server.tls.mode is TlsMode.DISABLE:
+    servers = (
+        ("grpc", config.grpc.tls, True),
+        ("mysql", config.mysql.tls, config.mysql.enable),
+        ("postgres", config.postgres.tls, config.postgres.enable),
+    )
+    for name, tls, is_enabled in servers:
+        if not is_enabled or tls.mode is TlsMode.DISABLE:
             continue
         for key in ("cert_path", "key_path"):
-            if not getattr(server.tls, key):
-                yield (
-                    ((name, "tls", key), (name, "tls", "mode")),
-                    f"is required with TLS mode {server.tls.mode}",
-                )
+            if not getattr(tls, key):
+                yield ((name, "tls", key), (name, "tls", "mode")), f"is required with TLS mode {tls.mode}"
 
 
 def _one_export_method(config: ComponentConfig) -> Iterator[Problem]:

@@ -47,13 +47,6 @@ class HttpOptions(OperationalHttpOptions):
     disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
 
 
-class GrpcOptions(Section):
-    """The gRPC server."""
-
-    addr: AddressValue = Field(default=Address("127.0.0.1", 4001), description="Address the gRPC server listens on.")
-    runtime_size: PositiveValue = Field(default=8, description="Number of server worker threads.")
-
-
 class TlsOptions(Section):
     """Transport security of one server."""
 
@@ -69,6 +62,31 @@ class TlsOptions(Section):
     )
     watch: FlagValue = Field(
         default=True, description="Use a new certificate for new connections when the files change."
+    )
+
+
+class GrpcOptions(Section):
+    """The gRPC server."""
+
+    addr: AddressValue = Field(default=Address("127.0.0.1", 4001), description="Address the gRPC server listens on.")
+    runtime_size: PositiveValue = Field(default=8, description="Number of server worker threads.")
+    max_recv_message_size: SizeValue = Field(
+        default=Size.parse("512MB"), description="Largest message that is received; a larger one is refused."
+    )
+    max_send_message_size: SizeValue = Field(
+        default=Size.parse("512MB"), description="Largest message that is sent; larger answers fail."
+    )
+    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    idle_timeout: DurationValue = Field(
+        default=Duration.parse("8h"),
+        description="A connection without calls is closed after so long. 0s: never.",
+    )
+    keep_alive: DurationValue = Field(
+        default=Duration.parse("60s"),
+        description="Ask a silent client so often whether it is still there, and close if it is not. 0s: never.",
+    )
+    tls: TlsOptions = Field(
+        default=TlsOptions(), description="Transport security of the gRPC server; prefer means plain text here."
     )
 
 

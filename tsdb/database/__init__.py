@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tsdb.database._cells import canonical_json
 from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Process, ProcessList
 from tsdb.database._services import DatabaseOptions, Services
@@ -21,5 +22,6 @@ __all__ = [
     "Services",
     "Session",
     "TableRecords",
+    "canonical_json",
     "read_all",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tsdb.database._access import reading_session
+from tsdb.database._access import check_target, reading_session
+from tsdb.database._ingest_values import convert
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
 from tsdb.database._rows import check_deletable, delete_keys
 from tsdb.database._services import Services
-from tsdb.model import TableInfo
+from tsdb.errors import InvalidArguments
+from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import Delete
 
@@ -46,6 +48,35 @@ def delete_where(
     finally:
         records.close()
     return deleted
+
+
+def delete_rows(name: str, keys: pa.Table, time: str, services: Services, session: Session) -> int:
+    """Delete the rows of a table that have the given tags and times, `time` being the column of the times.
+
+    A tag that is not given is null. Keys that no row has are deleted as well; all are counted.
+    """
+    check_writable(session.database)
+    check_target(session, session.database)
+    table = services.catalog.table(session.database, name)
+    check_deletable(services, table)
+    given = {column: keys.column(column) for column in keys.column_names if column != time}
+    for column in given:
+        if column not in {tag.name for tag in table.tags}:
+            raise ColumnNotFound(f"{column} is not a tag of table {name}, rows are deleted by tags and time")
+    columns = [_key_column(tag, given.get(tag.name), keys.num_rows) for tag in table.tags]
+    columns.append(_key_column(table.time_index, keys.column(time), keys.num_rows))
+    return delete_keys(services, table, pa.table(columns, [each.name for each in (*table.tags, table.time_index)]))
+
+
+def _key_column(column: ColumnInfo, values: pa.ChunkedArray | None, rows: int) -> pa.Array:
+    if values is None:
+        if not column.nullable:
+            raise InvalidArguments(f"missing column {column.name}, which is not null")
+        return pa.nulls(rows, column.type.arrow)
+    converted, bad = convert(values.combine_chunks(), None, column)
+    if bad is not None and bad.any():
+        raise InvalidArguments(f"column {column.name} has the type {column.type.name}, the request has {values.type}")
+    return converted
 
 
 def _key_query(table: TableInfo, session: Session, *, alias: str | None, where: str) -> str:

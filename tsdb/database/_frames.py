@@ -1,12 +1,13 @@
 """Rows that come as columns with names: the table is made to fit them, then they are written.
 
 A table that is not there is created, columns that it lacks are added, as tags or fields; types that are there already
-are kept, and values are cast to them where nothing is lost.
+are kept, and values are cast to them where nothing is lost. `append_frame` changes no table: what does not fit is
+refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from tsdb.model import (
     AddColumn,
     ColumnId,
     ColumnInfo,
+    ColumnNotFound,
     DataType,
     Kind,
     Semantic,
@@ -56,6 +58,43 @@ def write_frame(
         except (CatalogOutdated, TableAlreadyExists):
             if attempt == ATTEMPTS_MAX - 1:
                 raise
+    return _put_frame(services, table, frame)
+
+
+def append_frame(services: Services, database: str, name: str, frame: pa.Table) -> int:
+    """Write all rows of a frame into a table that is there and stays as it is; the number of rows."""
+    check_writable(database)
+    table = services.catalog.table(database, name)
+    check_metric_writable(table)
+    _check_unique(frame.column_names)
+    for field in frame.schema:
+        known = table.by_name.get(field.name)
+        if known is None:
+            raise ColumnNotFound(f"Column {field.name} not exists in table {table.name}")
+        _check_holds(table, known, _type(field), field)
+    return _put_frame(services, table, frame)
+
+
+def create_frame_table(
+    services: Services,
+    database: str,
+    name: str,
+    schema: pa.Schema,
+    *,
+    tags: Sequence[str],
+    time: str,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Create the table that rows of a schema need; TableAlreadyExists if the name is taken."""
+    check_writable(database)
+    services.catalog.database(database)
+    check_table_name(name)
+    empty = schema.empty_table()
+    _check_frame(empty, tags, time)
+    services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
+
+
+def _put_frame(services: Services, table: TableInfo, frame: pa.Table) -> int:
     given = {
         column: assign_column(_plain(frame.column(column)), table.by_name[column], zone="UTC")
         for column in frame.column_names
@@ -64,10 +103,14 @@ def write_frame(
     return put_rows(services, table, rows)
 
 
-def _check_frame(frame: pa.Table, tags: Sequence[str], time: str) -> None:
-    names = frame.column_names
+def _check_unique(names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
         raise InvalidArguments("the names of columns are not unique", columns=", ".join(names))
+
+
+def _check_frame(frame: pa.Table, tags: Sequence[str], time: str) -> None:
+    names = frame.column_names
+    _check_unique(names)
     for name in (*tags, time):
         if name not in names:
             raise InvalidArguments(f"there is no column {name!r} in the data", columns=", ".join(names))
@@ -96,7 +139,13 @@ def _fitting_table(
 
 
 def _new_table(
-    services: Services, database: str, name: str, frame: pa.Table, tags: Sequence[str], time: str
+    services: Services,
+    database: str,
+    name: str,
+    frame: pa.Table,
+    tags: Sequence[str],
+    time: str,
+    options: Mapping[str, str] | None = None,
 ) -> TableInfo:
     columns = tuple(
         ColumnInfo(ColumnId(number), field.name, _type(field), _semantic(field.name, tags, time), field.name != time)
@@ -108,6 +157,7 @@ def _new_table(
         name=name,
         columns=columns,
         primary_key=tuple(tags),
+        options=options or {},
         created_ms=services.clock.now_ns() // 1_000_000,
         next_column_id=len(columns),
     )

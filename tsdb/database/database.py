@@ -23,11 +23,13 @@ from tsdb.database._admin import admin
 from tsdb.database._alter_table import alter_table
 from tsdb.database._copy import copy
 from tsdb.database._create_table import create_table, create_table_like
-from tsdb.database._delete import delete
+from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
-from tsdb.database._frames import write_frame
+from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._ingest import Ingestion, IngestRequest
+from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._insert import insert
+from tsdb.database._names import resolve
 from tsdb.database._processes import Process
 from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
@@ -81,6 +83,31 @@ class Database:
         """Write columns into a table, which is created or widened as they need; the number of rows."""
         return write_frame(self.services, database, table, frame, tags=tags, time=time)
 
+    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
+        """Write columns into a table that exists and stays as it is; the number of rows."""
+        check_writing(self.services, session)
+        database, name = resolve(statements.Name(tuple(parts)), session)
+        check_target(session, database)
+        written = append_frame(self.services, database, name, frame)
+        count_accepted(protocol, written)
+        return written
+
+    def create_for(
+        self,
+        parts: Sequence[str],
+        schema: pa.Schema,
+        session: Session,
+        *,
+        tags: Sequence[str],
+        time: str,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create the table that columns of a schema need; TableAlreadyExists if the name is taken."""
+        check_writing(self.services, session)
+        database, name = resolve(statements.Name(tuple(parts)), session)
+        check_target(session, database)
+        create_frame_table(self.services, database, name, schema, tags=tags, time=time, options=options)
+
     def ingest(
         self,
         rows: Sequence[TableRows],
@@ -133,6 +160,11 @@ class Database:
         """
         check_writing(self.services, session)
         return self._samples.begin(samples, IngestRequest(session, new_table, hints or {}, protocol))
+
+    def delete_rows(self, table: str, keys: pa.Table, time: str, session: Session) -> int:
+        """Delete rows of a table of the session's database by their tags and times; the number of keys."""
+        check_writing(self.services, session)
+        return delete_rows(table, keys, time, self.services, session)
 
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries of Prometheus remote read, each with an encoded `QueryResult`."""

@@ -16,6 +16,7 @@ import os
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,17 @@ from tsdb.telemetry import get_logger
 _log = get_logger("tsdb.tls")
 
 _Stamp = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """The contents of the files, for servers that do not use Python's TLS."""
+
+    key: bytes
+    chain: bytes
+    ca: bytes | None
+    """None: clients need no certificate."""
+    stamp: _Stamp
 
 
 class Tls:
@@ -104,6 +116,36 @@ class Tls:
             assert self._context is not None, "asked for TLS where it is disabled"
             return self._context
 
+    def read_pem(self) -> Pem:
+        """Return what is in the files; they were loaded before, so that they can be used."""
+        stamp = self._read_stamp()
+        return Pem(
+            key=Path(self._key_path).read_bytes(),
+            chain=Path(self._cert_path).read_bytes(),
+            ca=Path(self._ca_cert_path).read_bytes() if self._verifies_clients else None,
+            stamp=stamp,
+        )
+
+    def read_changed_pem(self, was: Pem) -> Pem | None:
+        """Return what is in the files if that is new and can be used; None to go on with what was there."""
+        if not self._watch:
+            return None
+        with self._lock:
+            try:
+                if self._read_stamp() == was.stamp:
+                    return None
+                self._make_context()
+                found = self.read_pem()
+                _log.info("new certificate", section=self._section)
+                return found
+            except (OSError, ssl.SSLError) as error:
+                _log.warning("the certificate was not reloaded", section=self._section, error=_explain(error))
+                return None
+
+    @property
+    def _verifies_clients(self) -> bool:
+        return bool(self._ca_cert_path) and self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL)
+
     def _reload(self) -> None:
         try:
             stamp = self._read_stamp()
@@ -123,7 +165,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self._cert_path, self._key_path)
-        if self._ca_cert_path and self.mode in (TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL):
+        if self._verifies_clients:
             context.load_verify_locations(self._ca_cert_path)
             context.verify_mode = ssl.CERT_REQUIRED
         return context

@@ -219,8 +219,10 @@ def _point_rows(name: str, point: AnyPoint) -> Iterator[tuple[str, Labels, float
             yield name, (("quantile", bound_text(each.quantile)),), STALE if is_stale else each.value
         has_sum = True
     else:
-        exponential = isinstance(point, ExponentialHistogramDataPoint)
-        buckets = exponential_buckets(point) if exponential else explicit_buckets(point)
+        if isinstance(point, ExponentialHistogramDataPoint):
+            buckets = exponential_buckets(point)
+        else:
+            buckets = explicit_buckets(point)
         for bound, count in buckets:
             yield f"{name}_bucket", (("le", bound),), STALE if is_stale else float(count)
         has_sum = point.HasField("sum")

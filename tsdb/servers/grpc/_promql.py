@@ -1,0 +1,93 @@
+"""`greptime.v1.PrometheusGateway`: PromQL in, JSON as the HTTP API of Prometheus answers out.
+
+What is wrong with a query is told in the JSON, as there; who may not ask is refused with a status.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tsdb.auth import PermissionDenied
+from tsdb.errors import Cancelled, InvalidArguments, TsdbError, wire
+from tsdb.promql.evaluation import LOOKBACK_MS
+from tsdb.query import Session
+from tsdb.query.promql import Span
+from tsdb.servers.grpc._calls import Call, RpcService, parse_message, unary_rpc
+from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc.proto import greptime_pb2 as v1
+from tsdb.servers.http._prometheus_api import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
+from tsdb.servers.http._prometheus_json import encode_answer
+
+SERVICE = "greptime.v1.PrometheusGateway"
+_NS_PER_MS = 1_000_000
+
+
+class PromqlService:
+    """Answers the calls of the service."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._database = frame.database
+
+    async def handle(self, raw: bytes, call: Call) -> bytes:
+        """Answer a query."""
+        request = parse_message(v1.PromqlRequest, raw)
+        session = await self._frame.sessions.open(call, request.header)
+        stopped = threading.Event()
+
+        def cancel() -> None:
+            stopped.set()
+            self._database.cancel(session)
+
+        body = await self._frame.workers.run(lambda: self._evaluate(request, session, stopped), cancel=cancel)
+        answer = v1.PromqlResponse(body=body)
+        answer.header.status.status_code = 0
+        return answer.SerializeToString()
+
+    def _evaluate(self, request: v1.PromqlRequest, session: Session, stopped: threading.Event) -> bytes:
+        try:
+            text, span, is_range = self._read(request)
+            with self._database.running_promql(text, session) as check_killed:
+
+                def check() -> None:
+                    if stopped.is_set():
+                        raise Cancelled("the query was cancelled")
+                    check_killed()
+
+                answer = self._database.promql.run(text, session, span, check)
+                return encode_answer(answer, is_range=is_range, series_max=None, timings=None)
+        except PermissionDenied:
+            raise
+        except TsdbError as error:
+            if wire(error.status).is_fault:
+                raise
+            return prometheus_error_body(error.status, str(error), 0)
+
+    def _read(self, request: v1.PromqlRequest) -> tuple[str, Span, bool]:
+        """Return the query, its times, and whether it has a range."""
+        kind = request.WhichOneof("promql")
+        if kind == "instant_query":
+            instant = request.instant_query
+            now_ms = self._database.promql.clock.now_ns() // _NS_PER_MS
+            time = parse_time_ms("time", instant.time) if instant.time else now_ms
+            return instant.query, Span.instant(time, _lookback(instant.lookback)), False
+        if kind == "range_query":
+            return request.range_query.query, read_range(request.range_query), True
+        raise InvalidArguments("the request has no query")
+
+
+def read_range(query: v1.PromRangeQuery) -> Span:
+    """Return the times of a query with a range."""
+    for name in ("start", "end", "step"):
+        if not getattr(query, name):
+            raise InvalidArguments(f"the parameter {name} is required")
+    start, end = parse_time_ms("start", query.start), parse_time_ms("end", query.end)
+    return check_span(Span(start, end, parse_step_ms("step", query.step), _lookback(query.lookback)))
+
+
+def _lookback(text: str) -> int:
+    return parse_step_ms("lookback", text) if text else LOOKBACK_MS
+
+
+def promql_services(frame: Frame) -> list[RpcService]:
+    return [RpcService(SERVICE, {"Handle": unary_rpc(PromqlService(frame).handle)})]

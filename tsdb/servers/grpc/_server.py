@@ -1,0 +1,174 @@
+"""The server that listens for clients of gRPC.
+
+Calls are served by the event loop that all servers share; work that blocks runs on `threads_max` threads. Connections,
+calls, messages and waits are bounded. `probe` takes the address, and no other process can share it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import grpc
+
+from tsdb.auth import Authenticator
+from tsdb.config import TlsMode
+from tsdb.errors import StartError
+from tsdb.servers._tls import Tls
+from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls
+from tsdb.servers.grpc._credentials import make_credentials
+from tsdb.servers.grpc._frame import Frame, GrpcDatabase, MakeServices
+from tsdb.servers.grpc._health import Health
+from tsdb.servers.grpc._reflection import Reflection
+from tsdb.servers.grpc._session import Sessions
+from tsdb.servers.grpc._work import Workers
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration, Size
+
+CALLS_MAX = 4096
+"""How many calls may be under way; further ones are refused with RESOURCE_EXHAUSTED."""
+STREAMS_PER_CONNECTION_MAX = 1024
+HANDSHAKE_SECONDS_MAX = 20.0
+"""From the first byte of a connection to the end of the handshakes of TLS and HTTP/2."""
+PING_SECONDS_MIN = 10
+"""Clients may ask whether the server is still there so often, and not more."""
+
+_log = get_logger("tsdb.grpc")
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcLimits:
+    """How much clients may ask for."""
+
+    threads_max: int = 8
+    connections_max: int = 4096
+    receive_max: Size = Size.parse("512MB")
+    send_max: Size = Size.parse("512MB")
+    idle: Duration | None = None
+    """A connection without calls is closed after this time."""
+    keep_alive: Duration | None = None
+    """A client that is silent for so long is asked whether it is still there."""
+    message_seconds: float = MESSAGE_SECONDS_MAX
+    handshake_seconds: float = HANDSHAKE_SECONDS_MAX
+
+
+class GrpcServer:
+    """Listens on an address and serves the services it is given."""
+
+    name = "gRPC"
+
+    def __init__(
+        self,
+        database: GrpcDatabase,
+        services: Sequence[MakeServices],
+        *,
+        host: str,
+        port: int,
+        limits: GrpcLimits | None = None,
+        authenticator: Authenticator | None = None,
+        tls: Tls | None = None,
+        version: str = "",
+        default_timezone: str = "UTC",
+    ) -> None:
+        self._host, self._port = host, port
+        self._limits = limits or GrpcLimits()
+        self._tls = tls or Tls(TlsMode.DISABLE)
+        self._makers = tuple(services)
+        self._frame = Frame(
+            database,
+            Sessions(database, authenticator, tls=self._tls, default_timezone=default_timezone),
+            Workers(self._limits.threads_max),
+            version,
+        )
+        self._calls = Calls(message_seconds=self._limits.message_seconds)
+        self._health = Health()
+        self._reflection = Reflection(self._frame.sessions)
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}"
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """For the start-up summary."""
+        return {self.name: self.address}
+
+    def probe(self) -> None:
+        """Read the certificate and take the address, or raise a StartError that says why that cannot be."""
+        if self._server is not None:
+            return
+        self._tls.load()
+        self._try_address()
+        server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
+        try:
+            if self._tls.is_required:
+                port = server.add_secure_port(self.address, make_credentials(self._tls))
+            else:
+                port = server.add_insecure_port(self.address)
+        except RuntimeError as failure:
+            raise self._start_error(str(failure)) from failure
+        self._port, self._server = port, server
+
+    async def start(self) -> None:
+        """Begin to answer calls."""
+        self.probe()
+        assert self._server is not None
+        services = [service for make in self._makers for service in make(self._frame)]
+        services += [*self._health.services(), *self._reflection.services()]
+        names = [service.name for service in services]
+        self._health.serve(names)
+        self._reflection.serve(names)
+        self._server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in services))
+        await self._server.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept no more, let calls under way finish within the grace period, close every connection."""
+        self._health.stop()
+        self._calls.stop()
+        if self._server is not None:
+            await self._server.stop(grace_seconds)
+        self._frame.workers.close()
+        self._frame.sessions.close()
+
+    def _try_address(self) -> None:
+        """Find out what is wrong with the address: gRPC itself says only that something is."""
+        try:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, kind, protocol, _, where = found[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                with suppress(OSError):
+                    if family == socket.AF_INET6:
+                        probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(where)
+        except OSError as failure:
+            raise self._start_error(failure.strerror or str(failure)) from failure
+
+    def _start_error(self, reason: str) -> StartError:
+        return StartError(
+            f"cannot listen on {self.address} for gRPC: {reason}", hint="change grpc.addr, or free the address"
+        )
+
+    def _options(self) -> list[tuple[str, int]]:
+        limits = self._limits
+        options = {
+            # By default a second process would take the same port without a word.
+            "grpc.so_reuseport": 0,
+            "grpc.max_receive_message_length": int(limits.receive_max),
+            "grpc.max_send_message_length": int(limits.send_max),
+            "grpc.max_concurrent_streams": STREAMS_PER_CONNECTION_MAX,
+            "grpc.max_allowed_incoming_connections": limits.connections_max,
+            "grpc.server_handshake_timeout_ms": round(limits.handshake_seconds * 1000),
+            "grpc.http2.min_ping_interval_without_data_ms": PING_SECONDS_MIN * 1000,
+            "grpc.keepalive_permit_without_calls": 1,
+        }
+        if limits.idle:
+            options["grpc.max_connection_idle_ms"] = max(1, limits.idle // 1_000_000)
+        if limits.keep_alive:
+            options["grpc.keepalive_time_ms"] = max(1, limits.keep_alive // 1_000_000)
+            options["grpc.keepalive_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
+        return list(options.items())

@@ -1,0 +1,205 @@
+"""For whom a call is answered: who sent it, which database, which time zone.
+
+Credentials, the first that are there:
+
+    RequestHeader.authorization                     in the messages of `greptime.v1`
+    x-tsdb-auth, x-greptime-auth, authorization     metadata: Basic base64(user:password), or Bearer with a token
+                                                    that this server has given out
+
+Database: `dbname` of the header, its catalog and schema, the metadata `x-tsdb-db-name`; else `public`. A name with a
+dash is a catalog and a database, unless there is a database of that whole name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from tsdb.auth import (
+    Authenticator,
+    AuthHeaderMissing,
+    BlankCredentials,
+    Identity,
+    InvalidAuthHeader,
+    PasswordMismatch,
+    UnsupportedPassword,
+)
+from tsdb.config import TlsMode
+from tsdb.errors import InvalidArguments
+from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
+from tsdb.query import Channel, Session
+from tsdb.servers._tls import Tls
+from tsdb.servers.grpc._calls import Call
+from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
+from tsdb.units import Duration
+
+AUTH_THREADS_MAX = 2
+"""How many passwords are checked at the same time: those who guess must not take all processors."""
+
+_AUTH_KEYS = ("x-tsdb-auth", "x-greptime-auth", "authorization")
+_CATALOGS = (CATALOG, "greptime")
+
+FindToken = Callable[[str], Identity | None]
+
+
+class Credentials(NamedTuple):
+    """What a client says who it is."""
+
+    user: str
+    password: str
+
+
+class KnowsDatabases(Protocol):
+    """What sessions need of the database."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+
+class Sessions:
+    """Makes the sessions of calls. `close` it when the server has stopped."""
+
+    def __init__(
+        self,
+        database: KnowsDatabases,
+        authenticator: Authenticator | None = None,
+        *,
+        tls: Tls | None = None,
+        default_timezone: str = "UTC",
+    ) -> None:
+        self._database = database
+        self._authenticator = authenticator or Authenticator()
+        self._tls = tls or Tls(TlsMode.DISABLE)
+        self._default_zone = canonical_zone(default_timezone)
+        self._find_token: FindToken | None = None
+        self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-grpc-auth")
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether nobody has to log in."""
+        return not self._authenticator.is_enabled
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def accept_tokens(self, find: FindToken) -> None:
+        """Take `Bearer` tokens from now on; `find` tells, at once, whose one is, None if it is not valid."""
+        self._find_token = find
+
+    async def open(self, call: Call, header: RequestHeader | None = None) -> Session:
+        """Return the session of a call; AuthError if who sent it is not proved."""
+        identity = await self.identify(call, header)
+        left = call.seconds_left
+        return Session(
+            channel=Channel.GRPC,
+            database=self._choose_database(call, header),
+            time_zone=self._choose_zone(call, header),
+            user=None if identity is None else identity.name,
+            identity=identity,
+            client=call.client,
+            timeout=None if left is None else Duration(max(1, round(left * 1e9))),
+        )
+
+    async def identify(self, call: Call, header: RequestHeader | None = None) -> Identity | None:
+        """Return who sent a call; None where nobody has to say and nobody did. AuthError if that is not proved."""
+        found = self._read_credentials(call, header)
+        if found is None:
+            if self._authenticator.is_enabled:
+                raise AuthHeaderMissing("the request has no credentials", hint="send authorization: Basic …")
+            return None
+        if isinstance(found, Identity):
+            return self._authenticator.refresh(found)
+        return await self.check(call, found)
+
+    async def check(self, call: Call, credentials: Credentials) -> Identity:
+        """Check a user and a password."""
+        user, password = credentials
+        if self._authenticator.is_enabled and (not user or not password):
+            raise BlankCredentials
+        if self._tls.verifies_user and _common_name(call) != user:
+            raise PasswordMismatch(user)
+        known = self._authenticator.recall_password(user, password, client=call.client)
+        if known is not None:
+            return known
+        check = partial(self._authenticator.check_password, user, password, client=call.client)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+
+    def _read_credentials(self, call: Call, header: RequestHeader | None) -> Credentials | Identity | None:
+        if header is not None and header.HasField("authorization"):
+            return _read_auth_header(header.authorization)
+        for key in _AUTH_KEYS:
+            value = call.metadata.get(key)
+            if value is not None:
+                return self._read_metadata(value)
+        return None
+
+    def _read_metadata(self, value: str | bytes) -> Credentials | Identity | None:
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        scheme, _, rest = text.strip().partition(" ")
+        kind, rest = scheme.lower(), rest.strip()
+        if kind == "basic":
+            return parse_basic(rest)
+        if kind == "bearer":
+            return self._read_token(rest)
+        if not self._authenticator.is_enabled:
+            return None
+        raise InvalidAuthHeader("the scheme of the credentials is not supported", hint="send authorization: Basic …")
+
+    def _read_token(self, token: str) -> Identity | None:
+        found = None if self._find_token is None else self._find_token(token)
+        if found is None and self._authenticator.is_enabled:
+            raise UnsupportedPassword("the bearer token is not one of this server, or has expired", hint="log in anew")
+        return found
+
+    def _choose_database(self, call: Call, header: RequestHeader | None) -> str:
+        if header is not None and not header.dbname and header.schema:
+            if header.catalog and header.catalog not in _CATALOGS:
+                raise InvalidArguments(f"no catalog {header.catalog!r}", hint=f"the catalog is {CATALOG}")
+            return header.schema
+        wanted = (header.dbname if header is not None else "") or call.find("db-name") or DEFAULT_DATABASE
+        catalog, dash, name = wanted.partition("-")
+        if dash and catalog in _CATALOGS and not self._database.has_database(wanted):
+            return name
+        return wanted
+
+    def _choose_zone(self, call: Call, header: RequestHeader | None) -> str:
+        said = (header.timezone if header is not None else "") or call.find("timezone")
+        if not said:
+            return self._default_zone
+        try:
+            return canonical_zone(said)
+        except InvalidTimeZone as error:
+            raise InvalidArguments(str(error)) from None
+
+
+def parse_basic(encoded: str) -> Credentials:
+    """Parse base64(user:password); InvalidAuthHeader if it is not that."""
+    try:
+        # Some clients leave the padding out.
+        pair = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise InvalidAuthHeader("the credentials are not base64 of UTF-8") from None
+    user, colon, password = pair.partition(":")
+    if not colon:
+        raise InvalidAuthHeader("expected user:password in the credentials")
+    return Credentials(user, password)
+
+
+def _read_auth_header(header: AuthHeader) -> Credentials:
+    kind = header.WhichOneof("auth_scheme")
+    if kind == "basic":
+        return Credentials(header.basic.username, header.basic.password)
+    if kind == "token":
+        raise UnsupportedPassword("users of this server have passwords, not tokens", hint="send basic")
+    raise AuthHeaderMissing("the header has no credentials", hint="send basic credentials")
+
+
+def _common_name(call: Call) -> str | None:
+    """Return the name that the client's certificate is in."""
+    names = (call.context.auth_context() or {}).get("x509_common_name", ())
+    return next((name.decode("utf-8", "replace") for name in names), None)

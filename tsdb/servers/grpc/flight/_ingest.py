@@ -1,0 +1,125 @@
+"""CommandStatementIngest: which table the rows go to, and what is done if it is, or is not, there.
+
+A table that is created needs a time index and may have tags. A field says what it is by its metadata
+`greptime:semantic_type` (or `tsdb:semantic_type`): `timestamp`, `tag` or `field`; the options `time_index` and `tags`
+(names with commas between) say the same. Without either, the only timestamp, or the first one that is never null, is
+the time index, and there are no tags: such a table is in append mode, because otherwise rows of the same time would
+overwrite each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tsdb.catalog import DatabaseNotFound, TableAlreadyExists, TableNotFound
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.query import Session
+from tsdb.servers.grpc._frame import GrpcDatabase
+from tsdb.servers.grpc.flight._run import run_update
+from tsdb.servers.grpc.flight._template import quoted_name
+from tsdb.servers.grpc.flight.flight_sql_pb2 import CommandStatementIngest
+
+_Options = CommandStatementIngest.TableDefinitionOptions
+_SEMANTIC_KEYS = (b"tsdb:semantic_type", b"greptime:semantic_type")
+_CATALOGS = ("", CATALOG, "greptime")
+_KNOWN_OPTIONS = frozenset({"time_index", "tags"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where rows go."""
+
+    table: tuple[str, str]
+
+
+def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: GrpcDatabase, session: Session) -> Target:
+    """Find the table, or make it; refuse what cannot be before anything is changed."""
+    if command.temporary:
+        raise Unsupported("there are no temporary tables")
+    if command.catalog not in _CATALOGS:
+        raise InvalidArguments(f"there is no catalog {command.catalog!r}, the only one is {CATALOG!r}")
+    if not command.table:
+        raise InvalidArguments("the command names no table")
+    table = (command.schema or session.database or DEFAULT_DATABASE, command.table)
+    said = command.table_definition_options
+    exists, misfit = _try_append(table, schema, database, session)
+    if exists and said.if_exists in (_Options.TABLE_EXISTS_OPTION_UNSPECIFIED, _Options.TABLE_EXISTS_OPTION_FAIL):
+        raise TableAlreadyExists(*table)
+    if exists and said.if_exists == _Options.TABLE_EXISTS_OPTION_REPLACE:
+        layout = plan_layout(schema, dict(command.options))
+        run_update(f"DROP TABLE {quoted_name(table[0])}.{quoted_name(table[1])}", database, session)
+        _create(table, schema, layout, database, session)
+    elif not exists:
+        if said.if_not_exist != _Options.TABLE_NOT_EXIST_OPTION_CREATE:
+            raise TableNotFound(*table)
+        _create(table, schema, plan_layout(schema, dict(command.options)), database, session)
+    elif misfit is not None:
+        raise misfit
+    return Target(table)
+
+
+def _try_append(
+    table: tuple[str, str], schema: pa.Schema, database: GrpcDatabase, session: Session
+) -> tuple[bool, InvalidArguments | None]:
+    """Tell whether there is a table, and what speaks against appending to it; who may only write may ask, too."""
+    try:
+        database.append(table, schema.empty_table(), session)
+    except TableNotFound:
+        return False, None
+    except DatabaseNotFound:
+        raise
+    except InvalidArguments as misfit:
+        return True, misfit
+    return True, None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the columns of a new table are for."""
+
+    time: str
+    tags: tuple[str, ...]
+
+
+def plan_layout(schema: pa.Schema, options: dict[str, str]) -> Layout:
+    """Decide which column is the time index and which are tags."""
+    unknown = sorted(options.keys() - _KNOWN_OPTIONS)
+    if unknown:
+        raise InvalidArguments(f"unknown option {unknown[0][:100]!r}", hint="known are time_index and tags")
+    semantics = {field.name: _semantic(field) for field in schema}
+    tags = tuple(name for name, semantic in semantics.items() if semantic == "tag")
+    if "tags" in options:
+        tags = tuple(name.strip() for name in options["tags"].split(",") if name.strip())
+    times = [name for name, semantic in semantics.items() if semantic == "timestamp"]
+    if "time_index" in options:
+        times = [options["time_index"]]
+    if len(times) > 1:
+        raise InvalidArguments("a table has one time index", columns=", ".join(times))
+    return Layout(times[0] if times else _only_time(schema), tags)
+
+
+def _semantic(field: pa.Field) -> str:
+    metadata = field.metadata or {}
+    return next((metadata[key].decode("utf-8", "replace").lower() for key in _SEMANTIC_KEYS if key in metadata), "")
+
+
+def _only_time(schema: pa.Schema) -> str:
+    times = [field for field in schema if pt.is_timestamp(field.type)]
+    required = [field for field in times if not field.nullable]
+    if len(times) == 1 or required:
+        return str((required or times)[0].name)
+    problem = "none is a timestamp" if not times else "several are timestamps"
+    raise InvalidArguments(
+        f"a new table needs a time index, and of its columns {problem}",
+        hint="name it by the option time_index, or by the field's metadata greptime:semantic_type=timestamp",
+    )
+
+
+def _create(table: Sequence[str], schema: pa.Schema, layout: Layout, database: GrpcDatabase, session: Session) -> None:
+    options = {} if layout.tags else {"append_mode": "true"}
+    database.create_for(table, schema, session, tags=layout.tags, time=layout.time, options=options)

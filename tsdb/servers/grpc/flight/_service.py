@@ -1,0 +1,65 @@
+"""`arrow.flight.protocol.FlightService`: Arrow Flight, and with it Flight SQL, on the port of gRPC."""
+
+from __future__ import annotations
+
+from tsdb.auth import Identity
+from tsdb.errors import Unsupported
+from tsdb.servers.grpc._calls import Call, RpcService, streaming_rpc, unary_rpc
+from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc.flight._actions import Actions
+from tsdb.servers.grpc.flight._get import Get
+from tsdb.servers.grpc.flight._info import Info
+from tsdb.servers.grpc.flight._prepared import PreparedStatements
+from tsdb.servers.grpc.flight._put import Put
+from tsdb.servers.grpc.flight._running import Running
+from tsdb.servers.grpc.flight._tokens import Tokens
+from tsdb.servers.grpc.flight.flight_pb2 import HandshakeResponse
+
+SERVICE = "arrow.flight.protocol.FlightService"
+_ANYBODY = Identity("tsdb")
+
+
+class FlightService:
+    """What the methods of the service share."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._tokens = Tokens()
+        frame.sessions.accept_tokens(self._tokens.find)
+        prepared, running = PreparedStatements(), Running()
+        self._get = Get(frame, running)
+        self._put = Put(frame, prepared)
+        self._info = Info(frame, prepared)
+        self._actions = Actions(frame, prepared, running)
+
+    def service(self) -> RpcService:
+        return RpcService(
+            SERVICE,
+            {
+                "Handshake": streaming_rpc(self.shake_hands),
+                "ListFlights": streaming_rpc(self._info.list_flights),
+                "GetFlightInfo": unary_rpc(self._info.flight_info),
+                "PollFlightInfo": unary_rpc(self._info.poll_info),
+                "GetSchema": unary_rpc(self._info.schema),
+                "DoGet": streaming_rpc(self._get.serve),
+                "DoPut": streaming_rpc(self._put.serve),
+                "DoExchange": streaming_rpc(self.refuse_exchange),
+                "DoAction": streaming_rpc(self._actions.serve),
+                "ListActions": streaming_rpc(self._actions.list),
+            },
+        )
+
+    async def shake_hands(self, call: Call) -> None:
+        """Give a token for the password in the call's metadata, at once: some clients send no message."""
+        identity = await self._frame.sessions.identify(call)
+        token = self._tokens.issue(identity or _ANYBODY)
+        await call.context.send_initial_metadata((("authorization", f"Bearer {token}"),))
+        await call.send(HandshakeResponse(payload=token.encode()).SerializeToString())
+
+    async def refuse_exchange(self, call: Call) -> None:
+        await self._frame.sessions.open(call)
+        raise Unsupported("DoExchange is not supported", hint="read with DoGet, write with DoPut")
+
+
+def flight_services(frame: Frame) -> list[RpcService]:
+    return [FlightService(frame).service()]

@@ -1,0 +1,71 @@
+"""What a ticket for rows of a statement says: everything that is needed to run it, so that the server keeps nothing.
+
+A statement without rows has run when its ticket is made; its ticket stands for an answer without columns. A statement
+that cannot run twice, and answers with few rows, has its rows in the ticket. A ticket gives no right: whoever brings it
+is asked what they may do, as if they had sent the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+import pyarrow.ipc
+
+from tsdb.errors import InvalidArguments
+from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
+from tsdb.servers.grpc.flight._commands import pack
+
+TICKET_BYTES_MAX = 2 << 20
+"""Clients take messages of 4 MiB by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementTicket:
+    """Statements whose rows are asked for, one after the other; the columns of all are the same."""
+
+    id: str
+    """By which it can be cancelled."""
+    texts: tuple[str, ...] = ()
+    database: str = ""
+    time_zone: str = ""
+    rows: str = ""
+    """Rows that are already there: an IPC stream in hexadecimal."""
+
+    def encode(self) -> bytes:
+        """Return the bytes of a Flight ticket."""
+        handle = orjson.dumps(
+            {"id": self.id, "texts": self.texts, "db": self.database, "zone": self.time_zone, "rows": self.rows}
+        )
+        if len(handle) > TICKET_BYTES_MAX:
+            raise InvalidArguments(f"the statement with its values is larger than {TICKET_BYTES_MAX} bytes")
+        return pack(sql.TicketStatementQuery(statement_handle=handle))
+
+    @classmethod
+    def parse(cls, handle: bytes) -> StatementTicket:
+        """Read what `encode` wrote; InvalidArguments for anything else."""
+        try:
+            said = orjson.loads(handle)
+            texts, rest = said["texts"], [said[key] for key in ("id", "db", "zone", "rows")]
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise InvalidArguments("the ticket is not one of this server") from error
+        if not isinstance(texts, list) or not all(isinstance(each, str) for each in [*texts, *rest]):
+            raise InvalidArguments("the ticket is not one of this server")
+        return cls(rest[0], tuple(texts), rest[1], rest[2], rest[3])
+
+    def read_rows(self) -> pa.Table:
+        """The rows that are in the ticket itself."""
+        try:
+            return pa.ipc.open_stream(bytes.fromhex(self.rows)).read_all()
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise InvalidArguments("the ticket is not one of this server") from error
+
+
+def encode_rows(table: pa.Table) -> str:
+    """Write rows for a ticket."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written.hex()
