@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -52,8 +51,9 @@ class SstFile:
         self._sst_meta = caches.sst_meta
         self._vectors: Vectors = caches.vectors
         self._pages = caches.pages
-        self._pinned: tuple[Footer, SeriesBlock] | None = None
-        self._has_warned = threading.Event()
+        self._pinned: tuple[Footer, SeriesBlock | None] | None = None
+        self._warned: list[bool] = []
+        """Shared by all views: not empty once a damaged index was told of."""
         self._counters: Counters | None = None
         self._idle: list[ColumnReader] | None = None
 
@@ -68,11 +68,17 @@ class SstFile:
         return view
 
     def uncached(self) -> SstFile:
-        """Return a view for one reader that goes through the file once and leaves no trace in the caches of data."""
+        """Return a view for one reader that goes through the file once and leaves no trace in the caches.
+
+        It keeps the file open between columns.
+        """
         view = copy.copy(self)
         view._vectors = CarryOver()
         view._pages = ByteCache(0, "none")
-        view._pinned = self.footer, self.block
+        view._idle = []
+        footer = self._sst_meta.peek(MetaKey(self.meta.file_id, "footer")) or view._load_footer()
+        view._pinned = footer, None
+        view._pinned = footer, self._sst_meta.peek(MetaKey(self.meta.file_id, "block")) or view._load_block()
         return view
 
     @property
@@ -89,7 +95,7 @@ class SstFile:
 
     @property
     def block(self) -> SeriesBlock:
-        if self._pinned is not None:
+        if self._pinned is not None and self._pinned[1] is not None:
             return self._pinned[1]
         key = MetaKey(self.meta.file_id, "block")
         block: SeriesBlock = self._sst_meta.get_or_load(key, self._load_block, lambda block: block.nbytes)
@@ -227,8 +233,8 @@ class SstFile:
                 yield RowGroupKeys(tags, tsid.to_numpy(), times.view(pa.int64()).to_numpy())
 
     def _warn(self, error: Exception) -> None:
-        if not self._has_warned.is_set():
-            self._has_warned.set()
+        if not self._warned:
+            self._warned.append(True)
             _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)
 
 
