@@ -49,6 +49,9 @@ from tsdb.sql import Parsed
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
+MERGE_BYTES_MAX = 256 << 20
+"""What flushes and compactions may hold while they merge, where a tenth of the memory is not less."""
+
 _log = get_logger("tsdb.standalone")
 
 
@@ -323,8 +326,8 @@ def engine_options(mito: MitoOptions) -> EngineOptions:
 
 
 def merge_memory() -> Size:
-    """What flushes and compactions may hold while they merge: a tenth of the memory, at most 256 MiB."""
-    return Size(min(256 << 20, memory_bytes() // 10))
+    """What flushes and compactions may hold while they merge: a tenth of the memory."""
+    return Size(min(MERGE_BYTES_MAX, memory_bytes() // 10))
 
 
 def wal_options(wal: WalConfig) -> WalOptions:

@@ -18,6 +18,9 @@ from tsdb.units import Duration, Size
 WINDOW_SECONDS = 86_400
 """The window of time of memtables and of the files they become, as long as no compaction has chosen another."""
 
+WINDOW_SECONDS_MIN = 3600
+"""Memtables are not divided into shorter ones, however short those of files are: each costs a sort of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -57,5 +60,5 @@ class EngineContext:
 
     def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
         """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""
-        ticks = (window_seconds or WINDOW_SECONDS) * schema.ticks_per_second
+        ticks = max(window_seconds or WINDOW_SECONDS, WINDOW_SECONDS_MIN) * schema.ticks_per_second
         return Memtable(schema, options, window_ticks=ticks, on_bytes=self.buffer.charge)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +22,7 @@ from tests.engine.harness import (
     DIRECTORY,
     OPTIONS,
     REGION,
+    SCHEMA,
     Row,
     create,
     delete,
@@ -31,16 +34,18 @@ from tests.engine.harness import (
 from tests.engine.lives import DAY_MS
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import Engine, StrictWindows
+from tsdb.engine import Engine, StrictWindows, region_compact
 from tsdb.engine.background import Background, Priority
-from tsdb.engine.compaction import Pick
+from tsdb.engine.compaction import Pick, estimate_task_bytes
 from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
 from tsdb.engine.housekeeping import COMPACTIONS_QUEUED_MAX
+from tsdb.engine.manifest import Edit
 from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.region_compact import FIRST_LOOK, LOOK_INTERVAL, first_look_ns, install_job, make_job, write_job
 from tsdb.engine.scan import scan_batches
+from tsdb.engine.sst import estimate_row_bytes
 from tsdb.errors import Cancelled
-from tsdb.model import AddColumn, DropColumn, MergeMode, RegionOptions, RetypeColumn, region_id
+from tsdb.model import AddColumn, Batch, DropColumn, MergeMode, RegionOptions, RetypeColumn, Semantic, region_id
 from tsdb.store import StoreFull, on_crash_point
 from tsdb.units import Duration, Size
 
@@ -178,6 +183,86 @@ def test_a_long_series_is_merged_in_pieces_of_time(engine: Engine, monkeypatch: 
     assert block.time_max.tolist() == [max(ts for host, ts in expected if host == "one"), 4]
 
 
+@pytest.mark.parametrize("options", MODES)
+def test_a_long_series_is_the_same_whether_it_is_cut_or_not(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, options: RegionOptions
+) -> None:
+    """Duplicates in files that overlap, deletes, and a time that has more rows than a piece."""
+    create(engine, options=options)
+    chance = np.random.default_rng(2)
+    for number in range(4):
+        times = [*chance.integers(0, 2000, 1500).tolist(), *([number] * 1200)]
+        flushed(engine, *(row("one", ts, float(number) if ts % 3 else None, number) for ts in times))
+        if not options.append_mode:
+            deleted(engine, *(row("one", ts) for ts in chance.integers(0, 2000, 40).tolist()))
+    before = sorted(map(str, scan(engine)))
+    monkeypatch.setattr("tsdb.engine.compaction._write.STRIPE_BYTES_MAX", 0)
+    monkeypatch.setattr("tsdb.engine.merge._AHEAD_ROWS_MIN", 7)
+    engine.compact(REGION).result(60)
+    assert len(engine.files(REGION)) == 1
+    assert sorted(map(str, scan(engine))) == before
+
+
+def test_a_large_merge_holds_a_bounded_part_of_its_rows(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.engine.compaction._write.STRIPE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("tsdb.engine.sst._row_groups.ROW_GROUP_BYTES_MAX", 1 << 19)
+    create(engine)
+    hosts = np.repeat([f"h{number:03}" for number in range(100)], 1000)
+    for number in range(6):
+        times = np.tile(np.arange(1000), 100) + number * 1000
+        columns = [
+            pa.array(hosts),
+            pa.array(["x"] * len(hosts)),
+            pa.array(times).cast(pa.timestamp("ms")),
+            pa.array(np.random.default_rng(number).normal(size=len(hosts))),
+            pa.array(times),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, names=["host", "dc", "ts", "a", "b"])
+        engine.write(REGION, Batch.from_arrow(SCHEMA, batch)).result(60)
+        engine.flush(REGION).result(60)
+    del batch, columns
+    held_bytes: list[int] = []
+    original = region_compact._check
+
+    def check(*arguments: object) -> None:
+        held_bytes.append(pa.total_allocated_bytes())
+        original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(region_compact, "_check", check)
+    gc.collect()
+    base = pa.total_allocated_bytes()
+    metas = [handle.meta for handle in engine._region(REGION).version.files]
+    estimate = estimate_task_bytes(SCHEMA, metas)
+    engine.compact(REGION).result(60)
+    assert sum(file.rows for file in engine.files(REGION)) == 600_000
+    assert len(held_bytes) > 20
+    whole = 600_000 * estimate_row_bytes(SCHEMA)
+    assert max(held_bytes) - base < 2 * estimate < whole
+
+
+def test_a_start_with_thousands_of_files_opens_none_of_them(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    create(engine)
+    flushed(engine, row("h", 1))
+    region = engine._region(REGION)
+    (handle,) = region.version.files
+    ids = [uuid.uuid4().hex for _ in range(3000)]
+    (path,) = data_files(tmp_path)
+    for each in ids:
+        os.link(path, path.with_name(f"{each}.parquet"))
+    added = tuple(replace(handle.meta, file_id=each, index_size_bytes=0) for each in ids)
+    region.worker.call(lambda: region.commit(engine.context, Edit(added=added))).result(60)
+    engine.close()
+    files = FaultyFiles()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    engine = open_engine(tmp_path, files=files)
+    assert engine.stat(REGION).files == 3001
+    assert len(os.listdir("/proc/self/fd")) < descriptors + 20
+    assert files.calls["pread"] + files.calls["open"] < 100
+    assert [each.entries for each in engine.context.caches.statistics()] == [0, 0, 0]
+    engine.close(flush=False)
+
+
 def test_files_with_columns_of_different_types_are_not_merged(engine: Engine) -> None:
     create(engine)
     for kind in (pa.string(), pa.int64(), pa.string()):
@@ -294,6 +379,30 @@ def test_what_is_flushed_while_files_are_merged_stays_and_wins(engine: Engine) -
     done.result(60)
     assert values(engine) == [("h", 1, 9.0)]
     assert len(engine.files(REGION)) == 1
+
+
+def test_the_schema_changes_while_files_are_merged_and_no_value_is_lost(engine: Engine) -> None:
+    create(engine)
+    for number in range(4):
+        flushed(engine, row("h", number, float(number), number))
+    with held("compact.after_files") as came:
+        done = engine.compact(REGION)
+        assert came.wait(60)
+        changes = [
+            AddColumn("c", pa.int32(), default=7),
+            AddColumn("rack", pa.string(), Semantic.TAG, default="r"),
+            RetypeColumn("b", pa.string()),
+            DropColumn("a"),
+        ]
+        engine.alter(REGION, changes).result(60)
+        put(engine, [{"host": "h", "dc": "x", "rack": "r", "ts": 1, "b": "new", "c": 1}])
+    done.result(60)
+    expected = [(0, "0", 7), (1, "new", 1), (2, "2", 7), (3, "3", 7)]
+    assert sorted((each["ts"], each["b"], each["c"]) for each in scan(engine)) == expected
+    engine.compact(REGION).result(60)
+    assert sorted((each["ts"], each["b"], each["c"]) for each in scan(engine)) == expected
+    engine.alter(REGION, [RetypeColumn("b", pa.int64())]).result(60)
+    assert sorted((each["ts"], each["b"]) for each in scan(engine)) == [(0, 0), (1, None), (2, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("change", ["truncate", "drop", "expire"])

@@ -33,7 +33,24 @@ _log = logging.getLogger("tsdb.sst")
 
 
 class SstFile:
-    """A `Source` over one data file. Safe for many readers at once."""
+    """A `Source` over one data file. Safe for many readers at once.
+
+    A region has one of these for every file, perhaps thousands: what is read of a file is in the caches, not here.
+    """
+
+    __slots__ = (
+        "_counters",
+        "_directory",
+        "_idle",
+        "_pages",
+        "_pinned",
+        "_sst_meta",
+        "_store",
+        "_vectors",
+        "_warned",
+        "facts",
+        "meta",
+    )
 
     def __init__(self, meta: FileMeta, *, store: ObjectStore, directory: str, caches: Caches) -> None:
         self.meta = meta
@@ -46,8 +63,7 @@ class SstFile:
             is_unique=meta.is_unique,
         )
         self._store = store
-        self._path = data_path(directory, meta.file_id)
-        self._index_path = index_path(directory, meta.file_id)
+        self._directory = directory
         self._sst_meta = caches.sst_meta
         self._vectors: Vectors = caches.vectors
         self._pages = caches.pages
@@ -80,6 +96,14 @@ class SstFile:
         view._pinned = footer, None
         view._pinned = footer, self._sst_meta.peek(MetaKey(self.meta.file_id, "block")) or view._load_block()
         return view
+
+    @property
+    def _path(self) -> str:
+        return data_path(self._directory, self.meta.file_id)
+
+    @property
+    def _index_path(self) -> str:
+        return index_path(self._directory, self.meta.file_id)
 
     @property
     def schema(self) -> RegionSchema:

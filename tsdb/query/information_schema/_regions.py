@@ -88,7 +88,7 @@ def region_statistics_table(context: InformationContext) -> pa.Table:
         "memtable_size": [stat and stat.memtable_bytes for stat in stats],
         "sst_size": [stat and stat.file_bytes for stat in stats],
         "sst_num": [stat and stat.files for stat in stats],
-        "index_size": 0,
+        "index_size": [stat and stat.index_bytes for stat in stats],
         "engine": [table.engine for table, _, _ in regions],
         "region_role": "Leader",
     }
