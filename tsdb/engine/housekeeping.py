@@ -154,7 +154,9 @@ class Housekeeping:
             look(self._context, region)
 
     def _is_due(self, region: Region, now: int) -> bool:
-        if region.is_compacting or region.state is not RegionState.WRITABLE or now < region.compact_due_ns:
+        if region.is_compacting or region.state is not RegionState.WRITABLE:
+            return False
+        if now < max(region.compact_due_ns, region.compact_rest_ns):
             return False
         if len(region.version.files) > 1:
             return True

@@ -165,7 +165,9 @@ class Region:
     """Those who asked for a compaction while one was under way."""
     compaction_failures: int = 0
     compact_due_ns: int = 0
-    """The monotonic time at which files are looked at again, to see whether they should be merged."""
+    """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
+    compact_rest_ns: int = 0
+    """The monotonic time before which they are not, whatever happens: after a merge, and longer after a failure."""
     damaged_files: set[str] = field(default_factory=set)
     """Files that a compaction could not read, and leaves alone."""
     written_bytes: int = 0

@@ -323,7 +323,7 @@ def _finish(
         return
     region.compaction_failures = 0
     # There may be more to do, but not all the time.
-    region.compact_due_ns = now + elapsed_ns
+    region.compact_due_ns, region.compact_rest_ns = now, now + elapsed_ns
     if is_installed:
         _tell(region, job.metas, [file.meta for file in written], elapsed_ns)
     _go_on(context, region, waiter)
@@ -390,7 +390,7 @@ def _fail(context: EngineContext, region: Region, waiter: CompactionWaiter | Non
         region.compaction_failures += 1
         COMPACTION_FAILED.inc()
         delay = min(RETRY_SECONDS_MAX, 2.0 ** min(region.compaction_failures, _DOUBLINGS_MAX))
-        region.compact_due_ns = now + int(delay * _NS)
+        region.compact_due_ns, region.compact_rest_ns = now, now + int(delay * _NS)
         _set_aside(region, error)
         _log.warning("a compaction failed", region=region.id, failures=region.compaction_failures, error=error)
     _end(context, region, waiter, error)

@@ -563,6 +563,33 @@ def test_housekeeping_merges_after_flushes_and_once_in_a_while(tmp_path: Path) -
     engine.close()
 
 
+def test_after_a_failure_housekeeping_waits_however_often_rows_are_flushed(tmp_path: Path) -> None:
+    clock, files = ManualClock(), FaultyFiles()
+    engine = open_engine(tmp_path, clock=clock, files=files)
+    create(engine)
+    for number in range(4):
+        flushed(engine, row("h", number))
+    files.free = 0
+    waits = []
+    for failures in (1, 2, 3):
+        engine.housekeeping.tick()
+        lives.settle(engine)
+        assert engine.stat(REGION).compaction_failures == failures
+        flushed(engine, row("h", 10 + failures))
+        waits.append(engine._region(REGION).compact_rest_ns - clock.monotonic_ns())
+        clock.advance(seconds=waits[-1] / 1e9 - 0.1)
+        engine.housekeeping.tick()
+        lives.settle(engine)
+        assert engine.stat(REGION).compaction_failures == failures
+        clock.advance(seconds=0.1)
+    assert waits == sorted(set(waits))
+    files.free = None
+    engine.housekeeping.tick()
+    lives.settle(engine)
+    assert len(engine.files(REGION)) == 1
+    engine.close()
+
+
 def test_regions_are_looked_at_after_a_start_but_not_all_at_once(tmp_path: Path) -> None:
     clock = ManualClock()
     engine = open_engine(tmp_path, clock=clock)
