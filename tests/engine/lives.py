@@ -416,6 +416,10 @@ def scripted() -> list[Step]:
         flush(PLAIN),
         purge(),
         put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("z", 1), ("y", 1))]),
+        delete(PLAIN, rows.make(("z", 1))),
+        compact(PLAIN),
+        put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("y", 1), ("w", 1))]),
+        compact(APPEND),
         *_into_append_mode(rows),
         close(),
     ]

@@ -127,13 +127,13 @@ def test_readers_whose_load_failed_elsewhere_load_themselves() -> None:
             first.result(10)
 
 
-def test_removed_keys_are_gone_even_those_being_loaded() -> None:
-    cache: ByteCache[str, str] = ByteCache(100, "c")
+def test_keys_of_a_removed_group_are_gone_even_those_being_loaded() -> None:
+    cache: ByteCache[str, str] = ByteCache(100, "c", lambda key: key[0])
     get(cache, "x1")
     get(cache, "y1")
 
     def load() -> str:
-        cache.remove_where(lambda key: key.startswith("x"))
+        cache.remove_group("x")
         return "X2"
 
     assert cache.get_or_load("x2", load, len) == "X2"
@@ -166,12 +166,13 @@ def test_bytes_are_counted_and_bounded_whatever_happens(capacity: int, steps: li
         elif step == "put":
             cache.put(key, "v", size)
         else:
-            cache.remove_where(lambda other, key=key: other == key)  # type: ignore[misc]
+            cache.remove_group(key)
         sizes[key] = size
         found = cache.statistics()
         held = [*cache._probation.values(), *cache._protected.values()]
         assert found.bytes == sum(size for _, size in held) <= capacity
         assert cache._protected_bytes == sum(size for _, size in cache._protected.values())
+        assert {key for keys in cache._groups.values() for key in keys} == {*cache._probation, *cache._protected}
 
 
 def test_many_threads_leave_the_counts_right() -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
-from tsdb.engine import manifest, region_change, region_drop, region_flush, region_trim, sst, wal
+from tsdb.engine import manifest, region_change, region_compact, region_drop, region_flush, region_trim, sst, wal
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -31,6 +31,7 @@ ANNOUNCED = (
     *region_flush.CRASH_POINTS,
     *region_change.CRASH_POINTS,
     *region_trim.CRASH_POINTS,
+    *region_compact.CRASH_POINTS,
     *region_drop.CRASH_POINTS,
 )
 STARTING = (
@@ -181,13 +182,17 @@ def random_life(chance: random.Random, *, length: int) -> list[Step]:
 
     while len(steps) < length:
         region = chance.choice(regions)
-        kind = chance.choice(["put"] * 6 + ["delete"] * 2 + ["flush"] * 3 + ["purge", "truncate", "add", "drop"])
+        kind = chance.choice(
+            ["put"] * 6 + ["delete"] * 2 + ["flush"] * 3 + ["compact"] * 2 + ["purge", "truncate", "add", "drop"]
+        )
         if kind == "put":
             steps.append(lives.put(region, rows.make(*keys())))
         elif kind == "delete" and region != APPEND:
             steps.append(lives.delete(region, rows.make(*keys())))
         elif kind == "flush":
             steps.append(lives.flush(region))
+        elif kind == "compact":
+            steps.append(lives.compact(region))
         elif kind == "purge":
             steps.append(lives.purge())
         elif kind == "truncate":

@@ -1,13 +1,14 @@
 """The engine against a dictionary: whatever happens to a region, reads are exactly the last writes.
 
-A Hypothesis state machine puts, deletes, flushes, alters, truncates and restarts in any order, and compares all visible
-rows with a plain model after every step.
+A Hypothesis state machine puts, deletes, flushes, compacts, alters, truncates and restarts in any order, and compares
+all visible rows with a plain model after every step.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 import os
 import shutil
@@ -25,8 +26,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.engine.harness import REGION, Row, create, delete, open_engine, put, read, scan
-from tsdb.engine import Engine, memtable
+from tsdb.engine import Engine, StrictWindows, memtable
+from tsdb.engine.compaction import Pick, is_closed
+from tsdb.engine.flush_plan import stored_schema
+from tsdb.engine.manifest import FileMeta
+from tsdb.engine.region_compact import install_job, make_job, write_job
 from tsdb.engine.scan import count_rows, last_rows, scan_batches, scan_series
+from tsdb.errors import InvalidArguments
 from tsdb.model import (
     AddColumn,
     DropColumn,
@@ -41,6 +47,7 @@ from tsdb.model import (
     can_widen,
     cast_or_null,
 )
+from tsdb.units import Duration
 
 EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "60"))
 STEPS = 25
@@ -237,6 +244,48 @@ class RegionModel(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.engine.flush(REGION).result(timeout=30)
+        self.model.flush()
+
+    @rule()
+    def compact(self) -> None:
+        self.engine.compact(REGION).result(timeout=30)
+        self.model.flush()
+
+    @rule(data=st.data())
+    def merge_some_files(self, data: st.DataObject) -> None:
+        """Any files of one kind may be merged, as long as no value is lifted over a newer one."""
+        region = self.engine._region(REGION)
+        version = region.version
+        kinds: dict[object, list[FileMeta]] = {}
+        for handle in version.files:
+            kind = stored_schema(version.schema, handle.source.schema).to_json()
+            key = json.dumps(kind["columns"]), version.options.keeps_all(handle.meta.sequence_min)
+            kinds.setdefault(key, []).append(handle.meta)
+        if not kinds:
+            return
+        same = data.draw(st.sampled_from(list(kinds.values())))
+        picked = data.draw(st.lists(st.sampled_from(same), min_size=1, unique=True))
+        everything = [handle.meta for handle in version.files]
+        is_lifting = version.options.merge_mode is MergeMode.LAST_NON_NULL
+        if is_lifting and len(picked) > 1 and not is_closed(version.options, picked, everything):
+            return
+        job = make_job(self.engine.context, version, Pick(tuple(picked)))
+        written = write_job(self.engine.context, region, job)
+        installed = region.worker.call(lambda: install_job(self.engine.context, region, job, written))
+        assert installed.result(timeout=30)
+
+    @rule(hours=st.sampled_from([1, 24, 24 * 100]))
+    def cut_files_at_windows(self, hours: int) -> None:
+        """Unless that would be too many windows, nothing is seen of it."""
+        strict = StrictWindows(Duration.of_seconds(hours * 3600))
+        try:
+            self.engine.compact(REGION, strict).result(timeout=30)
+        except InvalidArguments:
+            pass
+        else:
+            ticks = hours * 3600 * self.engine.schema(REGION).ticks_per_second
+            spans = [file.time_range for file in self.engine.files(REGION)]
+            assert all(span.start // ticks == span.last // ticks for span in spans)
         self.model.flush()
 
     @rule()

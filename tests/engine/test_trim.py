@@ -152,7 +152,8 @@ def test_an_expired_file_stays_while_it_hides_rows_of_one_that_stays(
     for ttl in (DAY, 30 * 86_400_000_000_000):
         changed = RegionOptions(merge_mode=options.merge_mode, ttl=Duration(ttl))
         engine.set_options(REGION, changed).result(10)
-        engine.compact(REGION).result(10)
+        engine.housekeeping.expire()
+        lives.settle(engine)
         assert len(engine.files(REGION)) == 2
     assert sorted((each["host"], each["ts"], each["a"]) for each in scan(engine)) == [
         ("a", noon, 2.0),
@@ -170,7 +171,8 @@ def test_in_append_mode_a_file_hides_nothing_and_goes_when_it_has_expired(tmp_pa
     flushed(engine, row("a", 9 * DAY_MS), row("a", 10 * DAY_MS - 1))
     flushed(engine, row("a", 9 * DAY_MS))
     clock.advance(seconds=1)
-    engine.compact(REGION).result(10)
+    engine.housekeeping.expire()
+    lives.settle(engine)
     assert spans(engine) == [(9 * DAY_MS, 10 * DAY_MS - 1)]
     engine.close()
 

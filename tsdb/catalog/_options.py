@@ -23,6 +23,8 @@ INSTANT = Duration(1)
 
 _TTL = "ttl"
 _COMPACTION = "compaction."
+_TWCS = "compaction.twcs."
+_LONGEST = Duration.parse("292y")
 
 
 def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str]:
@@ -49,6 +51,9 @@ def region_options(options: Mapping[str, str]) -> RegionOptions:
         storage=options.get("storage"),
         skip_wal=_read(options, "skip_wal", _parse_flag, default=False),
         write_buffer_size=_read(options, "write_buffer_size", Size.parse, default=None),
+        compaction_window=_read(options, f"{_TWCS}time_window", _parse_window, default=None),
+        compaction_trigger_files=_read(options, f"{_TWCS}trigger_file_num", int, default=None),
+        compaction_output_bytes=_read(options, f"{_TWCS}max_output_file_size", _parse_size, default=None),
     )
 
 
@@ -79,3 +84,17 @@ def _parse_ttl(text: str) -> Duration | None:
             return INSTANT
     # None rather than nothing: rows that live for no time at all are called `instant`.
     return Duration.parse(text) or None
+
+
+def _parse_window(text: str) -> Duration | None:
+    try:
+        return Duration.parse(text) or None
+    except ValueError as error:
+        # Longer than any duration: all time there is becomes one window.
+        if "too long" in str(error):
+            return _LONGEST
+        raise
+
+
+def _parse_size(text: str) -> Size | None:
+    return Size.parse(text) or None

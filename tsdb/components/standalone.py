@@ -22,7 +22,7 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
-from tsdb.config import FileStorage, MitoOptions, StandaloneConfig, memory_bytes
+from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes
 from tsdb.config import WalOptions as WalConfig
 from tsdb.database import Database, DatabaseOptions, Output, Session
 from tsdb.engine import EngineOptions, WalOptions
@@ -58,6 +58,9 @@ from tsdb.servers.postgres import PostgresServer
 from tsdb.sql import Parsed
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
+
+MERGE_BYTES_MAX = 256 << 20
+"""What flushes and compactions may hold while they merge, where a tenth of the memory is not less."""
 
 _log = get_logger("tsdb.standalone")
 
@@ -384,7 +387,15 @@ def engine_options(mito: MitoOptions) -> EngineOptions:
         page_cache_size=mito.page_cache_size,
         sst_write_buffer_size=mito.sst_write_buffer_size,
         scan_parallelism=mito.scan_parallelism,
+        index_on_flush=mito.inverted_index.create_on_flush is IndexMode.AUTO,
+        index_on_compaction=mito.inverted_index.create_on_compaction is IndexMode.AUTO,
+        merge_memory_size=merge_memory(),
     )
+
+
+def merge_memory() -> Size:
+    """What flushes and compactions may hold while they merge: a tenth of the memory."""
+    return Size(min(MERGE_BYTES_MAX, memory_bytes() // 10))
 
 
 def wal_options(wal: WalConfig) -> WalOptions:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tsdb.config._derive import memory_bytes
     from tsdb.config._engine import MitoOptions, WalOptions
     from tsdb.config._example import render_example
-    from tsdb.config._fields import Address, TlsMode
+    from tsdb.config._fields import Address, IndexMode, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
     from tsdb.config._protocols import TlsOptions
@@ -34,6 +34,7 @@ _LAZY = {
     "DatanodeConfig": "_components",
     "FileStorage": "_storage",
     "FrontendConfig": "_components",
+    "IndexMode": "_fields",
     "LoadedConfig": "_load",
     "MetasrvConfig": "_components",
     "MitoOptions": "_engine",
@@ -56,6 +57,7 @@ __all__ = [
     "DatanodeConfig",
     "FileStorage",
     "FrontendConfig",
+    "IndexMode",
     "Kind",
     "LoadedConfig",
     "MetasrvConfig",

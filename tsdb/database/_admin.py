@@ -10,10 +10,12 @@ import pyarrow as pa
 from tsdb.database._names import resolve
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
-from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.model import RegionId, TableInfo, table_id_of
+from tsdb.engine import StrictWindows
+from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.model import RegionId, TableInfo, parse_timestamp, table_id_of
 from tsdb.query import Session, TableRecords
 from tsdb.sql.statements import Admin, Name
+from tsdb.units import Duration
 
 Arguments = Sequence[str | int | float | bool | None]
 
@@ -83,9 +85,10 @@ def _compact_table(arguments: Arguments, services: Services, session: Session) -
     """`compact_table(name[, kind[, options]])`."""
     _expect(arguments, least=1, most=3)
     table = stored_in(services, _table(arguments[0], services, session))
-    if len(arguments) > 1:
-        _check_compaction(arguments[1], arguments[2] if len(arguments) > 2 else "")
-    for done in [services.regions.compact(region) for region in table.region_ids]:
+    kind = arguments[1] if len(arguments) > 1 else "regular"
+    options = arguments[2] if len(arguments) > 2 else ""
+    strict = _read_compaction(kind, options, session)
+    for done in [services.regions.compact(region, strict) for region in table.region_ids]:
         done.result()
     return 0
 
@@ -100,21 +103,60 @@ _REGULAR = frozenset({"regular", "twcs"})
 _BY_WINDOW = frozenset({"strict_window", "swcs"})
 
 
-def _check_compaction(kind: Any, options: Any) -> None:
-    """Refuse a kind of compaction, or options of it, that mean nothing here."""
+def _read_compaction(kind: Any, options: Any, session: Session) -> StrictWindows | None:
+    """Return the windows that files are to be cut at; None for a regular compaction."""
     if not isinstance(kind, str) or kind.lower() not in _REGULAR | _BY_WINDOW:
         known = ", ".join(sorted(_REGULAR | _BY_WINDOW))
         raise InvalidArguments(f"there is no compaction of the kind {kind!r}", hint=f"there are {known}")
-    if kind.lower() in _BY_WINDOW:
-        raise Unsupported(f"compact_table: files are not cut at windows of time, {kind!r} has no effect")
     if not isinstance(options, str):
         raise InvalidArguments(f"expected the options of a compaction as a string, not {options!r}")
+    is_strict = kind.lower() in _BY_WINDOW
+    if is_strict and options.strip().isdecimal():
+        options = f"window={options}"
+    known_keys = ("parallelism", "window", "start_time", "end_time") if is_strict else ("parallelism",)
+    given: dict[str, str] = {}
     for part in filter(None, (each.strip() for each in options.split(","))):
         key, _, value = (each.strip() for each in part.partition("="))
-        if key != "parallelism":
-            raise InvalidArguments(f"a regular compaction has no option {part!r}", hint="it has parallelism")
-        if not value.isdecimal() or int(value) < 1:
-            raise InvalidArguments(f"parallelism: expected a positive number, received {value!r}")
+        if key not in known_keys:
+            wanted = ", ".join(known_keys)
+            raise InvalidArguments(f"a compaction of the kind {kind!r} has no option {part!r}", hint=f"it has {wanted}")
+        given[key] = value
+    _read_parallelism(given.get("parallelism", "1"))
+    if not is_strict:
+        return None
+    start, end = (_read_time(key, given.get(key), session) for key in ("start_time", "end_time"))
+    if start is not None and end is not None and start >= end:
+        raise InvalidArguments("the start_time of a compaction must be before its end_time")
+    return StrictWindows(_read_window(given.get("window")), start, end)
+
+
+def _read_parallelism(value: str) -> None:
+    # A region is compacted by one job at a time, whatever is allowed.
+    if not value.isdecimal() or int(value) < 1:
+        raise InvalidArguments(f"parallelism: expected a positive number, received {value!r}")
+
+
+def _read_window(value: str | None) -> Duration | None:
+    """Read a number of seconds, or a duration."""
+    if value is None:
+        return None
+    try:
+        window = Duration.parse(f"{value}s" if value.isdecimal() else value)
+    except ValueError as error:
+        raise InvalidArguments(f"window: {error}") from error
+    if window < Duration.of_seconds(1):
+        raise InvalidArguments(f"window: expected at least a second, received {value!r}")
+    return window
+
+
+def _read_time(key: str, value: str | None, session: Session) -> int | None:
+    """Read a timestamp in nanoseconds."""
+    if value is None:
+        return None
+    try:
+        return parse_timestamp(value, session.time_zone)
+    except TsdbError as error:
+        raise InvalidArguments(f"{key}: {error.message}", hint=error.hint) from error
 
 
 def _discard_unflushed(arguments: Arguments, services: Services, session: Session) -> int:

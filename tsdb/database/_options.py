@@ -126,6 +126,12 @@ def _text(value: str) -> str:
     return value
 
 
+def _output_size(value: str) -> str:
+    if not Size.parse(value):
+        raise ValueError("it must be larger than nothing")
+    return value
+
+
 _SHARED: dict[str, Callable[[str], str]] = {
     "ttl": _ttl,
     "storage": _text,
@@ -137,7 +143,7 @@ _SHARED: dict[str, Callable[[str], str]] = {
     "compaction.type": _one_of("twcs"),
     "compaction.twcs.time_window": _window,
     "compaction.twcs.trigger_file_num": _count,
-    "compaction.twcs.max_output_file_size": _text,
+    "compaction.twcs.max_output_file_size": _output_size,
     "compaction.twcs.fallback_to_local": _flag,
 }
 

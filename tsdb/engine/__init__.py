@@ -4,8 +4,8 @@
     Engine.snapshot / dataset ─▶ scan over memtables and data files
 
 `Engine` is the door. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`, `region_scan`,
-`region_change`, `region_trim`, `region_drop`, `recovery`, `housekeeping`. Formats on disk are described in
-`docs/format/`.
+`region_change`, `region_compact`, `region_trim`, `region_drop`, `recovery`, `housekeeping`. Formats on disk are
+described in `docs/format/`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
+from tsdb.engine.region import StrictWindows
 from tsdb.engine.region_stat import FileFacts, RegionStat
 from tsdb.engine.regions import Regions
 from tsdb.engine.wal import WalOptions
@@ -24,6 +25,7 @@ __all__ = [
     "RegionStat",
     "Regions",
     "SchemaOutdated",
+    "StrictWindows",
     "WalOptions",
     "region_directory",
 ]

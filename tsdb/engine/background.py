@@ -1,4 +1,7 @@
-"""Background jobs: a few threads, flushes first, one thread that does nothing but flush."""
+"""Background jobs: a few threads, flushes first, one thread that does nothing but flush.
+
+Compactions come last and take long, so that with more than two threads one is always left for everything else.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ class Priority(IntEnum):
     FLUSH = 0
     SORT = 1
     DELETE = 2
+    COMPACT = 3
 
 
 _Job = tuple[int, int, Callable[[], Any], "Future[Any]"]
@@ -36,7 +40,10 @@ class Background:
         self._changed = threading.Condition()
         self._jobs: list[_Job] = []
         self._is_closing = False
+        self._is_stopping = False
         self._running = 0
+        self._compacting = 0
+        self._compactions_max = max(1, jobs_max - 2)
         self._threads = [
             threading.Thread(
                 target=self._run, args=(jobs_max > 1 and number == 0,), name=f"tsdb-background-{number}", daemon=True
@@ -56,12 +63,42 @@ class Background:
         """How many jobs wait for a thread."""
         return len(self._jobs)
 
+    @property
+    def has_one_thread(self) -> bool:
+        return len(self._threads) == 1
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing that takes long should go on."""
+        return self._is_stopping or self._is_closing
+
+    def stop_compactions(self) -> None:
+        """Let compactions end soon: those that run look at `is_stopping`, those that wait do not begin."""
+        with self._changed:
+            self._is_stopping = True
+            refused = [job for job in self._jobs if job[0] == Priority.COMPACT]
+            self._jobs = [job for job in self._jobs if job[0] != Priority.COMPACT]
+            heapq.heapify(self._jobs)
+        for _, _, _, future in refused:
+            future.set_exception(StorageUnavailable("the engine is closed"))
+
+    @property
+    def has_flush_waiting(self) -> bool:
+        """Whether a flush waits for a thread."""
+        jobs = self._jobs
+        return bool(jobs) and jobs[0][0] == Priority.FLUSH
+
+    @property
+    def compactions_queued(self) -> int:
+        """How many compactions wait for a thread."""
+        return sum(job[0] == Priority.COMPACT for job in list(self._jobs))
+
     def submit(self, priority: Priority, job: Callable[[], Any]) -> Future[Any]:
         """Queue a job; after `close` it is refused."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         with self._changed:
-            if self._is_closing:
+            if self._is_closing or (self._is_stopping and priority == Priority.COMPACT):
                 future.set_exception(StorageUnavailable("the engine is closed"))
             else:
                 heapq.heappush(self._jobs, (priority, next(self._count), job, future))
@@ -86,18 +123,25 @@ class Background:
         """Wait for the next job; None when there will be none any more."""
 
         def is_mine() -> bool:
-            return bool(self._jobs) and (not only_flushes or self._jobs[0][0] == Priority.FLUSH)
+            if not self._jobs:
+                return False
+            priority = self._jobs[0][0]
+            if priority == Priority.COMPACT and self._compacting >= self._compactions_max:
+                return False
+            return not only_flushes or priority == Priority.FLUSH
 
         with self._changed:
             self._changed.wait_for(lambda: is_mine() or self._is_closing)
             if not is_mine():
                 return None
             self._running += 1
-            return heapq.heappop(self._jobs)
+            taken = heapq.heappop(self._jobs)
+            self._compacting += taken[0] == Priority.COMPACT
+            return taken
 
     def _run(self, only_flushes: bool) -> None:
         while (taken := self._take(only_flushes=only_flushes)) is not None:
-            _, _, job, future = taken
+            priority, _, job, future = taken
             try:
                 future.set_result(job())
             except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
@@ -107,3 +151,6 @@ class Background:
             del taken, job, future
             with self._changed:
                 self._running -= 1
+                if priority == Priority.COMPACT:
+                    self._compacting -= 1
+                    self._changed.notify_all()

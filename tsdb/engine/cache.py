@@ -16,7 +16,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from tsdb.model import ColumnId
 
@@ -53,14 +54,17 @@ class _Load(Generic[V]):
 class ByteCache(Generic[K, V]):
     """A segmented LRU cache weighed in bytes. Thread-safe."""
 
-    def __init__(self, capacity_bytes: int, name: str) -> None:
+    def __init__(self, capacity_bytes: int, name: str, group_of: Callable[[K], Hashable] = lambda key: key) -> None:
+        """`group_of` says which keys are forgotten together (`remove_group`)."""
         self.name = name
+        self._group_of = group_of
         self.capacity_bytes = capacity_bytes
         self._lock = threading.Lock()
         self._probation: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._protected: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._bytes = 0
         self._protected_bytes = 0
+        self._groups: dict[Hashable, set[K]] = {}
         self._loading: dict[K, _Load[V]] = {}
         self._hits = 0
         self._misses = 0
@@ -100,12 +104,18 @@ class ByteCache(Generic[K, V]):
         with self._lock:
             self._insert(key, value, size_bytes)
 
-    def remove_where(self, is_unwanted: Callable[[K], bool]) -> None:
-        """Forget keys, those that are being loaded included."""
+    def peek(self, key: K) -> V | None:
+        """Return the value of a key if it is here; that counts as no use of it."""
+        with self._lock:
+            found = self._protected.get(key) or self._probation.get(key)
+            return None if found is None else found[0]
+
+    def remove_group(self, group: Hashable) -> None:
+        """Forget the keys of a group, those that are being loaded included; the others are not looked at."""
         with self._lock:
             for key, load in self._loading.items():
-                load.is_unwanted |= is_unwanted(key)
-            for key in [key for part in (self._probation, self._protected) for key in part if is_unwanted(key)]:
+                load.is_unwanted |= self._group_of(key) == group
+            for key in list(self._groups.get(group, ())):
                 self._remove(key)
 
     def shrink_to(self, fraction: float) -> int:
@@ -164,15 +174,17 @@ class ByteCache(Generic[K, V]):
             return
         self._evict(self.capacity_bytes - size_bytes)
         self._probation[key] = (value, size_bytes)
+        self._groups.setdefault(self._group_of(key), set()).add(key)
         self._bytes += size_bytes
 
     def _evict(self, bytes_max: int) -> None:
         while self._bytes > bytes_max:
             if self._probation:
-                _, entry = self._probation.popitem(last=False)
+                key, entry = self._probation.popitem(last=False)
             else:
-                _, entry = self._protected.popitem(last=False)
+                key, entry = self._protected.popitem(last=False)
                 self._protected_bytes -= entry[1]
+            self._unlist(key)
             self._bytes -= entry[1]
             self._evictions += 1
 
@@ -183,7 +195,15 @@ class ByteCache(Generic[K, V]):
             if entry is None:
                 return
             self._protected_bytes -= entry[1]
+        self._unlist(key)
         self._bytes -= entry[1]
+
+    def _unlist(self, key: K) -> None:
+        group = self._group_of(key)
+        keys = self._groups[group]
+        keys.discard(key)
+        if not keys:
+            del self._groups[group]
 
 
 class MetaKey(NamedTuple):
@@ -209,9 +229,7 @@ class PageKey(NamedTuple):
     length: int
 
 
-class _OfFile(Protocol):
-    @property
-    def file_id(self) -> str: ...
+_FILE = attrgetter("file_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +246,9 @@ class Caches:
     @classmethod
     def of(cls, *, sst_meta_bytes: int, vector_bytes: int, page_bytes: int) -> Caches:
         return cls(
-            ByteCache(sst_meta_bytes, "sst_meta"), ByteCache(vector_bytes, "vector"), ByteCache(page_bytes, "page")
+            ByteCache(sst_meta_bytes, "sst_meta", _FILE),
+            ByteCache(vector_bytes, "vector", _FILE),
+            ByteCache(page_bytes, "page", _FILE),
         )
 
     @classmethod
@@ -237,13 +257,9 @@ class Caches:
 
     def evict_file(self, file_id: str) -> None:
         """Forget a file that was deleted."""
-
-        def is_of_file(key: _OfFile) -> bool:
-            return key.file_id == file_id
-
-        self.sst_meta.remove_where(is_of_file)
-        self.vectors.remove_where(is_of_file)
-        self.pages.remove_where(is_of_file)
+        self.sst_meta.remove_group(file_id)
+        self.vectors.remove_group(file_id)
+        self.pages.remove_group(file_id)
 
     def shrink_to(self, fraction: float) -> int:
         """Shrink the large caches, which are cheapest to fill again; return the bytes freed."""

@@ -9,6 +9,7 @@ from tsdb.engine.background import Background
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
 from tsdb.engine.memtable import Memtable
+from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.wal import Wal
 from tsdb.model import RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
@@ -16,6 +17,9 @@ from tsdb.units import Duration, Size
 
 WINDOW_SECONDS = 86_400
 """The window of time of memtables and of the files they become, as long as no compaction has chosen another."""
+
+WINDOW_SECONDS_MIN = 3600
+"""Memtables are not divided into shorter ones, however short those of files are: each costs a sort of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,10 @@ class EngineOptions:
     page_cache_size: Size = Size(512 << 20)
     sst_write_buffer_size: Size = Size(8 << 20)
     scan_parallelism: int = 0
+    index_on_flush: bool = True
+    index_on_compaction: bool = True
+    merge_memory_size: Size = Size(256 << 20)
+    """What flushes and compactions may hold together while they merge; compactions wait for it."""
     stall_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for memory when its request has no deadline of its own."""
 
@@ -48,8 +56,9 @@ class EngineContext:
     background: Background
     caches: Caches
     clock: Clock
+    merge_memory: MergeMemory
 
-    def new_memtable(self, schema: RegionSchema, options: RegionOptions) -> Memtable:
-        """Make an empty memtable that is charged to the write buffer."""
-        ticks = WINDOW_SECONDS * schema.ticks_per_second
+    def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
+        """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""
+        ticks = max(window_seconds or WINDOW_SECONDS, WINDOW_SECONDS_MIN) * schema.ticks_per_second
         return Memtable(schema, options, window_ticks=ticks, on_bytes=self.buffer.charge)

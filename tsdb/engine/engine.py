@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import region_change, region_drop, region_scan, region_trim
+from tsdb.engine import region_change, region_compact, region_drop, region_scan, region_trim
 from tsdb.engine.background import Background
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
@@ -30,8 +30,9 @@ from tsdb.engine.errors import (
 from tsdb.engine.housekeeping import Housekeeping
 from tsdb.engine.listing import Listing
 from tsdb.engine.manifest import Manifest
+from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.recovery import finish_drops, make_region, recover
-from tsdb.engine.region import Region
+from tsdb.engine.region import Region, StrictWindows
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, stat_region
 from tsdb.engine.region_sweep import start_sweep
@@ -116,7 +117,8 @@ class Engine:
             page_bytes=options.page_cache_size,
         )
         background = Background(options.max_background_jobs)
-        context = EngineContext(options, store, wal, buffer, background, caches, clock)
+        memory = MergeMemory(options.merge_memory_size)
+        context = EngineContext(options, store, wal, buffer, background, caches, clock, memory)
         engine = cls(context, purge_interval=wal_options.purge_interval)
         opened.append(engine)
         try:
@@ -243,9 +245,12 @@ class Engine:
         """Flush what the region holds now."""
         return start_flush(self._context, self._region(region_id))
 
-    def compact(self, region_id: RegionId) -> Future[None]:
-        """Flush what the region holds now, then remove the files whose rows have all expired."""
-        return region_trim.start_compaction(self._context, self._region(region_id))
+    def compact(self, region_id: RegionId, strict: StrictWindows | None = None) -> Future[None]:
+        """Flush what the region holds now, remove files whose rows have all expired, and merge what can be merged.
+
+        With `strict`, files are cut at windows of time first.
+        """
+        return region_compact.start_compaction(self._context, self._region(region_id), strict)
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
@@ -300,6 +305,7 @@ class Engine:
             return max(0.0, (deadline_ns - clock.monotonic_ns()) / 1e9)
 
         self.housekeeping.close()
+        self._context.background.stop_compactions()
         is_clean = self._flush_all(left) if flush else True
         # Before the workers, which end what background jobs have begun.
         is_clean &= self._context.background.close(left())

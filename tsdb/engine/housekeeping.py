@@ -1,4 +1,4 @@
-"""What has to happen from time to time: flushes nobody asked for, purges of the log, the end of drops and of files.
+"""What has to happen from time to time: flushes and compactions nobody asked for, purges of the log, the end of drops.
 
 `tick` does what is due; a thread calls it every second. It only starts work, and never waits for a flush.
 """
@@ -12,7 +12,9 @@ from functools import partial
 
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
+from tsdb.engine.metrics import COMPACTIONS_POSTPONED
 from tsdb.engine.region import Region, RegionState
+from tsdb.engine.region_compact import LOOK_INTERVAL, look
 from tsdb.engine.region_drop import PendingDrop, finish_drop
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.region_scan import ttl_cutoff
@@ -27,6 +29,12 @@ EXPIRY_INTERVAL = Duration.of_seconds(60)
 
 REGION_BYTES_MAX = Size.parse("256MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
+
+COMPACTIONS_QUEUED_MAX = 64
+"""How many compactions wait for a thread; other regions have their turn later."""
+
+_POSTPONED_BY_WRITES = COMPACTIONS_POSTPONED.labels("writes")
+_POSTPONED_BY_QUEUE = COMPACTIONS_POSTPONED.labels("queue")
 
 _log = get_logger("tsdb.housekeeping")
 
@@ -80,6 +88,7 @@ class Housekeeping:
         self._resume()
         self._flush_idle()
         self._finish_drops()
+        self.compact()
         now = self._context.clock.monotonic_ns()
         if now - self._purged_ns >= self._purge_interval:
             self._purged_ns = now
@@ -127,6 +136,32 @@ class Housekeeping:
             # Decided here first, so that a worker is not kept from writing for nothing.
             if region.state is RegionState.WRITABLE and plan_expired(version, ttl_cutoff(self._context, version)):
                 region.worker.call(partial(expire, self._context, region)).add_done_callback(_tell_failure)
+
+    def compact(self) -> None:
+        """Let the regions be looked at whose files may want to be merged."""
+        now = self._context.clock.monotonic_ns()
+        due = [region for region in self._regions() if self._is_due(region, now)]
+        if not due:
+            return
+        buffer = self._context.buffer
+        if buffer.waiting or buffer.should_stall():
+            _POSTPONED_BY_WRITES.inc()
+            return
+        room = COMPACTIONS_QUEUED_MAX - self._context.background.compactions_queued
+        if len(due) > room:
+            _POSTPONED_BY_QUEUE.inc()
+        for region in sorted(due, key=lambda region: -len(region.version.files))[: max(0, room)]:
+            look(self._context, region)
+
+    def _is_due(self, region: Region, now: int) -> bool:
+        if region.is_compacting or region.state is not RegionState.WRITABLE:
+            return False
+        if now < max(region.compact_due_ns, region.compact_rest_ns):
+            return False
+        if len(region.version.files) > 1:
+            return True
+        region.compact_due_ns = now + LOOK_INTERVAL
+        return False
 
     def _resume(self) -> None:
         """Let regions write again that wait for the outcome of a commit: a flush finds it out first."""

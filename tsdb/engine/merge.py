@@ -7,15 +7,14 @@ Rows that append mode keeps (`RegionOptions.append_from`) take no part in the ch
 older row nor are hidden, and go back to their places in the order behind it.
 
 A stripe holds all selected rows of some consecutive series, about `STRIPE_ROWS` of them, so that memory is bounded by
-the stripe and not by the sources. Predicates on fields belong after the merge: before it, a filtered row would
-uncover an older version of itself.
+the stripe and not by the sources. A series that is longer than that is cut in time; rows of one key are never parted.
+Predicates on fields belong after the merge: before it, a filtered row would uncover an older version of itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import starmap
 from operator import attrgetter
 
 import numpy as np
@@ -25,10 +24,15 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source, as_numpy, read_stored
+from tsdb.engine.source import Source, as_numpy, find_time, read_stored
 from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 
 STRIPE_ROWS = 131_072
+# Of a series that is cut in time, this many rows of each source are looked at in advance at least.
+_AHEAD_ROWS_MIN = 1024
+
+
+def _go_on() -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,14 +82,17 @@ class Merge:
         keep_tombstones: bool,
         stripe_rows: int = STRIPE_ROWS,
         union: tuple[SeriesTable, list[Positions]] | None = None,
+        check: Callable[[], None] = _go_on,
     ) -> None:
         """`union` is for callers that know which series there are: the union of those that the selections have
-        stretches for, and for each selection where its stretches are in it. Otherwise the blocks say so."""
+        stretches for, and for each selection where its stretches are in it. Otherwise the blocks say so. `check` is
+        called before each stripe and ends the merge by raising."""
         self._schema = schema
         self._options = options
         self._selections = list(selections)
         self._keep_tombstones = keep_tombstones
         self._stripe_rows = stripe_rows
+        self._check = check
         if union is None:
             tables = [conform_series(each.source.block.table, each.source.schema, schema) for each in selections]
             union = union_ordered(tables)
@@ -113,10 +120,34 @@ class Merge:
     def stripes(self) -> Iterator[Stripe]:
         """Merge stripe after stripe; a stripe with no row left is passed over."""
         # Not a loop with a variable: that would hold on to a stripe, and all it was merged from, for too long.
-        return filter(attrgetter("rows"), starmap(self._merge, self._bounds()))
+        return filter(attrgetter("rows"), map(self._merge, self._cuts()))
 
-    def _bounds(self) -> Iterator[tuple[int, int]]:
-        """Cut the union where about `stripe_rows` rows are full; one series is never cut."""
+    def _cuts(self) -> Iterator[list[_Piece]]:
+        """Yield what the sources have for each stripe."""
+        for first, last, rows in self._bounds():
+            if last - first == 1 and rows > self._stripe_rows:
+                yield from self._cut_series(first)
+                continue
+            cuts = (
+                _cut(selection, places, first, last)
+                for selection, places in zip(self._selections, self._places, strict=True)
+            )
+            yield [piece for piece in cuts if piece.rows.rows]
+
+    def _cut_series(self, rank: int) -> Iterator[list[_Piece]]:
+        """Cut a long series in time."""
+        cursors = []
+        for selection, places in zip(self._selections, self._places, strict=True):
+            at = int(np.searchsorted(places, rank))
+            if at < len(places) and places[at] == rank and selection.starts[at] < selection.stops[at]:
+                cursors.append(_Cursor(selection.source, int(selection.starts[at]), int(selection.stops[at])))
+        while cursors:
+            taken = _advance(cursors, self._stripe_rows)
+            yield [_Piece(source, rows, np.full(rows.rows, rank, dtype=np.uint32)) for source, rows in taken]
+            cursors = [cursor for cursor in cursors if cursor.start < cursor.stop]
+
+    def _bounds(self) -> Iterator[tuple[int, int, int]]:
+        """Cut the union where about `stripe_rows` rows are full: yield the first and last series, and their rows."""
         counts = np.zeros(len(self.series), dtype=np.int64)
         for selection, places in zip(self._selections, self._places, strict=True):
             counts[places] += selection.stops - selection.starts
@@ -126,15 +157,11 @@ class Merge:
             done = int(total[first - 1]) if first else 0
             last = max(first + 1, int(np.searchsorted(total, done + self._stripe_rows, side="right")))
             if total[last - 1] > done:
-                yield first, last
+                yield first, last, int(total[last - 1]) - done
             first = last
 
-    def _merge(self, first: int, last: int) -> Stripe:
-        pieces = [
-            piece
-            for selection, places in zip(self._selections, self._places, strict=True)
-            if (piece := _cut(selection, places, first, last)).rows.rows
-        ]
+    def _merge(self, pieces: list[_Piece]) -> Stripe:
+        self._check()
         ranks = np.concatenate([piece.ranks for piece in pieces])
         times = np.concatenate([piece.source.times(piece.rows) for piece in pieces])
         sequences = np.concatenate([piece.source.sequences(piece.rows) for piece in pieces])
@@ -238,6 +265,52 @@ def _cut(selection: Selection, places: Positions, first: int, last: int) -> _Pie
     rows = Slices(selection.starts[low:high], selection.stops[low:high])
     ranks = np.repeat(places[low:high].astype(np.uint32), rows.lengths)
     return _Piece(selection.source, rows, ranks)
+
+
+@dataclass(slots=True, eq=False)
+class _Cursor:
+    """What is left of a long series in one source."""
+
+    source: Source
+    start: int
+    stop: int
+
+    def ahead(self, rows: int) -> npt.NDArray[np.int64]:
+        """Return the times of the next rows."""
+        return self.source.times(Slices.one(self.start, min(self.start + rows, self.stop)))
+
+
+def _advance(cursors: Sequence[_Cursor], rows_max: int) -> list[tuple[Source, Slices]]:
+    """Take the earliest rows of all sources, about as many as a stripe has, and move the cursors behind them.
+
+    Rows up to a time are taken from everywhere, so that the versions of a row stay together.
+    """
+    firsts = [int(cursor.ahead(1)[0]) for cursor in cursors]
+    earliest = cursors[firsts.index(min(firsts))]
+    reach = int(earliest.ahead(rows_max)[-1])
+    active = [cursor for cursor, first in zip(cursors, firsts, strict=True) if first <= reach]
+    share = max(_AHEAD_ROWS_MIN, rows_max // len(active))
+    ahead = [cursor.ahead(share) for cursor in active]
+    bounds = [first for first in firsts if first > reach]
+    bounds += [
+        int(times[-1]) for cursor, times in zip(active, ahead, strict=True) if cursor.stop - cursor.start > share
+    ]
+    # A time that has more rows than a share is taken as a whole.
+    bound = max(min(bounds), min(firsts) + 1) if bounds else None
+    taken = []
+    for cursor, times in zip(active, ahead, strict=True):
+        stop = cursor.start + (len(times) if bound is None else _count_before(times, bound))
+        if stop == cursor.start + len(times) < cursor.stop and bound is not None:
+            stop = find_time(cursor.source, bound, stop, cursor.stop)
+        if stop > cursor.start:
+            taken.append((cursor.source, Slices.one(cursor.start, stop)))
+            cursor.start = stop
+    return taken
+
+
+def _count_before(times: npt.NDArray[np.int64], bound: int) -> int:
+    """Return how many of some sorted times are before a bound, which may lie behind the last time there is."""
+    return int(np.searchsorted(times, bound - 1, side="right"))
 
 
 class _FieldReader:

@@ -15,3 +15,19 @@ FLUSHED = FLUSHES.labels("success")
 FLUSH_FAILED = FLUSHES.labels("failure")
 FLUSHED_ROWS = counter("tsdb_engine_flush_rows_total", "Rows written to data files by flushes.")
 EXPIRED_FILES = counter("tsdb_engine_expired_files_total", "Data files removed because all their rows had expired.")
+COMPACTIONS = counter("tsdb_engine_compactions_total", "Compactions of a region that ended.", labels=("result",))
+COMPACTED = COMPACTIONS.labels("success")
+COMPACTION_FAILED = COMPACTIONS.labels("failure")
+COMPACTION_CANCELLED = COMPACTIONS.labels("cancelled")
+COMPACTIONS_RUNNING = gauge("tsdb_engine_compactions_running", "Compactions that are under way.")
+COMPACTED_FILES = counter("tsdb_engine_compaction_files_total", "Data files that compactions replaced.")
+COMPACTED_ROWS = counter("tsdb_engine_compaction_rows_total", "Rows written to data files by compactions.")
+COMPACTED_READ_BYTES = counter("tsdb_engine_compaction_read_bytes_total", "Bytes of data files that were replaced.")
+COMPACTED_WRITTEN_BYTES = counter(
+    "tsdb_engine_compaction_written_bytes_total", "Bytes of data files written by compactions."
+)
+COMPACTIONS_POSTPONED = counter(
+    "tsdb_engine_compactions_postponed_total",
+    "Times that compactions were put off, by reason: writes (writers wait for memory), queue (too many wait).",
+    labels=("reason",),
+)

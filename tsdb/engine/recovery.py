@@ -20,6 +20,7 @@ from tsdb.engine.listing import Listing, check_files, region_of
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region import Region, Version
+from tsdb.engine.region_compact import first_look_ns
 from tsdb.engine.region_drop import finish_drop
 from tsdb.engine.region_flush import start_flush
 from tsdb.engine.wal import ReplayedFrame
@@ -88,6 +89,7 @@ def make_region(
         last_entry_id=state.flushed_entry_id,
         last_sequence=state.flushed_sequence,
         last_flush_ns=context.clock.monotonic_ns(),
+        compact_due_ns=context.clock.monotonic_ns() + first_look_ns(region_id),
     )
     region.adopt(context)
     return region
@@ -172,7 +174,7 @@ def _use_memtable(context: EngineContext, region: Region, schema: RegionSchema, 
     mutable = region.version.mutable
     if (mutable.schema is not schema and mutable.schema != schema) or mutable.options != options:
         region.freeze(context)
-        region.version = replace(region.version, mutable=context.new_memtable(schema, options))
+        region.version = replace(region.version, mutable=context.new_memtable(schema, options, region.window_seconds))
 
 
 def _relieve(context: EngineContext, found: Recovered) -> None:

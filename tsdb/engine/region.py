@@ -26,11 +26,14 @@ from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import StoreError
 from tsdb.telemetry import get_logger
+from tsdb.units import Duration
 
 if TYPE_CHECKING:
     from tsdb.engine.worker import Worker
 
 _log = get_logger("tsdb.region")
+
+_NS_PER_SECOND = 1_000_000_000
 
 
 class RegionState(StrEnum):
@@ -113,6 +116,26 @@ class Version:
         return sum(memtable.nbytes for memtable in self.memtables)
 
 
+@dataclass(frozen=True, slots=True)
+class StrictWindows:
+    """A wish that no file reaches from one window of time into the next."""
+
+    length: Duration | None = None
+    """None leaves the windows as they are."""
+    start_ns: int | None = None
+    """Only files with rows from here on, and before the end, are cut."""
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompactionWaiter:
+    """Somebody who asked for a compaction."""
+
+    done: Future[None]
+    strict: StrictWindows | None = None
+    """Files are to be cut, too."""
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Region:
     """One region, open in this process."""
@@ -137,6 +160,16 @@ class Region:
     flush_failures: int = 0
     retry_flush_ns: int = 0
     """After failures, the monotonic time before which no further flush is tried."""
+    is_compacting: bool = False
+    compaction_waiters: list[CompactionWaiter] = field(default_factory=list)
+    """Those who asked for a compaction while one was under way."""
+    compaction_failures: int = 0
+    compact_due_ns: int = 0
+    """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
+    compact_rest_ns: int = 0
+    """The monotonic time before which they are not, whatever happens: after a merge, and longer after a failure."""
+    damaged_files: set[str] = field(default_factory=set)
+    """Files that a compaction could not read, and leaves alone."""
     written_bytes: int = 0
     """Bytes of rows that were written since the region was opened."""
     doubtful_files: list[str] = field(default_factory=list)
@@ -149,6 +182,17 @@ class Region:
         if self.state is RegionState.READ_ONLY:
             raise RegionReadOnly(region_id=self.id, reason=self.read_only_reason)
 
+    @property
+    def window_seconds(self) -> int | None:
+        """How long the windows of time are in which files are merged; None until that is chosen."""
+        state = self.manifest.state
+        return window_seconds(state.options) or state.compaction_window_seconds
+
+    def new_memtable(self, context: EngineContext) -> Memtable:
+        """Make an empty memtable for the schema and the options that the manifest has."""
+        state = self.manifest.state
+        return context.new_memtable(state.schema, state.options, self.window_seconds)
+
     def freeze(self, context: EngineContext) -> None:
         """Let the memtable that is written to take no more rows. On the worker."""
         version = self.version
@@ -156,7 +200,7 @@ class Region:
             return
         frozen = FrozenMemtable(version.mutable, self.last_entry_id, self.last_sequence, version.mutable.nbytes)
         context.buffer.freeze(frozen.nbytes)
-        empty = context.new_memtable(version.schema, version.options)
+        empty = context.new_memtable(version.schema, version.options, self.window_seconds)
         self.version = replace(version, mutable=empty, frozen=(*version.frozen, frozen))
 
     def stop_writing(self, reason: str) -> None:
@@ -227,7 +271,7 @@ class Region:
         state, version = self.manifest.state, self.version
         if state.schema != version.mutable.schema or state.options != version.options:
             self.freeze(context)
-            version = replace(self.version, mutable=context.new_memtable(state.schema, state.options))
+            version = replace(self.version, mutable=self.new_memtable(context))
         known = {handle.meta.file_id: handle for handle in version.files}
         files = tuple(known.get(file_id) or FileHandle(context, self, meta) for file_id, meta in state.files.items())
         needed = tuple(each for each in version.frozen if each.sequence > state.flushed_sequence)
@@ -239,3 +283,9 @@ class Region:
             each.memtable.release()
             context.buffer.release(each.nbytes)
         context.wal.set_flushed(self.id, state.flushed_entry_id)
+
+
+def window_seconds(options: RegionOptions) -> int | None:
+    """Return how long the windows of a region are if its options say so."""
+    window = options.compaction_window
+    return max(1, window // _NS_PER_SECOND) if window else None

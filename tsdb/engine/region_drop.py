@@ -44,8 +44,8 @@ class PendingDrop:
 
     @property
     def is_over(self) -> bool:
-        """Nobody reads the files any more, and no flush writes new ones."""
-        is_idle = self.region is None or not self.region.is_flushing
+        """Nobody reads the files any more, and neither a flush nor a compaction writes new ones."""
+        is_idle = self.region is None or not (self.region.is_flushing or self.region.is_compacting)
         return is_idle and all(reader() is None for reader in self.readers)
 
 

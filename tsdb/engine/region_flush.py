@@ -15,13 +15,14 @@ from functools import partial
 
 from tsdb.engine.background import Priority
 from tsdb.engine.context import EngineContext
-from tsdb.engine.errors import ManifestFenced
 from tsdb.engine.flush_plan import PlannedFile, plan_files
 from tsdb.engine.manifest import Edit
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
-from tsdb.engine.sst import WrittenFile, delete_files, write_sst
+from tsdb.engine.sst import WrittenFile, write_sst
+from tsdb.engine.uncommitted import discard, discard_unless_landed
+from tsdb.model import RegionOptions
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
 
@@ -29,6 +30,8 @@ _log = get_logger("tsdb.flush")
 
 RETRY_SECONDS_MAX = 30.0
 _DOUBLINGS_MAX = 10
+# What the stripes of a flush take at most, as far as compactions have to care.
+_FLUSH_BYTES_MAX = 64 << 20
 
 CRASH_POINTS = ("flush.before_files", "flush.after_files", "flush.before_manifest", "flush.after_manifest")
 
@@ -114,6 +117,7 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
     region.flush_failures = region.retry_flush_ns = 0
     region.last_flush_ns = context.clock.monotonic_ns()
     if is_installed:
+        region.compact_due_ns = min(region.compact_due_ns, region.last_flush_ns)
         rows = sum(file.meta.rows for file in written)
         FLUSHED.inc()
         FLUSHED_ROWS.inc(rows)
@@ -159,7 +163,7 @@ def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
             if file is not None:
                 written.append(file)
     except BaseException:
-        _discard(context, job.region, written)
+        discard(context, job.region, written)
         raise
     crash_point("flush.after_files")
     return written
@@ -167,6 +171,12 @@ def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
 
 def _write_file(context: EngineContext, job: FlushJob, plan: PlannedFile) -> WrittenFile | None:
     options = job.version.options
+    nbytes = min(sum(each.nbytes for each in job.frozen), _FLUSH_BYTES_MAX)
+    with context.merge_memory.flushing(nbytes):
+        return _merge_file(context, job, plan, options)
+
+
+def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, options: RegionOptions) -> WrittenFile | None:
     merge = Merge(
         plan.schema,
         options,
@@ -182,6 +192,7 @@ def _write_file(context: EngineContext, job: FlushJob, plan: PlannedFile) -> Wri
         write_buffer_bytes=context.options.sst_write_buffer_size,
         level=0,
         clock=context.clock,
+        has_index=context.options.index_on_flush,
     )
 
 
@@ -192,10 +203,10 @@ def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) 
         # A truncate whose outcome was unknown may turn out to have made these rows void.
         region.resolve(context)
     except BaseException:
-        _discard(context, region, written)
+        discard(context, region, written)
         raise
     if not set(job.frozen) <= set(region.version.frozen):
-        _discard(context, region, written)
+        discard(context, region, written)
         return False
     crash_point("flush.before_manifest")
     edit = Edit(
@@ -208,24 +219,7 @@ def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) 
     try:
         region.commit(context, edit)
     except BaseException as error:
-        _discard_unless_landed(context, region, written, error)
+        discard_unless_landed(context, region, written, error)
         raise
     crash_point("flush.after_manifest")
     return True
-
-
-def _discard_unless_landed(
-    context: EngineContext, region: Region, files: Sequence[WrittenFile], error: BaseException
-) -> None:
-    """Delete the files of a commit that failed, unless they may be, or become, part of the region after all."""
-    if region.manifest.is_uncertain:
-        region.doubtful_files += [file.meta.file_id for file in files]
-    elif not (isinstance(error, ManifestFenced) and error.may_have_landed):
-        _discard(context, region, files)
-
-
-def _discard(context: EngineContext, region: Region, files: Sequence[WrittenFile]) -> None:
-    """Delete files that became part of nothing; what cannot be deleted is swept as an orphan later."""
-    for file in files:
-        context.caches.evict_file(file.meta.file_id)
-        delete_files(context.store, region.directory, file.meta.file_id)

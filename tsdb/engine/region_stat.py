@@ -31,6 +31,9 @@ class RegionStat:
     """Of the newest checkpoint and the versions behind it."""
     written_bytes: int = 0
     """Bytes of rows that were written since the region was opened, as the write buffer counts them."""
+    compaction_window_seconds: int | None = None
+    """How long the windows of time are in which files are merged; None until that is chosen."""
+    compaction_failures: int = 0
     options: str = "{}"
     """The options that differ from their defaults, as JSON."""
 
@@ -74,6 +77,8 @@ def stat_region(region: Region) -> RegionStat:
         manifest_version=region.manifest.state.version,
         manifest_bytes=region.manifest.size_bytes,
         written_bytes=region.written_bytes,
+        compaction_window_seconds=region.window_seconds,
+        compaction_failures=region.compaction_failures,
         options=json.dumps(version.options.to_json()),
     )
 

@@ -9,13 +9,11 @@ file stays as long as a file that stays has older rows at the same times. It goe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
 
 from tsdb.engine.context import EngineContext
 from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import EXPIRED_FILES
 from tsdb.engine.region import Region, Version
-from tsdb.engine.region_flush import start_flush
 from tsdb.engine.region_scan import ttl_cutoff
 from tsdb.model import RegionOptions, TimeRange
 from tsdb.store import crash_point
@@ -90,25 +88,3 @@ def _remove(context: EngineContext, region: Region, files: Sequence[FileMeta]) -
     region.commit(context, Edit(removed=tuple(meta.file_id for meta in files)))
     crash_point("trim.after_manifest")
     _log.info("files removed", region=region.id, files=len(files), rows=sum(meta.rows for meta in files))
-
-
-def start_compaction(context: EngineContext, region: Region) -> Future[None]:
-    """Flush what the region holds now, then remove what has expired."""
-    done: Future[None] = Future()
-    done.set_running_or_notify_cancel()
-
-    def pass_on(step: Future[None]) -> None:
-        error = step.exception()
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(None)
-
-    def trim(flushed: Future[None]) -> None:
-        if flushed.exception() is not None:
-            pass_on(flushed)
-        else:
-            region.worker.call(lambda: expire(context, region)).add_done_callback(pass_on)
-
-    start_flush(context, region).add_done_callback(trim)
-    return done

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from tsdb.engine.region import StrictWindows
 from tsdb.engine.region_stat import FileFacts, RegionStat
 from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.units import Duration
@@ -49,8 +50,11 @@ class Regions(Protocol):
 
     def flush(self, region_id: RegionId) -> Future[None]: ...
 
-    def compact(self, region_id: RegionId) -> Future[None]:
-        """Flush what the region holds now, then remove the files whose rows have all expired."""
+    def compact(self, region_id: RegionId, strict: StrictWindows | None = None) -> Future[None]:
+        """Flush what the region holds now, remove files whose rows have all expired, and merge what can be merged.
+
+        With `strict`, files are cut at windows of time first.
+        """
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""

@@ -108,6 +108,17 @@ def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
     return pa.repeat(pa.scalar(first.default, first.type), rows.rows)
 
 
+def find_time(source: Source, time: int, start: int, stop: int) -> int:
+    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if int(source.times(Slices.one(middle, middle + 1))[0]) < time:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Unsorted rows on their way into a run: what a batch brought, with sequences."""

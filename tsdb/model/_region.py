@@ -45,6 +45,12 @@ class RegionOptions:
     """Do not log writes: what is not flushed is lost in a crash."""
     write_buffer_size: Size | None = None
     """Flush this region when its memtables are larger; None leaves that to the global buffer."""
+    compaction_window: Duration | None = None
+    """Files are merged within windows of time of this length; None leaves the choice to the engine."""
+    compaction_trigger_files: int | None = None
+    """How many files of a window are worth a merge."""
+    compaction_output_bytes: Size | None = None
+    """Files that would be larger together are not merged."""
     append_from: int = 0
     """In append mode, the sequence from which on every row is kept. Older ones were written before the region came into
     append mode: among themselves they stay merged by `merge_mode`."""
@@ -73,8 +79,10 @@ class RegionOptions:
         given = dict(value)
         if "merge_mode" in given:
             given["merge_mode"] = MergeMode(given["merge_mode"])
-        if given.get("ttl") is not None:
-            given["ttl"] = Duration.parse(given["ttl"])
-        if given.get("write_buffer_size") is not None:
-            given["write_buffer_size"] = Size.parse(given["write_buffer_size"])
+        for name in ("ttl", "compaction_window"):
+            if given.get(name) is not None:
+                given[name] = Duration.parse(given[name])
+        for name in ("write_buffer_size", "compaction_output_bytes"):
+            if given.get(name) is not None:
+                given[name] = Size.parse(given[name])
         return cls(**given)

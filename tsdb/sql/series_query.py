@@ -139,7 +139,8 @@ class _Reader(ClauseReader):
         for index, token in enumerate(self._tokens):
             if token.word == "FROM":
                 at = index + 1
-                while self._tokens[at + 1].text == "." and self._tokens[at + 2].kind != TokenKind.END:
+                last = len(self._tokens) - 1
+                while at + 2 < last and self._tokens[at + 1].text == ".":
                     at += 2
                 name = self._tokens[at]
                 return unquote(name, self._dialect) if name.kind in (TokenKind.WORD, TokenKind.QUOTED) else None

@@ -15,7 +15,7 @@ from tsdb.store._errors import (
     StoreFull,
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
-from tsdb.store._local import LocalStore
+from tsdb.store._local import LocalStore, free_bytes
 from tsdb.store._lock import DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
@@ -38,6 +38,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "crash_point",
+    "free_bytes",
     "make_directories",
     "on_crash_point",
     "read_all",

@@ -27,6 +27,7 @@ from tsdb.store._protocol import (
     ObjectData,
     ObjectMeta,
     ObjectSink,
+    ObjectStore,
     as_buffers,
     check_path,
     check_prefix,
@@ -287,3 +288,13 @@ def _wrapped(operation: str, path: str) -> Iterator[None]:
         if error.errno in _ABSENT and operation != "write":
             raise ObjectNotFound(path) from error
         raise wrap_os_error(error, operation=operation, path=path) from error
+
+
+def free_bytes(store: ObjectStore) -> int | None:
+    """Return how much space is left for more objects; None if that cannot be told."""
+    if not isinstance(store, LocalStore):
+        return None
+    try:
+        return store._files.free_bytes(store.root)
+    except OSError:
+        return None

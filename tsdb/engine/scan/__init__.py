@@ -12,6 +12,7 @@ from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
 from tsdb.engine.scan._last_rows import last_rows
+from tsdb.engine.scan._parts import rows_within
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
@@ -38,6 +39,7 @@ __all__ = [
     "aggregate_runs",
     "count_rows",
     "last_rows",
+    "rows_within",
     "scan_batches",
     "scan_series",
     "sortable_bits",

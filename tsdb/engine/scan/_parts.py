@@ -21,7 +21,7 @@ from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source
+from tsdb.engine.source import Source, find_time
 from tsdb.model import SeriesTable, TimeRange
 
 Times = npt.NDArray[np.int64]
@@ -136,15 +136,27 @@ class Part:
         return starts, np.clip(self.starts + np.ceil(until).astype(np.int64), starts, self.stops)
 
 
-def find_time(source: Source, time: int, start: int, stop: int) -> int:
-    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
-    while start < stop:
-        middle = (start + stop) // 2
-        if int(source.times(Slices.one(middle, middle + 1))[0]) < time:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
+def rows_within(source: Source, span: TimeRange) -> tuple[Positions, Positions]:
+    """Return where the rows of every series that lie in a range of time start and stop.
+
+    The times of a few series are read at a time, so that it takes no memory to speak of.
+    """
+    block = source.block
+    part = Part(
+        source=source,
+        series=block.table,
+        starts=block.offsets[:-1],
+        stops=block.offsets[1:],
+        time_min=block.time_min,
+        time_max=block.time_max,
+        checks=(),
+        time_range=span,
+        is_inside=False,
+    )
+    pieces = [
+        part.slice(first, last).narrowed() for first, last in group_rows(part.starts, part.stops, _PROBE_ROWS_MIN)
+    ]
+    return np.concatenate([piece.starts for piece in pieces]), np.concatenate([piece.stops for piece in pieces])
 
 
 def slice_series(series: SeriesTable, first: int, last: int) -> SeriesTable:

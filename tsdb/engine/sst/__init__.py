@@ -2,7 +2,7 @@
 
 from tsdb.engine.sst._file import SstFile
 from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
-from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS
+from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, estimate_row_bytes, plan_row_group_rows
 from tsdb.engine.sst._types import check_storable, storage_type
 from tsdb.engine.sst._write import WrittenFile, delete_files, write_sst
 
@@ -18,6 +18,8 @@ __all__ = [
     "WrittenFile",
     "check_storable",
     "delete_files",
+    "estimate_row_bytes",
+    "plan_row_group_rows",
     "storage_type",
     "write_sst",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,7 +33,24 @@ _log = logging.getLogger("tsdb.sst")
 
 
 class SstFile:
-    """A `Source` over one data file. Safe for many readers at once."""
+    """A `Source` over one data file. Safe for many readers at once.
+
+    A region has one of these for every file, perhaps thousands: what is read of a file is in the caches, not here.
+    """
+
+    __slots__ = (
+        "_counters",
+        "_directory",
+        "_idle",
+        "_pages",
+        "_pinned",
+        "_sst_meta",
+        "_store",
+        "_vectors",
+        "_warned",
+        "facts",
+        "meta",
+    )
 
     def __init__(self, meta: FileMeta, *, store: ObjectStore, directory: str, caches: Caches) -> None:
         self.meta = meta
@@ -47,13 +63,13 @@ class SstFile:
             is_unique=meta.is_unique,
         )
         self._store = store
-        self._path = data_path(directory, meta.file_id)
-        self._index_path = index_path(directory, meta.file_id)
+        self._directory = directory
         self._sst_meta = caches.sst_meta
         self._vectors: Vectors = caches.vectors
         self._pages = caches.pages
-        self._pinned: tuple[Footer, SeriesBlock] | None = None
-        self._has_warned = threading.Event()
+        self._pinned: tuple[Footer, SeriesBlock | None] | None = None
+        self._warned: list[bool] = []
+        """Shared by all views: not empty once a damaged index was told of."""
         self._counters: Counters | None = None
         self._idle: list[ColumnReader] | None = None
 
@@ -68,12 +84,26 @@ class SstFile:
         return view
 
     def uncached(self) -> SstFile:
-        """Return a view for one reader that goes through the file once and leaves no trace in the caches of data."""
+        """Return a view for one reader that goes through the file once and leaves no trace in the caches.
+
+        It keeps the file open between columns.
+        """
         view = copy.copy(self)
         view._vectors = CarryOver()
         view._pages = ByteCache(0, "none")
-        view._pinned = self.footer, self.block
+        view._idle = []
+        footer = self._sst_meta.peek(MetaKey(self.meta.file_id, "footer")) or view._load_footer()
+        view._pinned = footer, None
+        view._pinned = footer, self._sst_meta.peek(MetaKey(self.meta.file_id, "block")) or view._load_block()
         return view
+
+    @property
+    def _path(self) -> str:
+        return data_path(self._directory, self.meta.file_id)
+
+    @property
+    def _index_path(self) -> str:
+        return index_path(self._directory, self.meta.file_id)
 
     @property
     def schema(self) -> RegionSchema:
@@ -89,7 +119,7 @@ class SstFile:
 
     @property
     def block(self) -> SeriesBlock:
-        if self._pinned is not None:
+        if self._pinned is not None and self._pinned[1] is not None:
             return self._pinned[1]
         key = MetaKey(self.meta.file_id, "block")
         block: SeriesBlock = self._sst_meta.get_or_load(key, self._load_block, lambda block: block.nbytes)
@@ -227,8 +257,8 @@ class SstFile:
                 yield RowGroupKeys(tags, tsid.to_numpy(), times.view(pa.int64()).to_numpy())
 
     def _warn(self, error: Exception) -> None:
-        if not self._has_warned.is_set():
-            self._has_warned.set()
+        if not self._warned:
+            self._warned.append(True)
             _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)
 
 

@@ -21,8 +21,34 @@ from tsdb.engine.sst._types import storage_type, to_storage
 from tsdb.model import Column, RegionSchema, SeriesTable
 
 ROW_GROUP_ROWS = 102_400
+ROW_GROUP_BYTES_MAX = 32 << 20
+"""What a row group of a table with very many columns may take in memory: it has fewer rows then. Whoever merges files
+holds one of each."""
+
+_ROW_GROUP_ROWS_MIN = 1024
+# Times, series ids and sequences; and what a value takes whose type does not say.
+_KEY_BYTES = 24
+_VARIABLE_BYTES = 32
 
 T = TypeVar("T")
+
+
+def estimate_row_bytes(schema: RegionSchema) -> int:
+    """Guess what a row takes in memory."""
+    return _KEY_BYTES + sum(_width(column) for column in schema.fields)
+
+
+def _width(column: Column) -> int:
+    try:
+        return max(1, int(column.type.bit_width) // 8)
+    except ValueError:
+        return _VARIABLE_BYTES
+
+
+def plan_row_group_rows(schema: RegionSchema) -> int:
+    """Return how many rows the row groups of a table have."""
+    fitting = ROW_GROUP_BYTES_MAX // estimate_row_bytes(schema)
+    return max(_ROW_GROUP_ROWS_MIN, min(fitting, ROW_GROUP_ROWS))
 
 
 class Tally:
@@ -40,15 +66,21 @@ class Tally:
         self._time_max: list[npt.NDArray[np.int64]] = []
 
     def add(self, stripe: Stripe) -> None:
-        # Stripes never share a series, so neither a run nor a duplicate crosses their ends.
+        # Stripes may share a series, the one that the first ends with, but never a time of it: no duplicate crosses
+        # their ends.
         starts, time_min, time_max = (
             pa.array(part).to_numpy()
             for part in _kernels.run_boundaries(pa.array(stripe.ranks), pa.array(stripe.times))
         )
-        self._series.append(stripe.ranks[starts].astype(np.int64))
-        self._starts.append(starts.astype(np.int64) + self.rows)
-        self._time_min.append(time_min)
-        self._time_max.append(time_max)
+        series = stripe.ranks[starts].astype(np.int64)
+        goes_on = int(bool(self._series) and self._series[-1][-1] == series[0])
+        if goes_on:
+            self._time_max[-1] = np.append(self._time_max[-1][:-1], time_max[0])
+        if len(series) > goes_on:
+            self._series.append(series[goes_on:])
+            self._starts.append(starts[goes_on:].astype(np.int64) + self.rows)
+            self._time_min.append(time_min[goes_on:])
+            self._time_max.append(time_max[goes_on:])
         self.rows += stripe.rows
         self.sequence_min = min(self.sequence_min, int(stripe.sequences.min()))
         self.sequence_max = max(self.sequence_max, int(stripe.sequences.max()))

@@ -35,7 +35,7 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
 from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
-from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, Portion, RowGroups, Tally
+from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally, plan_row_group_rows
 from tsdb.errors import TsdbError
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import Buffer, ObjectSink, ObjectStore, StoreError, crash_point
@@ -70,13 +70,19 @@ def write_sst(
     clock: Clock,
     compression: str = "zstd",
     compression_level: int | None = 1,
-    row_group_rows: int = ROW_GROUP_ROWS,
+    row_group_rows: int | None = None,
     file_id: str | None = None,
+    keeps_sequences: bool = False,
+    has_index: bool = True,
 ) -> WrittenFile | None:
-    """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left."""
+    """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left.
+
+    `keeps_sequences` is for rows that other files may have versions of from between them: each keeps its own sequence.
+    """
     file_id = file_id or uuid.uuid4().hex
-    columns = FileColumns.of(schema, has_sequences=_needs_sequences(merge, options), has_ops=merge.may_have_tombstones)
-    groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
+    has_sequences = _needs_sequences(merge, options, keeps_sequences=keeps_sequences)
+    columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones)
+    groups = RowGroups(merge, schema, columns, rows_max=row_group_rows or plan_row_group_rows(schema))
     writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)
@@ -92,7 +98,7 @@ def write_sst(
             footer = _verify(store, writing.path, size_bytes, groups.tally)
             _check_keys(groups.tally, options, writing.path)
             block = groups.tally.block(merge.series)
-            index_bytes = _write_index(store, index_path(directory, file_id), file_id, block)
+            index_bytes = _write_index(store, index_path(directory, file_id), file_id, block) if has_index else 0
             crash_point("sst.write.after_index")
         except BaseException:
             delete_files(store, directory, file_id)
@@ -108,15 +114,16 @@ def write_sst(
     return WrittenFile(meta, block, footer)
 
 
-def _needs_sequences(merge: Merge, options: RegionOptions) -> bool:
+def _needs_sequences(merge: Merge, options: RegionOptions, *, keeps_sequences: bool) -> bool:
     """Whether rows must tell when they were written.
 
     Where a key has one row, only rows of other files compete with it, and those are all older or all younger: what a
-    flush writes came after everything in files, and before everything else. Then one number stands for all rows.
+    flush writes came after everything in files, and before everything else. Then one number stands for all rows. A
+    compaction may leave files aside that were written in between: there every row keeps its own.
     """
     sequence_min, sequence_max = merge.sequence_range
     has_one_row_per_key = options.merge_mode is MergeMode.LAST_ROW and not options.append_mode
-    return sequence_min != sequence_max and not has_one_row_per_key
+    return sequence_min != sequence_max and (keeps_sequences or not has_one_row_per_key)
 
 
 def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:

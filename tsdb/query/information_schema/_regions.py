@@ -17,6 +17,7 @@ from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import base_tables
+from tsdb.units import Duration
 
 _SEQUENCE_BITS = 24
 """The low bits of a region's number count; the high byte is the group."""
@@ -87,11 +88,17 @@ def region_statistics_table(context: InformationContext) -> pa.Table:
         "memtable_size": [stat and stat.memtable_bytes for stat in stats],
         "sst_size": [stat and stat.file_bytes for stat in stats],
         "sst_num": [stat and stat.files for stat in stats],
-        "index_size": 0,
+        "index_size": [stat and stat.index_bytes for stat in stats],
         "engine": [table.engine for table, _, _ in regions],
         "region_role": "Leader",
     }
     return build_table(information_schema_of("region_statistics"), len(regions), columns)
+
+
+def _window(stat: RegionStat) -> str | None:
+    """The windows that the engine chose."""
+    seconds = stat.compaction_window_seconds
+    return None if seconds is None else str(Duration.of_seconds(seconds))
 
 
 def region_info_table(context: InformationContext) -> pa.Table:
@@ -110,7 +117,10 @@ def region_info_table(context: InformationContext) -> pa.Table:
         "role": "Leader",
         "writable": [stat.state == "writable" for _, _, stat in rows],
         "committed_sequence": [stat.last_sequence for _, _, stat in rows],
-        "compaction_time_window": [each.get("compaction.twcs.time_window") for each in options],
+        "compaction_time_window": [
+            each.get("compaction.twcs.time_window") or _window(stat)
+            for each, (_, _, stat) in zip(options, rows, strict=True)
+        ],
         "region_options": [json.dumps(each, sort_keys=True) for each in options],
         "sst_format": [each.get("sst_format", "flat") for each in options],
         "node_id": context.node.id,

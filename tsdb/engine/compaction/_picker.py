@@ -1,0 +1,139 @@
+"""Which files to merge next: a pure decision over what the manifest knows.
+
+    files ─▶ by window of time (of their last row) and kind ─▶ in the order in which they were written ─▶ best stretch
+
+- The newest window comes first: that is where small files come from, and where queries look.
+- Files of one kind have the same types of columns, and are all on the same side of the beginning of append mode.
+- A stretch of neighbours is merged: what lies between its ends in time of writing is in it, as far as the window goes.
+  With `last_non_null` that must hold for all files of the region (`_closure.is_closed`), or values would be lifted over
+  newer ones.
+- The longest stretch that obeys the policy wins, then the smallest: a compaction that has fallen behind catches up by
+  merging more files at a time, not by rewriting rows more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from tsdb.engine.compaction._closure import between
+from tsdb.engine.compaction._policy import QUIET_MS, Policy
+from tsdb.engine.manifest import FileMeta
+from tsdb.errors import InvalidArguments
+from tsdb.model import MergeMode, RegionOptions, TimeRange
+
+SPLIT_WINDOWS_MAX = 1000
+"""Into how many windows one file may be cut."""
+
+_TRIES_MAX = 64
+
+Numbers = npt.NDArray[np.int64]
+KindOf = Callable[[FileMeta], Hashable]
+WeightOf = Callable[[FileMeta], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Files to rewrite together."""
+
+    files: tuple[FileMeta, ...]
+    """Oldest first."""
+    spans: tuple[TimeRange, ...] = (TimeRange.ALL,)
+    """A file is written for each of these ranges of time that has rows."""
+
+
+def plan_compaction(
+    files: Sequence[FileMeta],
+    options: RegionOptions,
+    policy: Policy,
+    *,
+    kind_of: KindOf,
+    weight_of: WeightOf,
+    now_ms: int,
+    taken: Collection[str] = (),
+) -> Pick | None:
+    """Choose the files to merge next, None if all is well.
+
+    `files` are all files of the region; those that are `taken` are not chosen. `weight_of` says how much memory a file
+    takes while it is merged.
+    """
+    windows: dict[int, list[FileMeta]] = {}
+    for meta in files:
+        if meta.file_id not in taken:
+            windows.setdefault(meta.time_range.last // policy.window_ticks, []).append(meta)
+    newest = max(windows, default=0)
+    for window in sorted(windows, reverse=True):
+        inside = windows[window]
+        is_quiet = window < newest and now_ms - max(meta.created_ms for meta in inside) >= QUIET_MS
+        chosen = policy.quiet() if is_quiet else policy
+        if len(inside) < chosen.files_min:
+            continue
+        kinds: dict[Hashable, list[FileMeta]] = {}
+        for meta in inside:
+            kinds.setdefault((options.keeps_all(meta.sequence_min), kind_of(meta)), []).append(meta)
+        for same in kinds.values():
+            picked = _pick(same, files, options, chosen, weight_of)
+            if picked is not None:
+                return Pick(picked)
+    return None
+
+
+def _pick(
+    same: Sequence[FileMeta], files: Sequence[FileMeta], options: RegionOptions, policy: Policy, weight_of: WeightOf
+) -> tuple[FileMeta, ...] | None:
+    """Choose among the files of one window and kind."""
+    ordered = sorted(same, key=lambda meta: (meta.sequence_max, meta.sequence_min, meta.file_id))
+    lifts = options.merge_mode is MergeMode.LAST_NON_NULL and not options.keeps_all(ordered[0].sequence_min)
+    if not lifts:
+        # What is too large to be merged with anything need not stand between files that are not.
+        ordered = [meta for meta in ordered if meta.size_bytes * policy.growth_min <= policy.output_bytes_max]
+    if len(ordered) < policy.files_min:
+        return None
+    sizes = np.array([max(1, meta.size_bytes) for meta in ordered], dtype=np.int64)
+    weights = np.array([weight_of(meta) for meta in ordered], dtype=np.int64)
+    for start, length in islice(find_stretches(sizes, weights, policy), _TRIES_MAX):
+        picked = tuple(ordered[start : start + length])
+        if not lifts or not between(options, picked, files):
+            return picked
+    return None
+
+
+def find_stretches(sizes: Numbers, weights: Numbers, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of files that obey a policy as start and length: the longest first, then the smallest."""
+    longest = min(len(sizes), policy.fan_in_max)
+    largest = [sizes]
+    for length in range(2, longest + 1):
+        largest.append(np.maximum(largest[-1][:-1], sizes[length - 1 :]))
+    size_ends, weight_ends = np.append(0, np.cumsum(sizes)), np.append(0, np.cumsum(weights))
+    for length in range(longest, policy.files_min - 1, -1):
+        total = size_ends[length:] - size_ends[:-length]
+        is_good = (total <= policy.output_bytes_max) & (total >= policy.growth_min * largest[length - 1])
+        if length > policy.files_min:
+            # Fewer than `files_min` would never come to an end, whatever they weigh.
+            is_good &= weight_ends[length:] - weight_ends[:-length] <= policy.memory_bytes_max
+        found = np.flatnonzero(is_good)
+        for start in found[np.argsort(total[found], kind="stable")]:
+            yield int(start), length
+
+
+def plan_split(files: Sequence[FileMeta], window_ticks: int, span: TimeRange) -> Pick | None:
+    """Choose a file that touches a range of time and reaches from one window into the next, to be cut there.
+
+    A file is cut on its own, so that nothing has to be known of others: rows keep their sequences.
+    """
+    for meta in files:
+        first, last = meta.time_range.start // window_ticks, meta.time_range.last // window_ticks
+        if first == last or not meta.time_range.overlaps(span):
+            continue
+        if last - first >= SPLIT_WINDOWS_MAX:
+            raise InvalidArguments(
+                f"a data file spans {last - first + 1} windows, it can be cut into {SPLIT_WINDOWS_MAX}",
+                hint="choose longer windows",
+            )
+        spans = (TimeRange(at * window_ticks, (at + 1) * window_ticks) for at in range(first, last + 1))
+        return Pick((meta,), tuple(spans))
+    return None

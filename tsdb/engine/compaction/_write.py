@@ -1,0 +1,146 @@
+"""Writing what a compaction merges: files in, files out, in bounded memory.
+
+Inputs are read once, from front to back, past the caches of data. Memory holds one row group of each input, the stripes
+that are merged and encoded, and the series blocks; `estimate_input_bytes` and `stripe_rows_of` say how much that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tsdb.clock import Clock
+from tsdb.engine.cache import Caches
+from tsdb.engine.manifest import FileMeta
+from tsdb.engine.merge import STRIPE_ROWS, Merge, Selection
+from tsdb.engine.scan import rows_within
+from tsdb.engine.sst import (
+    SstFile,
+    WrittenFile,
+    delete_files,
+    estimate_row_bytes,
+    plan_row_group_rows,
+    write_sst,
+)
+from tsdb.model import RegionOptions, RegionSchema, TimeRange
+from tsdb.store import ObjectStore
+
+STRIPE_BYTES_MAX = 16 << 20
+"""What the rows of one stripe may take; a few stripes are held at a time."""
+
+_STRIPE_ROWS_MIN = 1024
+_STRIPES_HELD = 4
+# Hashes, offsets and times of a series, and its tags, in its block and in the union of all.
+_SERIES_BYTES = 200
+LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A rewriting that was decided on."""
+
+    schema: RegionSchema
+    """With the types in which the values of these files are stored."""
+    options: RegionOptions
+    inputs: tuple[SstFile, ...]
+    spans: tuple[TimeRange, ...]
+    keeps_tombstones: bool
+    has_index: bool
+
+
+def stripe_rows_of(schema: RegionSchema) -> int:
+    """Return how many rows a stripe has."""
+    return max(_STRIPE_ROWS_MIN, min(STRIPE_ROWS, STRIPE_BYTES_MAX // estimate_row_bytes(schema)))
+
+
+def estimate_input_bytes(schema: RegionSchema, meta: FileMeta) -> int:
+    """Guess what a file takes in memory while it is merged."""
+    rows = min(meta.rows, plan_row_group_rows(schema))
+    # Text may be longer than its type says: what is stored of it tells.
+    stored = 4 * meta.size_bytes // max(1, meta.rows)
+    return rows * max(estimate_row_bytes(schema), stored) + meta.series * _SERIES_BYTES
+
+
+def estimate_task_bytes(schema: RegionSchema, files: Sequence[FileMeta]) -> int:
+    """Guess what a whole task takes."""
+    rows = min(sum(meta.rows for meta in files), _STRIPES_HELD * stripe_rows_of(schema) + plan_row_group_rows(schema))
+    return sum(estimate_input_bytes(schema, meta) for meta in files) + rows * estimate_row_bytes(schema)
+
+
+def write_files(
+    task: Task,
+    *,
+    store: ObjectStore,
+    directory: str,
+    caches: Caches,
+    write_buffer_bytes: int,
+    clock: Clock,
+    check: Callable[[], None],
+) -> list[WrittenFile]:
+    """Write the files of a task. If that fails, or `check` raises, they are deleted as far as the store lets us."""
+    written: list[WrittenFile] = []
+    try:
+        sources = [source.uncached() for source in task.inputs]
+        for span in task.spans:
+            check()
+            selections = [_select(source, span) for source in sources if source.facts.time_range.overlaps(span)]
+            file = _write_file(
+                task,
+                [each for each in selections if each.rows],
+                store=store,
+                directory=directory,
+                write_buffer_bytes=write_buffer_bytes,
+                clock=clock,
+                check=check,
+            )
+            if file is not None:
+                written.append(file)
+    except BaseException:
+        for file in written:
+            caches.evict_file(file.meta.file_id)
+            delete_files(store, directory, file.meta.file_id)
+        raise
+    return written
+
+
+def _write_file(
+    task: Task,
+    selections: list[Selection],
+    *,
+    store: ObjectStore,
+    directory: str,
+    write_buffer_bytes: int,
+    clock: Clock,
+    check: Callable[[], None],
+) -> WrittenFile | None:
+    if not selections:
+        return None
+    merge = Merge(
+        task.schema,
+        task.options,
+        selections,
+        keep_tombstones=task.keeps_tombstones,
+        stripe_rows=stripe_rows_of(task.schema),
+        check=check,
+    )
+    return write_sst(
+        merge,
+        schema=task.schema,
+        options=task.options,
+        store=store,
+        directory=directory,
+        write_buffer_bytes=write_buffer_bytes,
+        level=LEVEL,
+        clock=clock,
+        keeps_sequences=True,
+        has_index=task.has_index,
+    )
+
+
+def _select(source: SstFile, span: TimeRange) -> Selection:
+    if span.contains(source.facts.time_range):
+        return Selection.all_of(source)
+    starts, stops = rows_within(source, span)
+    return Selection(source, starts, np.maximum(starts, stops))
