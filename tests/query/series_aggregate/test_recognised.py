@@ -168,7 +168,7 @@ def test_times_at_the_limits_of_their_type_are_answered_as_the_planner_does(
 
 def test_more_buckets_than_are_held_are_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT date_trunc('minute', ts) AS b, max(f) FROM t GROUP BY b ORDER BY b"
-    monkeypatch.setattr("tsdb.engine.scan._aggregate.RUNS_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
     found, planned = both(made, text)
     assert found.num_rows == 80
     assert found.equals(planned)

@@ -7,11 +7,12 @@ SQL.
 
 from __future__ import annotations
 
-from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
+from tsdb.engine.scan._aggregate import Aggregated, RegionScan, aggregate_runs, time_span
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
 from tsdb.engine.scan._last_rows import last_rows
+from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
