@@ -33,6 +33,11 @@ _CANONICAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})
 _NAN_IS_NOT_NULL = pa.scalar({"nan_is_null": False}, pa.struct([("nan_is_null", pa.bool_())]))
 
 
+def is_canonical_time(text: str) -> bool:
+    """Tell whether the planner reads a time as it is written."""
+    return _CANONICAL.fullmatch(text) is not None
+
+
 def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> Node | None:
     """Return a condition as a filter of a table; None if anything about it needs a planner."""
     if isinstance(condition, clauses.Junction):
@@ -92,7 +97,7 @@ def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Sca
             number = int(literal.text)
             check_range(number, arrow.unit)
             return pa.scalar(number, arrow)
-        if literal.is_timestamp and _CANONICAL.fullmatch(literal.text) is None:
+        if literal.is_timestamp and not is_canonical_time(literal.text):
             return None
         nanoseconds = parse_timestamp(literal.text, "UTC" if literal.is_timestamp else zone)
     except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):

@@ -8,11 +8,12 @@ is everything that would be an error.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Node
+from tsdb.engine.scan import Conditions, Node
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TableInfo
 from tsdb.query._conditions import fit_condition
@@ -25,7 +26,7 @@ from tsdb.sql.selection import Selection
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: Node | None) -> None:
+    def __init__(self, selection: Selection, table: TableInfo, filter: Node | Conditions | None) -> None:
         self.table = table
         self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
         names = [name for _, name in selection.items] or self._columns
@@ -34,6 +35,12 @@ class PlainSelection:
         )
         self._filter = filter
         self._limit = selection.limit
+
+    def where(self, filter: Node | Conditions | None) -> PlainSelection:
+        """Return the same selection under other conditions."""
+        other = copy.copy(self)
+        other._filter = filter
+        return other
 
     def batches(self, dataset: TableDataset) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a dataset of the table."""

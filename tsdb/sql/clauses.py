@@ -9,7 +9,7 @@ it does not know for certain; whoever called it leaves the query to the planner 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tsdb.sql.lexer import Token, TokenKind, unquote
@@ -35,6 +35,8 @@ class Literal:
     is_string: bool
     is_timestamp: bool = False
     """`TIMESTAMP '…'`, which is of UTC whatever the session's zone is."""
+    place: int = field(default=-1, compare=False)
+    """Where its string or number begins in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +158,12 @@ class ClauseReader:
         sign = "-" if self.take_operator("-") else ""
         token = self.next()
         if token.kind == TokenKind.NUMBER:
-            found = Literal(sign + token.text, is_string=False)
+            found = Literal(sign + token.text, is_string=False, place=token.start)
         elif token.kind == TokenKind.STRING and not sign:
-            found = Literal(unquote(token, self._dialect), is_string=True)
+            found = Literal(unquote(token, self._dialect), is_string=True, place=token.start)
         elif token.word == "TIMESTAMP" and not sign and self._tokens[self._at].kind == TokenKind.STRING:
-            found = Literal(unquote(self.next(), self._dialect), is_string=True, is_timestamp=True)
+            token = self.next()
+            found = Literal(unquote(token, self._dialect), is_string=True, is_timestamp=True, place=token.start)
         else:
             raise OtherClause("a column is compared with something that is no plain literal")
         self._end_operand()

@@ -7,10 +7,11 @@ SQL.
 
 from __future__ import annotations
 
-from tsdb.engine.scan._aggregate import Aggregated, RegionScan, aggregate_runs, time_span
+from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan._filter import Conditions, TagIs
 from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
@@ -24,23 +25,24 @@ __all__ = [
     "Aggregated",
     "Call",
     "Cells",
+    "Conditions",
     "Ends",
     "Literal",
     "Node",
     "Ref",
     "RegionDataset",
     "RegionScan",
+    "RunPlan",
     "RunQuery",
     "RunStatistics",
     "ScanStatistics",
     "SeriesScan",
     "Share",
     "Snapshot",
-    "aggregate_runs",
+    "TagIs",
     "count_rows",
     "last_rows",
     "scan_batches",
     "scan_series",
     "sortable_bits",
-    "time_span",
 ]

@@ -12,7 +12,7 @@ stays within the memory of the query.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,8 @@ from tsdb.engine.scan._blocks import Block, DirectBlock, MergedBlock, Stretches
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import GROUP_ROWS
 from tsdb.engine.scan._expression import Node
-from tsdb.engine.scan._filter import Check, Filter, make_filter
-from tsdb.engine.scan._groups import Groups
+from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
+from tsdb.engine.scan._groups import Groups, groups_of
 from tsdb.engine.scan._merged import Bundle, LazyBundle, read_merged
 from tsdb.engine.scan._parts import Part, group_rows, make_parts
 from tsdb.engine.scan._pieces import (
@@ -85,40 +85,71 @@ class _Task:
         assert self.part is not None or self.bundle is not None
         return self.part.series if self.part is not None else self.bundle.union  # type: ignore[union-attr]
 
+    @property
+    def time_range(self) -> TimeRange:
+        assert self.part is not None or self.bundle is not None
+        return self.part.time_range if self.part is not None else self.bundle.time_range  # type: ignore[union-attr]
 
-def aggregate_runs(
-    scans: Sequence[RegionScan],
-    filter: Node | None,
-    query: RunQuery,
-    *,
-    within: TimeRange = TimeRange.ALL,
-    threads: int = 1,
-    statistics: RunStatistics | None = None,
-) -> Aggregated:
-    """Aggregate the visible rows of regions that match, in a range of time, or raise ScanTooLarge."""
-    counters = statistics or RunStatistics()
-    started_ns = _now_ns(scans)
-    tasks = [task for scan in scans for task in _plan(scan, filter, within)]
-    groups = Groups(query.keys, [task.series for task in tasks])
-    for number, task in enumerate(tasks):
-        task.groups = groups.of(number)
-    counters.series += sum(len(task.groups) for task in tasks)
-    planned_ns = _now_ns(scans)
-    counters.plan_ns += planned_ns - started_ns
-    found: list[Cells] = []
-    held = 0
-    for part in _aggregate_tasks(tasks, query, threads, counters):
-        found.append(part)
-        held += len(part)
-        if held > _pieces.RUNS_MAX:
-            raise too_many_runs()
-    cells = combine_cells(found)
-    if cells is not None:
-        counters.cells += len(cells)
-        # Rows of several regions meet in one cell; whoever asks wants to know all of them together.
-        scans[0].statistics.add(rows_returned=int(cells.rows.sum()))
-    counters.run_ns += _now_ns(scans) - planned_ns
-    return Aggregated(groups, cells)
+    def within(self, span: TimeRange) -> _Task:
+        """Return the task with a smaller range of time; its series stay the same."""
+        if span.contains(self.time_range):
+            return self
+        return replace(
+            self,
+            part=None if self.part is None else self.part.within(span),
+            bundle=None if self.bundle is None else self.bundle.within(span),
+        )
+
+
+class RunPlan:
+    """What an aggregation reads: decided once, run over any range of time."""
+
+    def __init__(
+        self,
+        scans: Sequence[RegionScan],
+        filter: Node | Conditions | None,
+        query: RunQuery,
+        *,
+        statistics: RunStatistics | None = None,
+    ) -> None:
+        self._scans = scans
+        self._query = query
+        self._statistics = statistics or RunStatistics()
+        started_ns = _now_ns(scans)
+        self._tasks = [task for scan in scans for task in _plan(scan, filter)]
+        self._groups = groups_of(query.keys, [task.series for task in self._tasks])
+        for number, task in enumerate(self._tasks):
+            task.groups = self._groups.of(number)
+        self._statistics.series += sum(len(task.groups) for task in self._tasks)
+        self._statistics.plan_ns += _now_ns(scans) - started_ns
+
+    @property
+    def time_range(self) -> TimeRange | None:
+        """A range of time that all matching rows lie in, known from series blocks; None when no row matches."""
+        spans = [task.time_range for task in self._tasks]
+        if not spans:
+            return None
+        return TimeRange(min(span.start for span in spans), max(span.end for span in spans))
+
+    def run(self, *, within: TimeRange = TimeRange.ALL, threads: int = 1) -> Aggregated:
+        """Aggregate the visible rows that match, in a range of time, or raise ScanTooLarge."""
+        counters = self._statistics
+        started_ns = _now_ns(self._scans)
+        tasks = [task.within(within) for task in self._tasks if task.time_range.overlaps(within)]
+        found: list[Cells] = []
+        held = 0
+        for part in _aggregate_tasks(tasks, self._query, threads, counters):
+            found.append(part)
+            held += len(part)
+            if held > _pieces.RUNS_MAX:
+                raise too_many_runs()
+        cells = combine_cells(found)
+        if cells is not None:
+            counters.cells += len(cells)
+            # Rows of several regions meet in one cell; whoever asks wants to know all of them together.
+            self._scans[0].statistics.add(rows_returned=int(cells.rows.sum()))
+        counters.run_ns += _now_ns(self._scans) - started_ns
+        return Aggregated(self._groups, cells)
 
 
 def _aggregate_tasks(
@@ -140,22 +171,10 @@ def _now_ns(scans: Sequence[RegionScan]) -> int:
     return scans[0].snapshot.clock.monotonic_ns() if scans else 0
 
 
-def time_span(scans: Sequence[RegionScan], filter: Node | None) -> TimeRange | None:
-    """Return a range of time that all matching rows lie in, from series blocks alone; None when no row matches."""
-    spans = []
-    for scan in scans:
-        wanted = make_filter(scan.snapshot.schema, filter)
-        for part in make_parts(scan.snapshot, wanted, ScanStatistics()):
-            spans.append(part.time_range)
-    if not spans:
-        return None
-    return TimeRange(min(span.start for span in spans), max(span.end for span in spans))
-
-
-def _plan(scan: RegionScan, filter: Node | None, within: TimeRange) -> Iterator[_Task]:
+def _plan(scan: RegionScan, filter: Node | Conditions | None) -> Iterator[_Task]:
     snapshot = scan.snapshot
     scan.check()
-    wanted = make_filter(snapshot.schema, filter, within=within)
+    wanted = make_filter(snapshot.schema, filter)
     segments = make_segments(snapshot.options, make_parts(snapshot, wanted, scan.statistics))
     merged = sum(1 for segment in segments if not segment.is_direct)
     scan.statistics.add(segments_merged=merged, segments_direct=len(segments) - merged)

@@ -55,6 +55,14 @@ def split_by_row_group(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tup
     """Return the row groups that rows lie in, and for each the rows counted from its start."""
     if len(rows.starts) == 1:
         return _split_one(int(rows.starts[0]), int(rows.stops[0]), offsets)
+    known = rows.__dict__.get("_split")
+    if known is None or known[0] is not offsets:
+        known = rows.__dict__["_split"] = offsets, _split_many(rows, offsets)
+    found: list[tuple[int, Slices]] = known[1]
+    return found
+
+
+def _split_many(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
     joined = rows.coalesce()
     if not len(joined.starts):
         return []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
+from tsdb.engine.scan import Aggregated, RegionScan, RunPlan, RunStatistics
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query._life import QueryLife
@@ -99,17 +99,12 @@ class AggregateRecords:
     def _aggregate(self) -> Aggregated:
         fitted = self._fitted
         scans = [RegionScan(region.snapshot, region.statistics, self._life.check) for region in self._dataset.regions]
-        if fitted.is_by_bucket_alone and (span := time_span(scans, fitted.filter)) is not None:
-            return self._aggregate_end(scans, span)
-        return self._run(scans, TimeRange.ALL)
+        plan = RunPlan(scans, fitted.filter, fitted.runs, statistics=self.statistics)
+        if fitted.is_by_bucket_alone and (span := plan.time_range) is not None:
+            return self._aggregate_end(plan, span)
+        return plan.run(threads=self._threads)
 
-    def _run(self, scans: list[RegionScan], within: TimeRange) -> Aggregated:
-        fitted = self._fitted
-        return aggregate_runs(
-            scans, fitted.filter, fitted.runs, within=within, threads=self._threads, statistics=self.statistics
-        )
-
-    def _aggregate_end(self, scans: list[RegionScan], span: TimeRange) -> Aggregated:
+    def _aggregate_end(self, plan: RunPlan, span: TimeRange) -> Aggregated:
         """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
         fitted = self._fitted
         width, origin = fitted.runs.width, fitted.runs.origin
@@ -125,7 +120,7 @@ class AggregateRecords:
                 bucket = (span.start - origin) // width
                 stop = (bucket + buckets) * width + origin
                 within = TimeRange(span.start, min(span.end, stop))
-            found = self._run(scans, within)
+            found = plan.run(within=within, threads=self._threads)
             if within == span or (found.cells is not None and len(found.cells) >= wanted):
                 return found
             buckets *= _WIDENING
