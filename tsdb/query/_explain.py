@@ -17,7 +17,7 @@ import pyarrow as pa
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import PlanQuery
-from tsdb.query.series_aggregate import AggregateRecords
+from tsdb.query.series_aggregate import AggregateRecords, OuterRecords
 from tsdb.sql.statements import Explain
 
 _FORMATS = {"json": "pgjson", "pgjson": "pgjson", "text": "indent", "indent": "indent", "tree": "tree"}
@@ -62,7 +62,7 @@ def analyzed(statement: Explain, explained: pa.Table, scans: list[Any]) -> pa.Ta
     )
 
 
-def analyzed_aggregate(records: AggregateRecords) -> pa.Table:
+def analyzed_aggregate(records: AggregateRecords | OuterRecords) -> pa.Table:
     """Return the answer to EXPLAIN ANALYZE of an aggregate from runs: it is run, and its rows are counted."""
     rows = sum(batch.num_rows for batch in records)
     lines = [scan_text(scan) for scan in records.scans]

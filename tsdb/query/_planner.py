@@ -36,6 +36,7 @@ from tsdb.query.series_aggregate import AggregateRecords, FittedQuery, Shapes, f
 from tsdb.query.session import Channel, Records, Session
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.outer_query import CELLS, Apart, take_apart
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
@@ -328,6 +329,32 @@ class Planner:
         except BaseException:
             life.end()
             raise
+
+    def take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:
+        """Take a query that computes something with aggregates apart; OtherClause if it is none."""
+        if not is_series_aggregate_on(session):
+            raise OtherClause("series_aggregate is off in this session")
+        named = find_tables(Layout(text, tokens), session.dialect)
+        table = self.find_table(named[0].parts, session) if len(named) == 1 else None
+        if table is None:
+            raise OtherClause("it is not of one table")
+        return take_apart(text, tokens, session.dialect, table.by_name)
+
+    def outer_schema(
+        self, text: str, tokens: list[Token], apart: Apart, below: pa.Schema, session: Session
+    ) -> pa.Schema:
+        """Return the columns of a query that was taken apart; OtherClause if what is above has others."""
+        try:
+            schema = self._schema_of(text, tokens, session)
+            planned = self.plan(
+                self.prepare(apart.above, tokenize(apart.above, session.dialect), session, {CELLS: below.empty_table()})
+            )
+        except TsdbError as error:
+            raise OtherClause(f"it cannot be taken apart: {error}") from error
+        planned.life.end()
+        if planned.schema.types != schema.types:
+            raise OtherClause("its columns would be of other types")
+        return schema
 
     def _schema_of(self, text: str, tokens: list[Token], session: Session) -> pa.Schema:
         planned = self.plan(self.prepare(text, tokens, session, {}))

@@ -167,7 +167,7 @@ class Where:
         def fill(literal: clauses.Literal) -> clauses.Literal:
             return self._slot(literal).fill(literals, self._dialect)
 
-        if isinstance(condition, clauses.Comparison):
+        if isinstance(condition, clauses.Comparison | clauses.Match):
             return replace(condition, literal=fill(condition.literal))
         if isinstance(condition, clauses.Membership):
             return replace(condition, literals=tuple(fill(each) for each in condition.literals))
@@ -192,7 +192,7 @@ def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
     """Return all literals of a condition."""
     if condition is None or isinstance(condition, clauses.IsNull):
         return []
-    if isinstance(condition, clauses.Comparison):
+    if isinstance(condition, clauses.Comparison | clauses.Match):
         return [condition.literal]
     if isinstance(condition, clauses.Membership):
         return list(condition.literals)

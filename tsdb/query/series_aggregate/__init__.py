@@ -10,7 +10,17 @@ per shape of a statement. Whatever is not recognised goes to the planner as befo
 from __future__ import annotations
 
 from tsdb.query.series_aggregate._fit import FittedQuery, fit_query
-from tsdb.query.series_aggregate._records import AggregateRecords
+from tsdb.query.series_aggregate._outer import OuterRecords
+from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
 
-__all__ = ["VARIABLE", "AggregateRecords", "FittedQuery", "Shapes", "fit_query", "is_series_aggregate_on"]
+__all__ = [
+    "VARIABLE",
+    "AggregateRecords",
+    "FittedQuery",
+    "LeftToPlanner",
+    "OuterRecords",
+    "Shapes",
+    "fit_query",
+    "is_series_aggregate_on",
+]

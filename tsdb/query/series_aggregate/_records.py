@@ -22,6 +22,10 @@ from tsdb.sql.series_query import Aggregate
 _WIDENING = 16
 
 
+class LeftToPlanner(Exception):
+    """The answer is one that only a planner can tell, and whoever asks has another question for it."""
+
+
 class AggregateRecords:
     """One batch of rows."""
 
@@ -87,7 +91,7 @@ class AggregateRecords:
             self._is_read_to_end = True
             if batch.num_rows:
                 yield batch
-        except TsdbError:
+        except (TsdbError, LeftToPlanner):
             raise
         except Exception as error:
             if self._life.is_cancelled:
