@@ -93,6 +93,8 @@ def test_a_selection_answers_what_the_planner_answers(
         "SELECT host, ts FROM t WHERE ts > '1970-01-01 00:00:00' AND ts <= TIMESTAMP '1970-01-01 00:00:00.3005'",
         "SELECT host, ts FROM t WHERE ts BETWEEN 20 AND 90 AND s IS NOT NULL AND 5 <= u",
         "SELECT host FROM t WHERE host NOT IN ('h1', 'h2')",
+        "SELECT host FROM t WHERE host LIKE 'h%' AND host NOT LIKE '%2'",
+        "SELECT host FROM t WHERE host ~ '^h[12]$'",
     ],
 )
 def test_plain_selections_are_recognised(db: tsdb.Connection, text: str) -> None:
@@ -117,7 +119,8 @@ def test_plain_selections_are_recognised(db: tsdb.Connection, text: str) -> None
         "SELECT host FROM t WHERE b = 'true'",
         "SELECT host FROM t WHERE ts > 'yesterday'",
         "SELECT host FROM t WHERE ts > TIMESTAMP '1970-01-01 00:00:00' + INTERVAL '1 hour'",
-        "SELECT host FROM t WHERE host LIKE 'h%'",
+        "SELECT host FROM t WHERE host ILIKE 'h%'",
+        "SELECT host FROM t WHERE host LIKE 'h\\_%'",
         "SELECT host FROM t LIMIT 0",
         "SELECT host FROM t AS x",
         "SELECT host FROM t, t AS y",

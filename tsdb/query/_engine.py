@@ -102,10 +102,11 @@ class QueryEngine:
             explained = self._run(inner, tokens, session, tables, prefix=prefix)
             if isinstance(found, str):
                 return explained
+            description = found.describe()
             found.close()
             if statement.format is not None:
                 return explained
-            return TableRecords(with_aggregate(read_all(explained), found.describe()))
+            return TableRecords(with_aggregate(read_all(explained), description))
         if not isinstance(found, str):
             if statement.format is None:
                 return TableRecords(analyzed_aggregate(found))

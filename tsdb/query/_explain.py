@@ -111,7 +111,9 @@ def scan_text(scan: TableDataset) -> str:
         f"sources={counts['sources_total']} ({pruned} pruned: {counts['sources_pruned_by_time']} by time, "
         f"{counts['sources_pruned_by_series']} by series), series={counts['series_kept']} of {counts['series_total']}, "
         f"segments={counts['segments_direct']} direct and {counts['segments_merged']} merged, "
-        f"rows_read={counts['rows_read']}, rows_returned={counts['rows_returned']}"
+        f"rows_read={counts['rows_read']}, rows_returned={counts['rows_returned']}, "
+        f"columns={counts['vector_hits']} decoded before and {counts['vector_misses']} now, "
+        f"bytes_read={counts['bytes_read']}"
     )
 
 

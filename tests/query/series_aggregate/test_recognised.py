@@ -146,7 +146,7 @@ def test_explain_shows_the_aggregate_beside_the_plans(made: World) -> None:
     rows = explain(made, "SELECT host, max(f) FROM t GROUP BY host", is_analyze=False).to_pylist()
     assert rows[-1]["plan_type"] == "series_aggregate"
     assert rows[-1]["plan"].startswith(
-        "SeriesAggregate: tsdb.public.t, by=[host], aggregates=[max(f)], regions=1, sources=2"
+        "SeriesAggregate: tsdb.public.t, by=[host], aggregates=[max(f)], regions=1, sources=2, series=6"
     )
 
 
@@ -154,6 +154,9 @@ def test_explain_analyze_counts_series_runs_and_cells(made: World) -> None:
     text = "SELECT host, date_trunc('day', ts), max(f) FROM t GROUP BY 1, 2"
     plans = explain(made, text, is_analyze=True).column("plan").to_pylist()
     assert "series=6, runs=6, cells=3" in plans[0]
+    for stage in ("plan_ms=", "run_ms=", "rows_ms="):
+        assert stage in plans[0]
+    assert "bytes_read=" in plans[1]
     assert "rows_read=80" in plans[1]
     assert plans[-1] == "Total rows: 3"
 

@@ -120,8 +120,13 @@ class RunPlan:
         self._groups = groups_of(query.keys, [task.series for task in self._tasks])
         for number, task in enumerate(self._tasks):
             task.groups = self._groups.of(number)
-        self._statistics.series += sum(len(task.groups) for task in self._tasks)
+        self._statistics.series += self.series
         self._statistics.plan_ns += _now_ns(scans) - started_ns
+
+    @property
+    def series(self) -> int:
+        """How many series are read, in all sources together."""
+        return sum(len(task.groups) for task in self._tasks)
 
     @property
     def time_range(self) -> TimeRange | None:

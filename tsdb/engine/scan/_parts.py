@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, match_series, remaining_checks
+from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.scan._tag_index import look_up
@@ -185,7 +185,7 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
         observed = source.observed(statistics)
         looked_up = look_up(series, wanted)
         if looked_up is not None:
-            found.append(_make_looked_up(observed, series, looked_up, wanted, time_range))
+            found.append(_make_looked_up(observed, series, *looked_up, wanted, time_range))
             continue
         frame, matching = _match(wanted, series, frames)
         found.append(_make_part(observed, series, frame, matching, wanted, time_range))
@@ -201,15 +201,19 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
 
 
 def _make_looked_up(
-    source: Source, series: SeriesTable, positions: Positions, wanted: Filter, time_range: TimeRange
+    source: Source, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
 ) -> Part:
-    """Make a part of series that an index found; nothing is as long as all series are."""
+    """Make a part of series that an index found for a condition; nothing is as long as all series are."""
     block = source.block
     inside = (block.time_max[positions] >= time_range.start) & (block.time_min[positions] <= time_range.last)
     where = positions[inside]
-    frame = SeriesFrame(series.take_tags(where), wanted.tags)
-    matching = match_series(wanted, frame)
-    where = where[matching]
+    checks = wanted.on_rows
+    others = tuple(check for check in wanted.on_series if check is not done)
+    if others or any(check.names & wanted.tags for check in checks):
+        frame = SeriesFrame(series.take_tags(where), wanted.tags)
+        matching = match_series(replace(wanted, on_series=others), frame)
+        checks = remaining_checks(wanted, frame, matching)
+        where = where[matching]
     return _part_of(
         source,
         take_late(series, where),
@@ -217,7 +221,7 @@ def _make_looked_up(
         block.offsets[where + 1],
         block.time_min[where],
         block.time_max[where],
-        remaining_checks(wanted, frame, matching),
+        checks,
         time_range,
     )
 

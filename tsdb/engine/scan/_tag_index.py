@@ -37,16 +37,13 @@ class _TagIndex:
     """The series that each is of."""
 
 
-def look_up(series: SeriesTable, wanted: Filter) -> Positions | None:
-    """Return the series, in order, of which a tag has the value it should; None if all are to be looked at.
-
-    Other conditions are still to be checked.
-    """
+def look_up(series: SeriesTable, wanted: Filter) -> tuple[Positions, TagIs] | None:
+    """Return the series, in order, that fulfil one of the conditions, and which; None if all are to be looked at."""
     if len(series) < SERIES_MIN or series.late is not None:
         return None
     for check in wanted.on_series:
         if isinstance(check, TagIs) and len(check.values) <= _VALUES_MAX:
-            return _find(series, check)
+            return _find(series, check), check
     return None
 
 
