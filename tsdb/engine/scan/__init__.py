@@ -11,8 +11,9 @@ from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
-from tsdb.engine.scan._filter import Conditions, TagIs
+from tsdb.engine.scan._filter import Conditions, TagIs, make_filter
 from tsdb.engine.scan._last_rows import last_rows
+from tsdb.engine.scan._parts import matching_rows
 from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
@@ -42,6 +43,8 @@ __all__ = [
     "TagIs",
     "count_rows",
     "last_rows",
+    "make_filter",
+    "matching_rows",
     "scan_batches",
     "scan_series",
     "sortable_bits",

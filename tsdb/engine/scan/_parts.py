@@ -200,6 +200,22 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
     return parts
 
 
+def matching_rows(snapshot: Snapshot, wanted: Filter) -> tuple[TimeRange, int] | None:
+    """Return a range of time that all matching rows lie in, and about how many there are; None when there are none.
+
+    Series blocks tell it: duplicates count, and so do rows that only a look at them would rule out.
+    """
+    parts = make_parts(snapshot, wanted, ScanStatistics())
+    if not parts:
+        return None
+    span = TimeRange(min(part.time_range.start for part in parts), max(part.time_range.end for part in parts))
+    rows = 0
+    for part in parts:
+        starts, stops = part.estimate()
+        rows += int((stops - starts).sum())
+    return span, rows
+
+
 def _make_looked_up(
     source: Source, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
 ) -> Part:
