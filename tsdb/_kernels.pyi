@@ -92,6 +92,21 @@ class SeriesRuns:
         Returns how many runs that makes; a chunk without any is forgotten. Raises ValueError past `runs_max`.
         """
 
+    def add_chunks(
+        self,
+        starts: SupportsArrowArray,
+        stops: SupportsArrowArray,
+        groups: SupportsArrowArray,
+        begins: Sequence[int],
+        ends: Sequence[int],
+        times_of_rows: Sequence[SupportsArrowArray] | None = None,
+        within: tuple[int, int] | None = None,
+    ) -> list[int]:
+        """Take ascending stretches over several chunks: chunk i has the rows from `begins[i]` to before `ends[i]`.
+
+        Returns how many runs each chunk makes; one without any is forgotten. Raises ValueError past `runs_max`.
+        """
+
     def cells(self) -> tuple[ArrowArray, ArrowArray]:
         """Number the cells; returns group and bucket of each (int64), ascending. There are no more chunks then."""
 
@@ -102,6 +117,9 @@ class SeriesRuns:
         self, columns: Sequence[Sequence[SupportsArrowArray]], states: Sequence[Sequence[str]], *, threads: int = 1
     ) -> list[list[ArrowArray]]:
         """Return the states of columns, which have an array for each chunk; `spread` is two of them."""
+
+    def end_values(self, columns: Sequence[Sequence[SupportsArrowArray]], *, newest: bool) -> list[ArrowArray]:
+        """Return what columns, with an array for each chunk, have in the newest row of each cell, or in its oldest."""
 
     def ends(self, *, newest: bool) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
         """Return for each cell chunk (uint32), row (uint32) and time (int64) of its newest row, or of its oldest."""

@@ -16,7 +16,7 @@
 //! - `spread`  the mean and the sum of the squares of what differs from it (two arrays), as float64.
 //!
 //! A cell whose count is 0 has zeros. `ends` tells for each cell the chunk, the row and the time of its newest or oldest
-//! row. Floats are added one after the other in short runs, as anybody would, and in lanes in long ones.
+//! row, and `end_values` what columns have there. Floats are added one after the other in short runs, as anybody would, and in lanes in long ones.
 
 mod cells;
 mod fold;
@@ -117,6 +117,53 @@ impl SeriesRuns {
         Ok(added)
     }
 
+    /// Takes stretches, ascending, that may reach over several chunks: the rows of chunk i are those from `begins[i]`
+    /// to before `ends[i]`, and its times are `times_of_rows[i]`. Returns how many runs each chunk makes; one without
+    /// any is forgotten.
+    #[pyo3(signature = (starts, stops, groups, begins, ends, times_of_rows = None, within = None))]
+    #[allow(clippy::too_many_arguments)]
+    fn add_chunks(
+        &mut self,
+        py: Python<'_>,
+        starts: Array,
+        stops: Array,
+        groups: Array,
+        begins: Vec<i64>,
+        ends: Vec<i64>,
+        times_of_rows: Option<Vec<Array>>,
+        within: Option<(i64, i64)>,
+    ) -> PyResult<Vec<usize>> {
+        if self.cells.is_some() {
+            return Err(PyValueError::new_err("the cells are numbered already"));
+        }
+        let (starts, stops) = (starts.values::<Int64Type>("starts")?, stops.values::<Int64Type>("stops")?);
+        let groups = groups.values::<Int64Type>("groups")?;
+        check_stretches(&starts, &stops, &groups, i64::MAX as usize)?;
+        let chunk_times =
+            times_of_rows.map(|arrays| arrays.iter().map(times).collect::<PyResult<Vec<_>>>()).transpose()?;
+        if chunk_times.is_none() && (self.width > 0 || within.is_some()) {
+            return Err(PyValueError::new_err("times: buckets and a range of time need them"));
+        }
+        check_chunks(&begins, &ends, chunk_times.as_deref())?;
+        let within = within.unwrap_or((i64::MIN, i64::MAX));
+        let stretches = Stretches { starts: &starts, stops: &stops, groups: &groups };
+        let added = py.detach(|| {
+            let mut chunk_times = chunk_times.map(Vec::into_iter);
+            begins
+                .iter()
+                .zip(&ends)
+                .map(|(&begin, &end)| {
+                    let own = chunk_times.as_mut().and_then(Iterator::next);
+                    self.add_chunk(&stretches, begin, end, own, within)
+                })
+                .collect::<Vec<_>>()
+        });
+        if self.runs.len() > self.runs_max {
+            return Err(PyValueError::new_err(format!("there are more than {} runs", self.runs_max)));
+        }
+        Ok(added)
+    }
+
     /// Numbers the cells and returns the group and the bucket of each.
     fn cells(&mut self, py: Python<'_>) -> (ArrowArray, ArrowArray) {
         let runs = &mut self.runs;
@@ -172,9 +219,68 @@ impl SeriesRuns {
             ArrowArray::from_values::<Int64Type>(found),
         ))
     }
+
+    /// Returns what columns, each with one array per chunk, have in the newest row of each cell, or in its oldest.
+    #[pyo3(signature = (columns, *, newest))]
+    fn end_values(
+        &self,
+        py: Python<'_>,
+        columns: Vec<Vec<Array>>,
+        newest: bool,
+    ) -> PyResult<Vec<ArrowArray>> {
+        let count = self.cell_count()?;
+        if self.times.iter().any(Option::is_none) {
+            return Err(PyValueError::new_err("times: the ends of runs need them"));
+        }
+        let columns: Vec<Column> =
+            columns.iter().map(|chunks| Column::new(chunks, &self.lengths)).collect::<PyResult<_>>()?;
+        Ok(py.detach(|| {
+            let (chunks, rows, _) = self.find_ends(count, newest);
+            columns.iter().map(|column| column.take(&chunks, &rows)).collect()
+        }))
+    }
 }
 
 impl SeriesRuns {
+    /// Takes what stretches have of one chunk.
+    fn add_chunk(
+        &mut self,
+        stretches: &Stretches<'_>,
+        begin: i64,
+        end: i64,
+        chunk_times: Option<ScalarBuffer<i64>>,
+        (first, last): (i64, i64),
+    ) -> usize {
+        let before = self.runs.len();
+        let mut length = 0;
+        let mut at = stretches.stops.partition_point(|&stop| stop <= begin);
+        while at < stretches.starts.len() && stretches.starts[at] < end && self.runs.len() <= self.runs_max {
+            let (start, stop) =
+                (stretches.starts[at].max(begin) - begin, stretches.stops[at].min(end) - begin);
+            let group = stretches.groups[at];
+            at += 1;
+            if start >= stop {
+                continue;
+            }
+            let whole = Run { start: start as u32, stop: stop as u32, cell: 0, group, bucket: 0 };
+            match &chunk_times {
+                Some(times) => {
+                    let wanted = narrow(whole, times, first, last);
+                    cut_stretch(&mut self.runs, wanted, times, self.origin, self.width);
+                }
+                None => self.runs.push(whole),
+            }
+            length = length.max(stop as usize);
+        }
+        let added = self.runs.len() - before;
+        if added > 0 {
+            self.ends.push(self.runs.len());
+            self.lengths.push(length);
+            self.times.push(chunk_times);
+        }
+        added
+    }
+
     fn cell_count(&self) -> PyResult<usize> {
         self.cells.ok_or_else(|| PyValueError::new_err("the cells are not numbered yet"))
     }
@@ -228,6 +334,26 @@ impl SeriesRuns {
         }
         found
     }
+}
+
+/// Neighbouring rows of one series each, ascending, with the groups of their series.
+struct Stretches<'a> {
+    starts: &'a [i64],
+    stops: &'a [i64],
+    groups: &'a [i64],
+}
+
+fn check_chunks(begins: &[i64], ends: &[i64], times: Option<&[ScalarBuffer<i64>]>) -> PyResult<()> {
+    if begins.len() != ends.len() || times.is_some_and(|times| times.len() != begins.len()) {
+        return Err(PyValueError::new_err("begins, ends and times must be equally many"));
+    }
+    for (at, (&begin, &end)) in begins.iter().zip(ends).enumerate() {
+        let rows = times.map_or(i64::from(u32::MAX), |times| times[at].len() as i64);
+        if begin < 0 || end < begin || end - begin > rows {
+            return Err(PyValueError::new_err(format!("chunk {at}: {begin} to {end} are not {rows} rows")));
+        }
+    }
+    Ok(())
 }
 
 fn take_next<'a, T>(next: &AtomicUsize, jobs: &'a [T]) -> Option<(usize, &'a T)> {

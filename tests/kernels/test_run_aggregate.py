@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -180,3 +181,51 @@ def test_texts_are_not_added() -> None:
     runs.cells()
     with pytest.raises(TypeError, match="Utf8 cannot be aggregated"):
         runs.aggregate([[pa.array(["a"])]], [["min"]])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(-60, 60) | INT64, max_size=40), st.integers(0, 3)), max_size=6),
+    st.lists(st.integers(0, 200), max_size=4),
+    st.integers(0, 40),
+    st.integers(-60, 0) | INT64,
+    st.integers(0, 60) | INT64,
+    st.booleans(),
+)
+def test_stretches_over_several_chunks_are_those_of_each(
+    series: list[tuple[list[int], int]], cuts: list[int], width: int, first: int, last: int, newest: bool
+) -> None:
+    """Rows that are cut into chunks anywhere give the cells, and the ends of cells, of one chunk."""
+    times = [time for own, _ in series for time in sorted(own)]
+    stops = np.cumsum([len(own) for own, _ in series]).astype(np.int64)
+    starts = stops - np.array([len(own) for own, _ in series], dtype=np.int64)
+    groups = np.array([group for _, group in series], dtype=np.int64)
+    stretches = pa.array(starts, pa.int64()), pa.array(stops, pa.int64()), pa.array(groups, pa.int64())
+    bounds = sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})
+    chunk_times = [pa.array(times[low:high], pa.int64()) for low, high in pairwise(bounds)]
+    values = list(range(len(times)))
+    column = pa.array([None if value % 5 == 0 else value for value in values], pa.int64())
+    whole = SeriesRuns(width=width)
+    whole.add(*stretches, pa.array(times, pa.int64()), (first, last))
+    cut = SeriesRuns(width=width)
+    added = cut.add_chunks(*stretches, bounds[:-1], bounds[1:], chunk_times, (first, last))
+    columns = [
+        column.slice(low, high - low) for (low, high), count in zip(pairwise(bounds), added, strict=True) if count
+    ]
+    assert [numpy_of(each).tolist() for each in cut.cells()] == [numpy_of(each).tolist() for each in whole.cells()]
+    assert numpy_of(cut.rows()).tolist() == numpy_of(whole.rows()).tolist()
+    own = [[column]] if len(numpy_of(whole.rows())) else [[]]
+    (sums,) = cut.aggregate([columns], [["count", "sum", "max"]])
+    (wanted,) = whole.aggregate(own, [["count", "sum", "max"]])
+    assert [pa.array(each).to_pylist() for each in sums] == [pa.array(each).to_pylist() for each in wanted]
+    *_, end_times = cut.ends(newest=newest)
+    assert pa.array(end_times).to_pylist() == pa.array(whole.ends(newest=newest)[2]).to_pylist()
+    chunks, rows, _ = (pa.array(each).to_pylist() for each in cut.ends(newest=newest))
+    (found,) = cut.end_values([columns], newest=newest)
+    assert pa.array(found).to_pylist() == [columns[chunk][row].as_py() for chunk, row in zip(chunks, rows, strict=True)]
+
+
+def test_chunks_that_are_longer_than_their_times_are_refused() -> None:
+    one = pa.array([0], pa.int64())
+    with pytest.raises(ValueError, match="chunk 0: 0 to 5 are not 3 rows"):
+        SeriesRuns(width=1).add_chunks(one, pa.array([5], pa.int64()), one, [0], [5], [pa.array([1, 2, 3], pa.int64())])

@@ -139,7 +139,7 @@ class Unreadable(TsdbError):
         "SELECT * FROM cpu",
         "SELECT * FROM cpu WHERE n + 0 < 9",
         "SELECT a.n FROM cpu a, cpu b",
-        "SELECT max(n) + 1 FROM cpu",
+        "SELECT max(n + 1) FROM cpu",
     ],
 )
 def test_the_error_of_a_scan_arrives_as_it_was_raised(made: World, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_panic_is_an_error_like_any_other(made: World, monkeypatch: pytest.Mon
     class PanicException(BaseException):
         pass
 
-    records = made.queries.query("SELECT max(n) + 1 FROM cpu", Session())
+    records = made.queries.query("SELECT max(n + 1) FROM cpu", Session())
 
     class Stream:
         def __next__(self) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -98,6 +98,20 @@ class ByteCache(Generic[K, V]):
                 return under_way.value  # type: ignore[return-value]
             # The load failed, and its error went to the one who ran it: try again, for an error of one's own.
         return self._run(key, mine, load, weigh)
+
+    def get_many(self, keys: Sequence[K]) -> list[V | None]:
+        """Return the values of keys, None for those that are not here."""
+        with self._lock:
+            entries = [self._touch(key) for key in keys]
+            found = [None if entry is None else entry[0] for entry in entries]
+            # Whoever loads what is missing counts that as a miss.
+            self._hits += len(entries) - entries.count(None)
+            return found
+
+    def has_all(self, keys: Iterable[K]) -> bool:
+        """Tell whether all keys are here; that does not count as a use."""
+        with self._lock:
+            return all(key in self._protected or key in self._probation for key in keys)
 
     def put(self, key: K, value: V, size_bytes: int) -> None:
         """Keep a value that is at hand already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,12 @@ Positions = npt.NDArray[np.int64]
 _SLICES_MAX = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Slices:
-    """Rows `starts[i]` to `stops[i]`, in ascending order; empty stretches are allowed."""
+    """Rows `starts[i]` to `stops[i]`, in ascending order; empty stretches are allowed.
+
+    What is found out about them stays with them: many columns are read along the same stretches.
+    """
 
     starts: Positions
     stops: Positions
@@ -36,6 +40,10 @@ class Slices:
 
     def coalesce(self) -> Slices:
         """Drop empty stretches and join those that touch."""
+        return self._joined
+
+    @cached_property
+    def _joined(self) -> Slices:
         if len(self.starts) == 1 and self.starts[0] < self.stops[0]:
             return self
         filled = self.stops > self.starts
@@ -47,6 +55,10 @@ class Slices:
 
     def positions(self) -> Positions:
         """Return the position of every row."""
+        return self._positions
+
+    @cached_property
+    def _positions(self) -> Positions:
         lengths = self.lengths
         ends = np.cumsum(lengths)
         if not len(ends):

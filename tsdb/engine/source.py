@@ -84,14 +84,18 @@ class PiecedSource(Source, Protocol):
         """Return the type of a field as it was written, None if the source does not have it."""
         ...
 
-    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
-        """Return columns of a piece, times as int64; all of them must be there."""
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there."""
+        ...
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        """Tell whether all of that is in memory."""
         ...
 
 
 def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
     """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
-    return hasattr(source, "piece")
+    return hasattr(source, "pieces")
 
 
 def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
@@ -173,9 +177,13 @@ class Run:
         values = self._fields.get(column)
         return None if values is None else values.type
 
-    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
         time = self.schema.time.id
-        return [pa.array(self._times) if column == time else self._fields[column] for column in columns]
+        found = [pa.array(self._times) if column == time else self._fields[column] for column in columns]
+        return [[values] * len(numbers) for values in found]
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        return True
 
     @property
     def nbytes(self) -> int:

@@ -30,7 +30,15 @@ _DOUBLE_EXACT = 1 << 53
 _INT64 = range(-(2**63), 2**63)
 # What the planner reads as it is written, whatever the session's zone.
 _CANONICAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?Z?)?")
+_PATTERN = pa.struct([("pattern", pa.string()), ("ignore_case", pa.bool_())])
+# No escapes, no counts, no flags, no classes within classes: these differ from one engine to the next.
+_PLAIN_REGEX = re.compile(r"(?:[A-Za-z0-9_ \-:/,=@|()^$.]|\[\^?[A-Za-z0-9_-]+\]|[*+?](?![*+?]))*")
 _NAN_IS_NOT_NULL = pa.scalar({"nan_is_null": False}, pa.struct([("nan_is_null", pa.bool_())]))
+
+
+def is_canonical_time(text: str) -> bool:
+    """Tell whether the planner reads a time as it is written."""
+    return _CANONICAL.fullmatch(text) is not None
 
 
 def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> Node | None:
@@ -50,6 +58,8 @@ def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> 
         return Call("is_null", (Ref(column.name),), _NAN_IS_NOT_NULL)
     if isinstance(condition, clauses.Membership):
         return _fit_membership(condition, column, zone)
+    if isinstance(condition, clauses.Match):
+        return _fit_match(condition, column)
     value = _fit_literal(condition.literal, column, zone)
     return None if value is None else Call(_FUNCTIONS[condition.operator], (Ref(column.name), Literal(value)))
 
@@ -62,6 +72,27 @@ def _fit_membership(condition: clauses.Membership, column: ColumnInfo, zone: str
     (kind,) = kinds
     options = pa.scalar({"value_set": values}, pa.struct([("value_set", pa.list_(kind))]))
     return Call("is_in", (Ref(column.name),), options)
+
+
+def _fit_match(condition: clauses.Match, column: ColumnInfo) -> Node | None:
+    """Return a match as a filter, if the pattern means the same to everybody who reads patterns."""
+    literal = condition.literal
+    if column.type.kind is not Kind.STRING or not literal.is_string or literal.is_timestamp:
+        return None
+    if not (_is_plain_regex(literal.text) if condition.is_regex else "\\" not in literal.text):
+        return None
+    options = pa.scalar({"pattern": literal.text, "ignore_case": False}, _PATTERN)
+    return Call("match_substring_regex" if condition.is_regex else "match_like", (Ref(column.name),), options)
+
+
+def _is_plain_regex(pattern: str) -> bool:
+    if _PLAIN_REGEX.fullmatch(pattern) is None:
+        return False
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
 
 
 def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.Scalar | None:
@@ -92,7 +123,7 @@ def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Sca
             number = int(literal.text)
             check_range(number, arrow.unit)
             return pa.scalar(number, arrow)
-        if literal.is_timestamp and _CANONICAL.fullmatch(literal.text) is None:
+        if literal.is_timestamp and not is_canonical_time(literal.text):
             return None
         nanoseconds = parse_timestamp(literal.text, "UTC" if literal.is_timestamp else zone)
     except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):

@@ -8,7 +8,7 @@ Planning happens in the thread that asks; rows are computed by DataFusion's thre
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -22,10 +22,11 @@ from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
 from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query.range import run_range
-from tsdb.query.series_aggregate import AggregateRecords
+from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.outer_query import CELLS
 from tsdb.sql.range_query import find_range
 from tsdb.sql.statements import Explain, Query
 
@@ -52,9 +53,13 @@ class QueryEngine:
 
     def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Records:
         """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
+        if not tables:
+            again = self._planner.answer_seen(text, session, lambda: self._plan(text, session))
+            if again is not None:
+                return again
         text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
-        if (records := self._planner.select(tokens, session, extra)) is not None:
+        if (records := self._planner.select(text, tokens, session, extra)) is not None:
             return records
         if not isinstance(found := self._find_aggregate(text, tokens, session, extra), str):
             return found
@@ -97,10 +102,11 @@ class QueryEngine:
             explained = self._run(inner, tokens, session, tables, prefix=prefix)
             if isinstance(found, str):
                 return explained
+            description = found.describe()
             found.close()
             if statement.format is not None:
                 return explained
-            return TableRecords(with_aggregate(read_all(explained), found.describe()))
+            return TableRecords(with_aggregate(read_all(explained), description))
         if not isinstance(found, str):
             if statement.format is None:
                 return TableRecords(analyzed_aggregate(found))
@@ -126,14 +132,50 @@ class QueryEngine:
 
     def _find_aggregate(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
-    ) -> AggregateRecords | str:
+    ) -> AggregateRecords | OuterRecords | str:
         """Return the answer to an aggregate by tags and time from runs, or why it is none."""
+
+        def plan() -> Records:
+            return self._run(text, tokens, session, tables)
+
         try:
-            return self._planner.aggregate(
-                text, tokens, session, tables, lambda: self._run(text, tokens, session, tables)
-            )
+            return self._planner.aggregate(text, tokens, session, tables, plan)
         except OtherClause as reason:
-            return str(reason)
+            plain_reason = str(reason)
+        try:
+            return self._find_outer(text, tokens, session, tables, plan)
+        except OtherClause:
+            return plain_reason
+
+    def _find_outer(
+        self,
+        text: str,
+        tokens: list[Token],
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        plan: Callable[[], Records],
+    ) -> OuterRecords:
+        """Answer a query that computes something with aggregates from runs; OtherClause if it is none."""
+        if tables:
+            raise OtherClause("it has tables of its own")
+        apart = self._planner.take_apart(text, tokens, session)
+        below = tokenize(apart.below, session.dialect)
+
+        def leave() -> Records:
+            raise LeftToPlanner
+
+        inner = self._planner.aggregate(apart.below, below, session, {}, leave)
+        try:
+            schema = self._planner.outer_schema(text, tokens, apart, inner.schema, session)
+        except BaseException:
+            inner.close()
+            raise
+        above = tokenize(apart.above, session.dialect)
+        return OuterRecords(inner, lambda rows: self._run(apart.above, above, session, {CELLS: rows}), schema, plan)
+
+    def _plan(self, text: str, session: Session) -> Records:
+        """Have a query planned that something else could have answered."""
+        return self._run(text, tokenize(text, session.dialect), session, {})
 
     def _run(
         self,

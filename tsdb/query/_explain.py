@@ -17,7 +17,7 @@ import pyarrow as pa
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import PlanQuery
-from tsdb.query.series_aggregate import AggregateRecords
+from tsdb.query.series_aggregate import AggregateRecords, OuterRecords
 from tsdb.sql.statements import Explain
 
 _FORMATS = {"json": "pgjson", "pgjson": "pgjson", "text": "indent", "indent": "indent", "tree": "tree"}
@@ -62,7 +62,7 @@ def analyzed(statement: Explain, explained: pa.Table, scans: list[Any]) -> pa.Ta
     )
 
 
-def analyzed_aggregate(records: AggregateRecords) -> pa.Table:
+def analyzed_aggregate(records: AggregateRecords | OuterRecords) -> pa.Table:
     """Return the answer to EXPLAIN ANALYZE of an aggregate from runs: it is run, and its rows are counted."""
     rows = sum(batch.num_rows for batch in records)
     lines = [scan_text(scan) for scan in records.scans]
@@ -111,7 +111,9 @@ def scan_text(scan: TableDataset) -> str:
         f"sources={counts['sources_total']} ({pruned} pruned: {counts['sources_pruned_by_time']} by time, "
         f"{counts['sources_pruned_by_series']} by series), series={counts['series_kept']} of {counts['series_total']}, "
         f"segments={counts['segments_direct']} direct and {counts['segments_merged']} merged, "
-        f"rows_read={counts['rows_read']}, rows_returned={counts['rows_returned']}"
+        f"rows_read={counts['rows_read']}, rows_returned={counts['rows_returned']}, "
+        f"columns={counts['vector_hits']} decoded before and {counts['vector_misses']} now, "
+        f"bytes_read={counts['bytes_read']}"
     )
 
 

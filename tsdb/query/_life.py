@@ -21,7 +21,7 @@ class QueryLife:
     """What the parts of a query share; safe to use from several threads."""
 
     def __init__(self, clock: Clock, timeout: Duration | None) -> None:
-        self._clock = clock
+        self.clock = clock
         self.timeout = timeout
         self._deadline_ns = None if timeout is None else clock.monotonic_ns() + timeout
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class QueryLife:
         """Raise if the query should not go on."""
         if self.is_cancelled:
             raise Cancelled("the query was cancelled")
-        if self._deadline_ns is not None and self._clock.monotonic_ns() >= self._deadline_ns:
+        if self._deadline_ns is not None and self.clock.monotonic_ns() >= self._deadline_ns:
             raise self.expired()
 
     def expired(self) -> DeadlineExceeded:
@@ -49,7 +49,7 @@ class QueryLife:
         """Return how long it may still take, None without a deadline."""
         if self._deadline_ns is None:
             return None
-        return max(0.0, (self._deadline_ns - self._clock.monotonic_ns()) / _NS_PER_SECOND)
+        return max(0.0, (self._deadline_ns - self.clock.monotonic_ns()) / _NS_PER_SECOND)
 
     def fail(self, error: Exception) -> None:
         """Keep the first error of a scan."""

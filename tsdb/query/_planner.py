@@ -18,23 +18,25 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import TsdbError
-from tsdb.model import CATALOG, DataType, TableInfo, ViewInfo, type_of_field
+from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import result_schema
-from tsdb.query._selection import SelectionRecords, fit_selection
+from tsdb.query._seen import Misfit, SeenShapes
+from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
 from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
-from tsdb.query.series_aggregate import AggregateRecords, Shapes, fit_query, is_series_aggregate_on
+from tsdb.query.series_aggregate import AggregateRecords, FittedQuery, Shapes, fit_query, is_series_aggregate_on
 from tsdb.query.session import Channel, Records, Session
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.outer_query import CELLS, Apart, take_apart
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
@@ -98,6 +100,14 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class SeenAggregate:
+    """What an aggregate over runs means, whatever its conditions are."""
+
+    fitted: FittedQuery
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A query that DataFusion has planned."""
 
@@ -125,6 +135,7 @@ class Planner:
         self._information = information
         self._contexts = Contexts(options)
         self._shapes = Shapes()
+        self._seen: SeenShapes[PlainSelection | SeenAggregate] = SeenShapes()
         self.expand: Expand = lambda text, session: (text, {})
         """Takes out of a query what is not SQL; returns the rest and the tables it names instead."""
 
@@ -230,7 +241,31 @@ class Planner:
         database = session.database if len(parts) == 1 else parts[-2]
         return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
-    def select(self, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> SelectionRecords | None:
+    def answer_seen(
+        self, text: str, session: Session, plan: Callable[[], Records]
+    ) -> SelectionRecords | AggregateRecords | None:
+        """Answer a query whose shape was seen before; None for any other."""
+        known = self._seen.find(text, session)
+        if known is None:
+            return None
+        template, shape = known
+        table = self.find_table(template.name, session)
+        meaning = template.meaning
+        if table is None or not template.is_of(table):
+            return None
+        if isinstance(meaning, SeenAggregate) and not is_series_aggregate_on(session):
+            return None
+        try:
+            filter = template.where.bind(shape.literals)
+        except Misfit:
+            return None
+        if isinstance(meaning, PlainSelection):
+            return self._start_selection(meaning.where(filter), session)
+        return self._start_aggregate(replace(meaning.fitted, filter=filter), meaning.schema, session, plan)
+
+    def select(
+        self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
+    ) -> SelectionRecords | None:
         """Answer a query of the plainest kind from its table; None for any other."""
         selection = find_selection(tokens, session.dialect)
         if selection is None or (len(selection.table) == 1 and selection.table[0] in tables):
@@ -241,6 +276,11 @@ class Planner:
         fitted = fit_selection(selection, table, session.time_zone)
         if fitted is None:
             return None
+        if not tables and table.engine != METRIC_ENGINE:
+            self._seen.remember(text, session, selection.where, selection.table, table, lambda: fitted)
+        return self._start_selection(fitted, session)
+
+    def _start_selection(self, fitted: PlainSelection, session: Session) -> SelectionRecords:
         life = QueryLife(self._clock, session.timeout or self._options.timeout)
         source = self._source(life, session, {}, is_ordered=True, is_single=True, numbers_rows=0)
         try:
@@ -274,15 +314,47 @@ class Planner:
             (table.id, table.version, session.database, session.dialect, session.time_zone, query.shape),
             lambda: self._schema_of(text, tokens, session),
         )
+        if not tables:
+            self._seen.remember(text, session, query.where, query.table, table, lambda: SeenAggregate(fitted, schema))
+        return self._start_aggregate(fitted, schema, session, plan)
+
+    def _start_aggregate(
+        self, fitted: FittedQuery, schema: pa.Schema, session: Session, plan: Callable[[], Records]
+    ) -> AggregateRecords:
         life = QueryLife(self._clock, session.timeout or self._options.timeout)
         source = self._source(life, session, {}, is_ordered=False, is_single=True, numbers_rows=0)
         try:
-            return AggregateRecords(
-                fitted, source.dataset(table), life, schema, threads=self._contexts.parallelism, plan=plan
-            )
+            dataset = source.dataset(fitted.table)
+            return AggregateRecords(fitted, dataset, life, schema, threads=self._contexts.parallelism, plan=plan)
         except BaseException:
             life.end()
             raise
+
+    def take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:
+        """Take a query that computes something with aggregates apart; OtherClause if it is none."""
+        if not is_series_aggregate_on(session):
+            raise OtherClause("series_aggregate is off in this session")
+        named = find_tables(Layout(text, tokens), session.dialect)
+        table = self.find_table(named[0].parts, session) if len(named) == 1 else None
+        if table is None:
+            raise OtherClause("it is not of one table")
+        return take_apart(text, tokens, session.dialect, table.by_name)
+
+    def outer_schema(
+        self, text: str, tokens: list[Token], apart: Apart, below: pa.Schema, session: Session
+    ) -> pa.Schema:
+        """Return the columns of a query that was taken apart; OtherClause if what is above has others."""
+        try:
+            schema = self._schema_of(text, tokens, session)
+            planned = self.plan(
+                self.prepare(apart.above, tokenize(apart.above, session.dialect), session, {CELLS: below.empty_table()})
+            )
+        except TsdbError as error:
+            raise OtherClause(f"it cannot be taken apart: {error}") from error
+        planned.life.end()
+        if planned.schema.types != schema.types:
+            raise OtherClause("its columns would be of other types")
+        return schema
 
     def _schema_of(self, text: str, tokens: list[Token], session: Session) -> pa.Schema:
         planned = self.plan(self.prepare(text, tokens, session, {}))

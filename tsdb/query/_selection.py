@@ -3,29 +3,40 @@
 `SELECT a, b FROM t WHERE tag = 'x' AND ts >= … AND ts < …` is what dashboards and programs ask most. Planning it took
 more than half of its time, and the plan is always the same: hand the conditions to the table, which applies them
 exactly anyway. A condition whose literal does not have the column's own type for certain is left to the planner, and so
-is everything that would be an error.
+is everything that would be an error. Rows in the order of time, with a limit, are read from that end of the table.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Node
+from tsdb.engine.scan import Conditions, Node, make_filter, matching_rows
 from tsdb.errors import Cancelled, TsdbError
-from tsdb.model import TableInfo
+from tsdb.model import TableInfo, TimeRange
 from tsdb.query._conditions import fit_condition
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
 from tsdb.sql.selection import Selection
 
+ENGINE = "mito"
+ORDERED_ROWS_MAX = 10_000
+"""More rows in the order of time are the planner's to sort."""
+
+_HELD_ROWS = 65_536
+_AMPLE = 2
+_WIDENING = 16
+"""How many times as far each further try looks for the newest rows."""
+
 
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: Node | None) -> None:
+    def __init__(self, selection: Selection, table: TableInfo, filter: Node | Conditions | None) -> None:
         self.table = table
         self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
         names = [name for _, name in selection.items] or self._columns
@@ -34,9 +45,19 @@ class PlainSelection:
         )
         self._filter = filter
         self._limit = selection.limit
+        self._order = selection.order
+
+    def where(self, filter: Node | Conditions | None) -> PlainSelection:
+        """Return the same selection under other conditions."""
+        other = copy.copy(self)
+        other._filter = filter
+        return other
 
     def batches(self, dataset: TableDataset) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a dataset of the table."""
+        if self._order is not None:
+            yield from self._ends(dataset)
+            return
         left = self._limit
         for fragment in dataset.get_fragments(self._filter):
             for batch in fragment.scanner(columns=self._columns, filter=self._filter).to_batches():
@@ -48,16 +69,70 @@ class PlainSelection:
                 if left == 0:
                     return
 
+    def _ends(self, dataset: TableDataset) -> Iterator[pa.RecordBatch]:
+        """Yield the newest rows, or the oldest: read from that end, as far as it takes to have enough of them."""
+        assert self._order is not None
+        assert self._limit is not None
+        is_newest = self._order[1]
+        filter = self._filter if isinstance(self._filter, Conditions) else Conditions(TimeRange.ALL, (), self._filter)
+        found = [
+            rows
+            for region in dataset.regions
+            if (rows := matching_rows(region.snapshot, make_filter(region.snapshot.schema, filter))) is not None
+        ]
+        if not found:
+            return
+        span = TimeRange(min(each.start for each, _ in found), max(each.end for each, _ in found))
+        ticks = max(1, (span.end - span.start) * _AMPLE * self._limit // max(1, sum(rows for _, rows in found)))
+        while True:
+            start, stop = max(span.start, span.end - ticks), min(span.end, span.start + ticks)
+            within = TimeRange(start, span.end) if is_newest else TimeRange(span.start, stop)
+            rows = self._sorted(dataset, replace(filter, time_range=filter.time_range.intersection(within)))
+            if rows.num_rows == self._limit or within == span:
+                for batch in rows.to_batches():
+                    yield pa.RecordBatch.from_arrays(batch.columns[: len(self._columns)], schema=self.schema)
+                return
+            ticks *= _WIDENING
+
+    def _sorted(self, dataset: TableDataset, filter: Conditions) -> pa.Table:
+        """Return the first rows of a range of time in order; never many more than that are held."""
+        time = self.table.time_index.name
+        columns = [*self._columns, time]
+        names = [f"c{at}" for at in range(len(columns))]
+        order = [(names[-1], "descending" if self._order and self._order[1] else "ascending")]
+        held: list[pa.RecordBatch] = []
+        fields = [self.table.arrow.field(column).with_name(name) for column, name in zip(columns, names, strict=True)]
+        schema = pa.schema(fields)
+        wanted = list(dict.fromkeys(columns))
+        rows = 0
+        for fragment in dataset.get_fragments(filter):
+            for batch in fragment.scanner(columns=wanted, filter=filter).to_batches():
+                held.append(pa.RecordBatch.from_arrays([batch.column(column) for column in columns], schema=schema))
+                rows += batch.num_rows
+                if rows > _HELD_ROWS + 2 * (self._limit or 0):
+                    table = pa.Table.from_batches(held, schema).sort_by(order).slice(0, self._limit)
+                    held, rows = table.to_batches(), table.num_rows
+        # Equal times stay in the order in which they were read.
+        return pa.Table.from_batches(held, schema).sort_by(order).slice(0, self._limit)
+
 
 def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | None:
     """Return a selection as one of a table, None if anything about it needs a planner."""
     known = table.by_name
     if any(column not in known for column, _ in selection.items) or selection.limit == 0:
         return None
+    if selection.order is not None and not _is_by_time(selection, table):
+        return None
     if selection.where is None:
         return PlainSelection(selection, table, None)
     filter = fit_condition(selection.where, table, zone)
     return None if filter is None else PlainSelection(selection, table, filter)
+
+
+def _is_by_time(selection: Selection, table: TableInfo) -> bool:
+    assert selection.order is not None
+    is_few = selection.limit is not None and selection.limit <= ORDERED_ROWS_MAX
+    return is_few and selection.order[0] == table.time_index.name and table.engine == ENGINE
 
 
 class SelectionRecords:

@@ -9,7 +9,7 @@ it does not know for certain; whoever called it leaves the query to the planner 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tsdb.sql.lexer import Token, TokenKind, unquote
@@ -19,6 +19,8 @@ from tsdb.sql.statements import Dialect
 COMPARISONS = {"=": "=", "==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>", "!=": "<>"}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
+_MATCHES = ("~", "!~")
+_BEHIND_OPERANDS = frozenset({*COMPARISONS, *_MATCHES, ")", ",", ";"})
 _DEPTH_MAX = 32
 _TYPED = frozenset({"TIMESTAMP", "DATE", "TIME", "INTERVAL", "DATETIME", "NULL", "TRUE", "FALSE"})
 
@@ -35,6 +37,8 @@ class Literal:
     is_string: bool
     is_timestamp: bool = False
     """`TIMESTAMP '…'`, which is of UTC whatever the session's zone is."""
+    place: int = field(default=-1, compare=False)
+    """Where its string or number begins in the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,15 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """A column of text that is like a pattern, or that a regular expression finds something in."""
+
+    column: str
+    literal: Literal
+    is_regex: bool
+
+
+@dataclass(frozen=True, slots=True)
 class IsNull:
     column: str
 
@@ -72,7 +85,7 @@ class Junction:
     is_and: bool
 
 
-Condition: TypeAlias = Comparison | Membership | IsNull | Not | Junction
+Condition: TypeAlias = Comparison | Membership | Match | IsNull | Not | Junction
 
 
 class ClauseReader:
@@ -125,8 +138,14 @@ class ClauseReader:
             self.word("AND")
             parts = Comparison(column, ">=", low), Comparison(column, "<=", self._literal())
             found = Junction(parts, is_and=True)
+        elif self.take_word("LIKE"):
+            found = Match(column, self._literal(), is_regex=False)
         elif is_negated:
             raise OtherClause("a condition is none that compares a column with literals")
+        elif (operator := self._tokens[self._at].text) in _MATCHES:
+            self._at += 1
+            is_negated = operator == "!~"
+            found = Match(column, self._literal(), is_regex=True)
         else:
             return Comparison(column, self._comparison(), self._literal())
         return Not(found) if is_negated else found
@@ -156,11 +175,12 @@ class ClauseReader:
         sign = "-" if self.take_operator("-") else ""
         token = self.next()
         if token.kind == TokenKind.NUMBER:
-            found = Literal(sign + token.text, is_string=False)
+            found = Literal(sign + token.text, is_string=False, place=token.start)
         elif token.kind == TokenKind.STRING and not sign:
-            found = Literal(unquote(token, self._dialect), is_string=True)
+            found = Literal(unquote(token, self._dialect), is_string=True, place=token.start)
         elif token.word == "TIMESTAMP" and not sign and self._tokens[self._at].kind == TokenKind.STRING:
-            found = Literal(unquote(self.next(), self._dialect), is_string=True, is_timestamp=True)
+            token = self.next()
+            found = Literal(unquote(token, self._dialect), is_string=True, is_timestamp=True, place=token.start)
         else:
             raise OtherClause("a column is compared with something that is no plain literal")
         self._end_operand()
@@ -169,7 +189,7 @@ class ClauseReader:
     def _end_operand(self) -> None:
         """Refuse what would make an operand only the beginning of an expression."""
         token = self._tokens[self._at]
-        if token.kind == TokenKind.OPERATOR and token.text not in (*COMPARISONS, ")", ",", ";"):
+        if token.kind == TokenKind.OPERATOR and token.text not in _BEHIND_OPERANDS:
             raise OtherClause("a condition computes with its columns or literals")
         if token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX, TokenKind.QUOTED):
             raise OtherClause("a condition is none that compares a column with literals")

@@ -64,21 +64,22 @@ _MYSQL_STRING = _ESCAPED_STRING + r"|\"(?:[^\"\\]++|\"\"|\\[\s\S])*+\""
 _DOUBLE_QUOTED = r"\"(?:[^\"]++|\"\")*+\""
 _BACKTICKED = r"`(?:[^`]++|``)*+`"
 
-_STRINGS = {
+STRINGS = {
     Dialect.GENERIC: _GENERIC_STRING,
     Dialect.MYSQL: _MYSQL_STRING,
     Dialect.POSTGRESQL: f"[eE]{_ESCAPED_STRING}|{_GENERIC_STRING}",
 }
-_IDENTIFIERS = {
+IDENTIFIERS = {
     Dialect.GENERIC: f"{_DOUBLE_QUOTED}|{_BACKTICKED}",
     Dialect.MYSQL: _BACKTICKED,
     Dialect.POSTGRESQL: _DOUBLE_QUOTED,
 }
-_LINE_COMMENT = {
+LINE_COMMENTS = {
     Dialect.GENERIC: r"--[^\n]*+",
     Dialect.MYSQL: r"--(?=\s|\Z)[^\n]*+|\#[^\n]*+",
     Dialect.POSTGRESQL: r"--[^\n]*+",
 }
+NUMBER = r"(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?!\w)"
 _BLOCK_COMMENT = r"/\*[\s\S]*?\*/"
 # What opens and never ends. It stops the lexer at once: going on would look for the same end again and again.
 _OPENERS = {
@@ -92,13 +93,13 @@ class _Lexer:
     """The patterns of one dialect and what their groups mean."""
 
     def __init__(self, dialect: Dialect) -> None:
-        strings, identifiers = _STRINGS[dialect], _IDENTIFIERS[dialect]
-        comments = f"{_LINE_COMMENT[dialect]}|{_BLOCK_COMMENT}"
+        strings, identifiers = STRINGS[dialect], IDENTIFIERS[dialect]
+        comments = f"{LINE_COMMENTS[dialect]}|{_BLOCK_COMMENT}"
         self.pattern = re.compile(
             rf"(?P<blank>\s++|{comments})"
             r"|(?P<hex>[xX]'[0-9a-fA-F]*+'|0[xX][0-9a-fA-F]++\b)"
             rf"|(?P<string>{strings})"
-            r"|(?P<number>(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?!\w))"
+            rf"|(?P<number>{NUMBER})"
             r"|(?P<word>\w[\w$]*+)"
             rf"|(?P<quoted>{identifiers})"
             rf"|(?P<opener>{_OPENERS[dialect]})"

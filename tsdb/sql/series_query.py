@@ -9,14 +9,17 @@ items and limited. Everything else is `OtherClause`, with the reason.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tsdb.model import InvalidTimestamp, parse_timestamp
 from tsdb.sql.clauses import ClauseReader, Condition, OtherClause
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite import KEYWORDS
 from tsdb.sql.statements import Dialect
 
+_PLAIN_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)?")
 _S, _DAY = 1_000_000_000, 86_400 * 1_000_000_000
 _MONDAY = 4 * _DAY
 """1970-01-05 was a Monday: weeks start there."""
@@ -212,8 +215,21 @@ class _Reader(ClauseReader):
             raise OtherClause("date_bin has an interval that is not a number of fixed units")
         self.operator(",")
         column = self.column()
+        origin = self._origin() if self.take_operator(",") else 0
         self.operator(")")
-        return Bucket(column, width, 0)
+        return Bucket(column, width, origin % width)
+
+    def _origin(self) -> int:
+        """Read what date_bin counts from: a time of UTC in its plainest form."""
+        self.word("TIMESTAMP")
+        token = self.next()
+        text = unquote(token, self._dialect) if token.kind == TokenKind.STRING else ""
+        if _PLAIN_TIME.fullmatch(text) is None:
+            raise OtherClause("date_bin has an origin that is no plain time")
+        try:
+            return parse_timestamp(text)
+        except InvalidTimestamp as error:
+            raise OtherClause("date_bin has an origin that is no time") from error
 
     def _aggregate(self, function: str) -> Aggregate:
         if function == "count" and self.take_operator("*"):

@@ -21,9 +21,44 @@ pub fn narrow(whole: Run, times: &[i64], first: i64, last: i64) -> Run {
         return whole;
     }
     let stretch = &times[start..stop];
-    let low = stretch.partition_point(|&time| time < first);
-    let high = low + stretch[low..].partition_point(|&time| time <= last);
+    let low = find_time(stretch, first);
+    let rest = &stretch[low..];
+    let high = low + last.checked_add(1).map_or(rest.len(), |end| find_time(rest, end));
     Run { start: (start + low) as u32, stop: (start + high) as u32, ..whole }
+}
+
+/// Returns the first row that is not before a time. Measurements come in even steps, so it is looked for where it would
+/// be then, and around that.
+fn find_time(times: &[i64], time: i64) -> usize {
+    let (Some(&first), Some(&last)) = (times.first(), times.last()) else { return 0 };
+    if first >= time {
+        return 0;
+    }
+    if last < time {
+        return times.len();
+    }
+    // From here on times[low] < time <= times[high]; distances fit 64 bits without a sign.
+    let (mut low, mut high) = (0, times.len() - 1);
+    let distance = |from: i64, to: i64| to.wrapping_sub(from) as u64 as f64;
+    let guess = (distance(first, time) / distance(first, last) * high as f64) as usize;
+    let guess = guess.clamp(1, high);
+    let mut reach = 1;
+    if times[guess] < time {
+        low = guess;
+        while low + reach < high && times[low + reach] < time {
+            low += reach;
+            reach *= 2;
+        }
+        high = high.min(low + reach);
+    } else {
+        high = guess;
+        while high > low + reach && times[high - reach] >= time {
+            high -= reach;
+            reach *= 2;
+        }
+        low = low.max(high.saturating_sub(reach));
+    }
+    low + 1 + times[low + 1..high].partition_point(|&each| each < time)
 }
 
 /// Cuts a stretch of rows into runs; without a width it is one.

@@ -1,5 +1,6 @@
 //! Columns folded into states, cell by cell.
 
+use arrow_array::PrimitiveArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
@@ -275,6 +276,22 @@ impl Column {
         })
     }
 
+    /// Returns the values of some rows, each told by its chunk and its place there.
+    pub fn take(&self, chunks: &[u32], rows: &[u32]) -> ArrowArray {
+        match self {
+            Self::I8(column) => column.take(chunks, rows),
+            Self::I16(column) => column.take(chunks, rows),
+            Self::I32(column) => column.take(chunks, rows),
+            Self::I64(column) => column.take(chunks, rows),
+            Self::U8(column) => column.take(chunks, rows),
+            Self::U16(column) => column.take(chunks, rows),
+            Self::U32(column) => column.take(chunks, rows),
+            Self::U64(column) => column.take(chunks, rows),
+            Self::F32(column) => column.take(chunks, rows),
+            Self::F64(column) => column.take(chunks, rows),
+        }
+    }
+
     pub fn fold(&self, runs: &[&[Run]], cells: usize, states: &[State]) -> Vec<ArrowArray> {
         let fold = |state: &State| match self {
             Self::I8(chunks) => chunks.fold(runs, cells, *state),
@@ -305,6 +322,17 @@ where
             (values, data.nulls().filter(|nulls| nulls.null_count() > 0).cloned())
         };
         Self(arrays.iter().map(read).collect())
+    }
+
+    fn take(&self, chunks: &[u32], rows: &[u32]) -> ArrowArray {
+        let places = || chunks.iter().zip(rows).map(|(&chunk, &row)| (&self.0[chunk as usize], row as usize));
+        let values: ScalarBuffer<T::Native> = places().map(|((values, _), row)| values[row]).collect();
+        let has_nulls = self.0.iter().any(|(_, nulls)| nulls.is_some());
+        let is_valid = |((_, nulls), row): (&(ScalarBuffer<T::Native>, Option<NullBuffer>), usize)| {
+            nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+        };
+        let nulls = has_nulls.then(|| places().map(is_valid).collect::<NullBuffer>());
+        ArrowArray::new(PrimitiveArray::<T>::new(values, nulls))
     }
 
     fn fold(&self, runs: &[&[Run]], cells: usize, state: State) -> Vec<ArrowArray> {

@@ -11,7 +11,7 @@ from tests.query.harness import BIGINT, DOUBLE, STRING, World, world
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import DataType, Kind
 from tsdb.query import Session, read_all
-from tsdb.query.series_aggregate import AggregateRecords
+from tsdb.query.series_aggregate import AggregateRecords, OuterRecords
 from tsdb.sql.statements import Explain, Query, Slice
 
 NANOS = DataType(Kind.TIMESTAMP_NANOSECOND)
@@ -47,9 +47,9 @@ def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
     off = Session()
     off.variables["series_aggregate"] = "off"
     found = made.queries.query(text, Session())
-    assert isinstance(found, AggregateRecords), text
+    assert isinstance(found, AggregateRecords | OuterRecords), text
     planned = made.queries.query(text, off)
-    assert not isinstance(planned, AggregateRecords)
+    assert not isinstance(planned, AggregateRecords | OuterRecords)
     return read_all(found), read_all(planned)
 
 
@@ -70,6 +70,10 @@ def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
         "SELECT stddev(n), var_pop(n), mean(f) FROM t WHERE host = 'h1'",
         "SELECT max(n) AS m, host FROM t GROUP BY host ORDER BY m DESC",
         "SELECT count(f) FROM t WHERE host = 'nobody'",
+        "SELECT max(f) FROM t WHERE host LIKE 'h%' AND host NOT LIKE '%1'",
+        "SELECT max(f), min(n) FROM t WHERE host ~ '^h[01]$' AND host !~ '1' AND s LIKE 's1%'",
+        "SELECT date_bin(INTERVAL '1 hour', ts, TIMESTAMP '2001-01-01 00:20:00') AS b, max(f) FROM t "
+        "GROUP BY b ORDER BY b",
         "SELECT host, count(f) FROM t WHERE host = 'nobody' GROUP BY host",
     ],
 )
@@ -80,19 +84,43 @@ def test_runs_answer_aggregates_by_tags_and_time(made: World, text: str) -> None
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT max(f) + 1 FROM t",
+        "SELECT host FROM t GROUP BY host HAVING max(f) > 9.5 ORDER BY host",
+        "SELECT host AS h, count(*) AS c FROM t GROUP BY host HAVING count(*) > 26 AND min(n) < 2 ORDER BY h",
+        "SELECT date_trunc('hour', ts) AS b, round(avg(f) * 100) / 100 AS r FROM t WHERE host = 'h1' "
+        "GROUP BY b HAVING count(*) > 0 ORDER BY b LIMIT 3 OFFSET 1",
+        "SELECT upper(host) AS u, sum(n)::double / count(n) FROM t GROUP BY host ORDER BY host",
+        "SELECT host, CASE WHEN max(n) > 38 THEN 'hi' ELSE 'lo' END AS x FROM t GROUP BY 1 ORDER BY 1",
+        "SELECT host, max(f) FROM t GROUP BY host ORDER BY max(f) - min(f) DESC, host",
+        "SELECT host || '-' || dc AS k, count(*) FROM t GROUP BY host, dc ORDER BY k",
+        "SELECT coalesce(max(f), 0), max(f) IS NULL FROM t WHERE host = 'nobody'",
+        "SELECT 1 AS one, max(f) FROM t HAVING max(f) > 100",
+    ],
+)
+def test_what_is_computed_with_aggregates_is_computed_with_cells(made: World, text: str) -> None:
+    found, planned = both(made, text)
+    assert found.schema.equals(planned.schema, check_metadata=True)
+    assert found.to_pylist() == planned.to_pylist()
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("SELECT max(f) FROM t GROUP BY n", "grouped by n, which is no tag"),
         ("SELECT count(DISTINCT f) FROM t", "something other than a name"),
-        ("SELECT max(f) + 1 FROM t", "computes"),
+        ("SELECT max(f) + n FROM t GROUP BY n", "computes"),
         ("SELECT max(f) FILTER (WHERE n > 1) FROM t", "FILTER"),
         ("SELECT max(f) OVER () FROM t", "OVER"),
         ("SELECT date_trunc('month', ts), max(f) FROM t GROUP BY 1", "one width"),
-        ("SELECT host, max(f) FROM t GROUP BY host HAVING max(f) > 1", "HAVING"),
+        ("SELECT host, max(f) FROM t GROUP BY host HAVING max(s) > 'a'", "HAVING"),
         ("SELECT max(s) FROM t", "type String"),
         ("SELECT last_value(f) FROM t", "no order"),
         ("SELECT last_value(f ORDER BY n) FROM t", "ordered by something else than time"),
-        ("SELECT max(f) FROM t WHERE host LIKE 'h%'", "compares a column with literals"),
+        ("SELECT max(f) FROM t WHERE host ILIKE 'h%'", "compares a column with literals"),
+        ("SELECT max(f) FROM t WHERE host ~ 'h\\d'", "literal of another type"),
+        ("SELECT date_bin(INTERVAL '1 hour', ts, now()), max(f) FROM t GROUP BY 1", "no TIMESTAMP where one"),
         ("SELECT max(f) FROM t WHERE f > n", "no plain literal"),
         ("SELECT max(f) FROM t WHERE n = 1.5", "literal of another type"),
         ("SELECT max(t.f) FROM t JOIN t AS y ON t.ts = y.ts", "JOIN"),
@@ -102,7 +130,7 @@ def test_runs_answer_aggregates_by_tags_and_time(made: World, text: str) -> None
 )
 def test_everything_else_is_the_planners_and_explain_analyze_says_why(made: World, text: str, reason: str) -> None:
     records = made.queries.query(text, Session())
-    assert not isinstance(records, AggregateRecords)
+    assert not isinstance(records, AggregateRecords | OuterRecords)
     records.close()
     (plan, *_) = explain(made, text, is_analyze=True).column("plan").to_pylist()
     assert "SeriesAggregate: not used, " in plan
@@ -118,7 +146,7 @@ def test_explain_shows_the_aggregate_beside_the_plans(made: World) -> None:
     rows = explain(made, "SELECT host, max(f) FROM t GROUP BY host", is_analyze=False).to_pylist()
     assert rows[-1]["plan_type"] == "series_aggregate"
     assert rows[-1]["plan"].startswith(
-        "SeriesAggregate: tsdb.public.t, by=[host], aggregates=[max(f)], regions=1, sources=2"
+        "SeriesAggregate: tsdb.public.t, by=[host], aggregates=[max(f)], regions=1, sources=2, series=6"
     )
 
 
@@ -126,6 +154,9 @@ def test_explain_analyze_counts_series_runs_and_cells(made: World) -> None:
     text = "SELECT host, date_trunc('day', ts), max(f) FROM t GROUP BY 1, 2"
     plans = explain(made, text, is_analyze=True).column("plan").to_pylist()
     assert "series=6, runs=6, cells=3" in plans[0]
+    for stage in ("plan_ms=", "run_ms=", "rows_ms="):
+        assert stage in plans[0]
+    assert "bytes_read=" in plans[1]
     assert "rows_read=80" in plans[1]
     assert plans[-1] == "Total rows: 3"
 
@@ -135,6 +166,28 @@ def test_a_closed_answer_lets_go_of_its_snapshot(made: World) -> None:
     records.close()
     with pytest.raises(Cancelled):
         list(records)
+
+
+def test_a_closed_query_over_cells_lets_go_of_its_snapshot(made: World) -> None:
+    records = made.queries.query("SELECT max(f) + 1 FROM t", Session())
+    records.close()
+    with pytest.raises(Cancelled):
+        list(records)
+
+
+def test_a_query_over_too_many_cells_is_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "SELECT date_trunc('minute', ts) AS b, max(f) + 1 AS m FROM t GROUP BY b ORDER BY b"
+    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
+    found, planned = both(made, text)
+    assert found.num_rows == 80
+    assert found.equals(planned)
+
+
+def test_explain_analyze_of_a_query_over_cells_tells_of_both(made: World) -> None:
+    plans = explain(made, "SELECT host, max(f) + 1 FROM t GROUP BY host", is_analyze=True).column("plan").to_pylist()
+    assert "cells=3" in plans[0]
+    assert plans[0].endswith("a query over its cells")
+    assert plans[-1] == "Total rows: 3"
 
 
 def test_sums_of_integers_wrap_as_the_planners_do(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -168,7 +221,7 @@ def test_times_at_the_limits_of_their_type_are_answered_as_the_planner_does(
 
 def test_more_buckets_than_are_held_are_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT date_trunc('minute', ts) AS b, max(f) FROM t GROUP BY b ORDER BY b"
-    monkeypatch.setattr("tsdb.engine.scan._aggregate.RUNS_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
     found, planned = both(made, text)
     assert found.num_rows == 80
     assert found.equals(planned)

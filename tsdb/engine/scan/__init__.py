@@ -7,12 +7,14 @@ SQL.
 
 from __future__ import annotations
 
-from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
+from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan._filter import Conditions, TagIs, make_filter
 from tsdb.engine.scan._last_rows import last_rows
-from tsdb.engine.scan._parts import rows_within
+from tsdb.engine.scan._parts import matching_rows, rows_within
+from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
@@ -24,24 +26,27 @@ __all__ = [
     "Aggregated",
     "Call",
     "Cells",
+    "Conditions",
     "Ends",
     "Literal",
     "Node",
     "Ref",
     "RegionDataset",
     "RegionScan",
+    "RunPlan",
     "RunQuery",
     "RunStatistics",
     "ScanStatistics",
     "SeriesScan",
     "Share",
     "Snapshot",
-    "aggregate_runs",
+    "TagIs",
     "count_rows",
     "last_rows",
+    "make_filter",
+    "matching_rows",
     "rows_within",
     "scan_batches",
     "scan_series",
     "sortable_bits",
-    "time_span",
 ]

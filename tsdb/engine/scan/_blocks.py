@@ -165,9 +165,13 @@ class DirectBlock:
             return read_field(self._part.source, column, self._slices)
         if len(self._slices.starts) > 1 and len(chosen) * _SELECTIVE < self._slices.rows:
             # Reading along many slices is a copy, so only what is left should be copied.
-            rows = self._slices.positions()[chosen]
-            return read_field(self._part.source, column, Slices(rows, rows + 1))
+            return read_field(self._part.source, column, self._chosen_slices)
         return read_field(self._part.source, column, self._slices).take(pa.array(chosen))
+
+    @cached_property
+    def _chosen_slices(self) -> Slices:
+        rows = self._slices.positions()[self._chosen]
+        return Slices(rows, rows + 1)
 
     def select(self, chosen: Positions) -> DirectBlock:
         within = chosen if self._chosen is None else self._chosen[chosen]

@@ -10,6 +10,7 @@ as well: a series for which it is false whatever the fields are has no matching 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,30 @@ class Opaque:
     names: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TagIs:
+    """A tag of text is one of some values."""
+
+    tag: str
+    values: tuple[str, ...]
+    names: frozenset[str]
+
+    @classmethod
+    def one_of(cls, tag: str, values: Iterable[str]) -> TagIs:
+        return cls(tag, tuple(values), frozenset((tag,)))
+
+
 Check = Node | Opaque
+SeriesCheck = Check | TagIs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """A filter of which whoever made it knows the parts: all of them must hold."""
+
+    time_range: TimeRange
+    tags: tuple[TagIs, ...] = ()
+    rest: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +69,7 @@ class Filter:
 
     time_range: TimeRange
     """Rows outside do not match."""
-    on_series: tuple[Check, ...]
+    on_series: tuple[SeriesCheck, ...]
     on_rows: tuple[Check, ...]
     tags: frozenset[str]
     """The names of all tags."""
@@ -56,12 +80,18 @@ class Filter:
         return frozenset().union(*(check.names for check in self.on_rows))
 
 
-def make_filter(schema: RegionSchema, expression: pc.Expression | None, *, within: TimeRange = TimeRange.ALL) -> Filter:
+def make_filter(
+    schema: RegionSchema, expression: pc.Expression | Node | Conditions | None, *, within: TimeRange = TimeRange.ALL
+) -> Filter:
     """Split an expression over the columns of a region, which is to hold within a range of time."""
     tags = frozenset(tag.name for tag in schema.tags)
-    span = EVERYTHING.intersection(TimeSpan(within, True))
-    on_series: list[Check] = []
+    on_series: list[SeriesCheck] = []
     on_rows: list[Check] = []
+    if isinstance(expression, Conditions):
+        within = within.intersection(expression.time_range)
+        on_series += expression.tags
+        expression = expression.rest
+    span = EVERYTHING.intersection(TimeSpan(within, True))
     for check in () if expression is None else _checks_of(schema, expression):
         found = UNKNOWN if isinstance(check, Opaque) else find_time_span(check, schema.time)
         span = span.intersection(TimeSpan(found.range, True))
@@ -108,13 +138,16 @@ class SeriesFrame:
     def column(self, name: str) -> pa.Array:
         return self.series.column(name)
 
-    def value(self, check: Check) -> pa.Array:
+    def value(self, check: SeriesCheck) -> pa.Array:
         """Return what a check comes to for every series; it is evaluated once."""
         if id(check) not in self._values:
             self._values[id(check)] = self._evaluate(check)
         return self._values[id(check)]
 
-    def _evaluate(self, check: Check) -> pa.Array:
+    def _evaluate(self, check: SeriesCheck) -> pa.Array:
+        if isinstance(check, TagIs):
+            column = self.series.column(check.tag)
+            return pc.is_in(column, value_set=pa.array(check.values, column.type))
         if isinstance(check, Opaque):
             if not check.names <= self._tags:
                 return pa.nulls(self.series.num_rows, pa.bool_())

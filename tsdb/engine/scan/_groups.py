@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+import weakref
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +15,30 @@ import pyarrow.compute as pc
 
 from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
+
+_KEYS_MAX = 16
+_known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], Groups]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def groups_of(keys: Sequence[str], tables: Sequence[SeriesTable]) -> Groups:
+    """Return the groups of tables; those of a table that lives on, as the series of a data file do, are remembered.
+
+    For each key a table's groups take 8 bytes of a series, and no more than a few lists of keys are kept.
+    """
+    if not keys or not tables or any(table is not tables[0] for table in tables[1:]):
+        return Groups(keys, tables)
+    wanted = tuple(keys)
+    with _lock:
+        known = _known.setdefault(tables[0], OrderedDict())
+        found = known.get(wanted)
+    if found is None:
+        found = Groups(keys, tables[:1])
+        with _lock:
+            known[wanted] = found
+            if len(known) > _KEYS_MAX:
+                known.popitem(last=False)
+    return found.for_tables(len(tables))
 
 
 class Groups:
@@ -24,6 +52,14 @@ class Groups:
         """For each key, its distinct values in order; null, if there is one, is the last."""
         self._numbers, self.count = self._number(keys, distinct)
         self._which = which
+
+    def for_tables(self, count: int) -> Groups:
+        """Return the groups of one table as those of several that are the same."""
+        if count == len(self._which):
+            return self
+        other = copy.copy(self)
+        other._which = [0] * count
+        return other
 
     def of(self, table: int) -> Positions:
         """Return the group of every series of a table."""

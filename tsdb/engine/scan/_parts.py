@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, match_series, remaining_checks
+from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
+from tsdb.engine.scan._tag_index import look_up
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Source, find_time
-from tsdb.model import SeriesTable, TimeRange
+from tsdb.model import LateTags, SeriesTable, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]
 
@@ -164,6 +165,24 @@ def slice_series(series: SeriesTable, first: int, last: int) -> SeriesTable:
     return SeriesTable(series.tsid[first:last], series.check[first:last], series.tags.slice(first, last - first))
 
 
+def take_late(series: SeriesTable, positions: Positions) -> SeriesTable:
+    """Return some of the series; their tags are taken when somebody asks for them, which many a query never does."""
+    if series.late is not None:
+        return series.take(positions)
+    tags = series.tags
+    taken: list[pa.RecordBatch] = []
+
+    def read(numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        if numbers is not own:
+            return take_tags(tags, numbers.astype(np.int64))
+        if not taken:
+            taken.append(take_tags(tags, positions))
+        return taken[0]
+
+    own = positions.astype(np.uint32)
+    return SeriesTable(series.tsid[positions], series.check[positions], LateTags(tags.schema, own, read))
+
+
 def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -> list[Part]:
     """Prune all sources of a snapshot."""
     time_range = wanted.time_range.intersection(snapshot.visible)
@@ -174,10 +193,14 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
         if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
             continue
         series = conform_series(source.block.table, source.schema, snapshot.schema)
-        frame, matching = _match(wanted, series, frames)
-        part = _make_part(source.observed(statistics), series, frame, matching, wanted, time_range)
-        found.append(part)
         series_total += len(series)
+        observed = source.observed(statistics)
+        looked_up = look_up(series, wanted)
+        if looked_up is not None:
+            found.append(_make_looked_up(observed, series, *looked_up, wanted, time_range))
+            continue
+        frame, matching = _match(wanted, series, frames)
+        found.append(_make_part(observed, series, frame, matching, wanted, time_range))
     parts = [part for part in found if len(part.starts)]
     statistics.add(
         sources_total=len(snapshot.sources),
@@ -187,6 +210,48 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
         series_kept=sum(len(part.starts) for part in parts),
     )
     return parts
+
+
+def matching_rows(snapshot: Snapshot, wanted: Filter) -> tuple[TimeRange, int] | None:
+    """Return a range of time that all matching rows lie in, and about how many there are; None when there are none.
+
+    Series blocks tell it: duplicates count, and so do rows that only a look at them would rule out.
+    """
+    parts = make_parts(snapshot, wanted, ScanStatistics())
+    if not parts:
+        return None
+    span = TimeRange(min(part.time_range.start for part in parts), max(part.time_range.end for part in parts))
+    rows = 0
+    for part in parts:
+        starts, stops = part.estimate()
+        rows += int((stops - starts).sum())
+    return span, rows
+
+
+def _make_looked_up(
+    source: Source, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
+) -> Part:
+    """Make a part of series that an index found for a condition; nothing is as long as all series are."""
+    block = source.block
+    inside = (block.time_max[positions] >= time_range.start) & (block.time_min[positions] <= time_range.last)
+    where = positions[inside]
+    checks = wanted.on_rows
+    others = tuple(check for check in wanted.on_series if check is not done)
+    if others or any(check.names & wanted.tags for check in checks):
+        frame = SeriesFrame(series.take_tags(where), wanted.tags)
+        matching = match_series(replace(wanted, on_series=others), frame)
+        checks = remaining_checks(wanted, frame, matching)
+        where = where[matching]
+    return _part_of(
+        source,
+        take_late(series, where),
+        block.offsets[where],
+        block.offsets[where + 1],
+        block.time_min[where],
+        block.time_max[where],
+        checks,
+        time_range,
+    )
 
 
 def _match(
@@ -219,9 +284,22 @@ def _make_part(
             starts, stops = offsets[low:high], offsets[low + 1 : high + 1]
             time_min, time_max = block.time_min[low:high], block.time_max[low:high]
         else:
-            series = series.take(where)
+            series = take_late(series, where)
             starts, stops = offsets[where], offsets[where + 1]
             time_min, time_max = block.time_min[where], block.time_max[where]
+    return _part_of(source, series, starts, stops, time_min, time_max, checks, time_range)
+
+
+def _part_of(
+    source: Source,
+    series: SeriesTable,
+    starts: Positions,
+    stops: Positions,
+    time_min: Times,
+    time_max: Times,
+    checks: tuple[Check, ...],
+    time_range: TimeRange,
+) -> Part:
     span = TimeRange(int(time_min.min()), int(time_max.max()) + 1) if len(starts) else time_range
     return Part(
         source=source,

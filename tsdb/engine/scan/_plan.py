@@ -19,7 +19,7 @@ from tsdb.engine.merge import STRIPE_ROWS
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import read_direct, share_direct
-from tsdb.engine.scan._filter import Check, Filter, make_filter
+from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
 from tsdb.engine.scan._merged import LazyBundle, read_merged, share_merged
 from tsdb.engine.scan._parts import Part, make_parts
 from tsdb.engine.scan._projection import Projection
@@ -131,7 +131,9 @@ def _share(segment: Segment, count: int) -> list[_Task]:
     return [_Task(checks, bundle=bundle, share=(index, count)) for index in range(count)]
 
 
-def plan_scan(snapshot: Snapshot, expression: pc.Expression | None, statistics: ScanStatistics) -> ScanPlan:
+def plan_scan(
+    snapshot: Snapshot, expression: pc.Expression | Conditions | None, statistics: ScanStatistics
+) -> ScanPlan:
     """Decide what a scan reads; no row is read for that."""
     wanted = make_filter(snapshot.schema, expression)
     parts = make_parts(snapshot, wanted, statistics)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -30,6 +32,9 @@ from tsdb.model import ColumnId, RegionSchema
 from tsdb.store import ObjectStore, StoreError
 
 _log = logging.getLogger("tsdb.sst")
+
+_DECODERS_MAX = min(4, os.cpu_count() or 1)
+"""How many threads decode for one reader."""
 
 
 class SstFile:
@@ -158,22 +163,48 @@ class SstFile:
         footer = self.footer
         return footer.schema.by_id[column].type if column in footer.leaves else None
 
-    def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
-        """Return columns of a row group, times as int64."""
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        file = self.meta.file_id
+        return self._vectors.has_all(VectorKey(file, number, column) for column in columns for number in numbers)
+
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """Return columns of row groups, times as int64."""
+        file = self.meta.file_id
+        keys = [VectorKey(file, number, column) for column in columns for number in numbers]
+        vectors = self._vectors.get_many(keys)
+        missing = [at for at, vector in enumerate(vectors) if vector is None]
+        if missing:
+            for at, vector in self._decode_many(keys, missing):
+                vectors[at] = vector
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(keys) - len(missing))
+        arrays = [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
+        return [arrays[at : at + len(numbers)] for at in range(0, len(arrays), len(numbers) or 1)]
+
+    def _decode_many(self, keys: Sequence[VectorKey], places: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Decode some of the keys, on several threads when there are several: Arrow lets them work side by side."""
         footer = self.footer
+        workers = min(_DECODERS_MAX, len(places))
+        if workers == 1:
+            yield from self._decode_share(footer, keys, places)
+            return
+        with ThreadPoolExecutor(workers, thread_name_prefix="tsdb-decode") as pool:
+            shares = [pool.submit(self._decode_share, footer, keys, places[first::workers]) for first in range(workers)]
+            for share in shares:
+                yield from share.result()
+
+    def _decode_share(self, footer: Footer, keys: Sequence[VectorKey], places: Sequence[int]) -> list[tuple[int, Any]]:
+        found = []
         with self._reader(footer) as reader:
-            vectors = [
-                self._vectors.get_or_load(
-                    VectorKey(self.meta.file_id, number, column), partial(reader.decode, number, column), _weigh
-                )
-                for column in columns
-            ]
+            before = len(reader.decoded)
+            for at in places:
+                load = partial(reader.decode, keys[at].row_group, keys[at].column)
+                found.append((at, self._vectors.get_or_load(keys[at], load, _weigh)))
             if self._counters is not None:
-                # Columns are decoded in the order in which they are asked for, so their bytes are a bound only.
-                decoded = len(reader.decoded)
-                read = sum(footer.chunk_bytes(number, column) for column in columns) if decoded else 0
-                self._counters.add(vector_hits=len(columns) - decoded, vector_misses=decoded, bytes_read=read)
-        return [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
+                # What somebody else decoded meanwhile was read all the same.
+                read = sum(footer.chunk_bytes(keys[at].row_group, keys[at].column) for at in places)
+                self._counters.add(vector_misses=len(reader.decoded) - before, bytes_read=read)
+        return found
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
         pieces = [part.take(vector) for vector, part in self._along(footer, column, rows)]

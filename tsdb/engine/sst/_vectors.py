@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -19,6 +19,12 @@ class Vectors(Protocol):
     """Where decoded columns are kept: the cache, or something smaller."""
 
     def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any: ...
+
+    def get_many(self, keys: Sequence[VectorKey]) -> list[Any]:
+        """Return what is at hand, None for the rest."""
+        ...
+
+    def has_all(self, keys: Iterable[VectorKey]) -> bool: ...
 
 
 class CarryOver:
@@ -38,11 +44,25 @@ class CarryOver:
             self._last[key.column] = key.row_group, vector
         return vector
 
+    def get_many(self, keys: Sequence[VectorKey]) -> list[Any]:
+        return [None] * len(keys)
+
+    def has_all(self, keys: Iterable[VectorKey]) -> bool:
+        return False
+
 
 def split_by_row_group(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
     """Return the row groups that rows lie in, and for each the rows counted from its start."""
     if len(rows.starts) == 1:
         return _split_one(int(rows.starts[0]), int(rows.stops[0]), offsets)
+    known = rows.__dict__.get("_split")
+    if known is None or known[0] is not offsets:
+        known = rows.__dict__["_split"] = offsets, _split_many(rows, offsets)
+    found: list[tuple[int, Slices]] = known[1]
+    return found
+
+
+def _split_many(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
     joined = rows.coalesce()
     if not len(joined.starts):
         return []

@@ -1,6 +1,6 @@
 """Aggregates by tags and time, answered from runs of rows instead of a plan.
 
-    text ─▶ tsdb.sql.series_query ─▶ fit to the table ─▶ tsdb.engine.scan.aggregate_runs ─▶ finish, order, limit ─▶ rows
+    text ─▶ tsdb.sql.series_query ─▶ fit to the table ─▶ tsdb.engine.scan.RunPlan ─▶ finish, order, limit ─▶ rows
 
 The rows of a series that fall into one bucket of time are neighbours in every source, so nothing is hashed and no row
 is looked at on its own. Names and types of the answer are those that the planner gives the same text; it is asked once
@@ -10,7 +10,17 @@ per shape of a statement. Whatever is not recognised goes to the planner as befo
 from __future__ import annotations
 
 from tsdb.query.series_aggregate._fit import FittedQuery, fit_query
-from tsdb.query.series_aggregate._records import AggregateRecords
+from tsdb.query.series_aggregate._outer import OuterRecords
+from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
 
-__all__ = ["VARIABLE", "AggregateRecords", "FittedQuery", "Shapes", "fit_query", "is_series_aggregate_on"]
+__all__ = [
+    "VARIABLE",
+    "AggregateRecords",
+    "FittedQuery",
+    "LeftToPlanner",
+    "OuterRecords",
+    "Shapes",
+    "fit_query",
+    "is_series_aggregate_on",
+]

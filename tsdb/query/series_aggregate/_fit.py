@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Node, RunQuery
+from tsdb.engine.scan import Conditions, Node, RunQuery
 from tsdb.model import ColumnInfo, Semantic, TableInfo
 from tsdb.query._conditions import fit_condition
 from tsdb.sql.clauses import OtherClause
@@ -50,7 +50,7 @@ class FittedQuery:
     """A query that runs can answer."""
 
     table: TableInfo
-    filter: Node | None
+    filter: Node | Conditions | None
     runs: RunQuery
     has_bucket: bool
     columns: tuple[AnswerColumn, ...]

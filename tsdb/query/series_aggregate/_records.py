@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import Aggregated, RegionScan, RunStatistics, aggregate_runs, time_span
+from tsdb.engine.scan import Aggregated, RegionScan, RunPlan, RunStatistics, ScanStatistics
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query._life import QueryLife
@@ -20,6 +20,10 @@ from tsdb.sql.series_query import Aggregate
 
 # How many times as far back each further try looks for the newest buckets.
 _WIDENING = 16
+
+
+class LeftToPlanner(Exception):
+    """The answer is one that only a planner can tell, and whoever asks has another question for it."""
 
 
 class AggregateRecords:
@@ -43,6 +47,9 @@ class AggregateRecords:
         self._schema = schema
         self._threads = threads
         self._is_read_to_end = False
+        self._clock = life.clock
+        self._rows_ns = 0
+        """What ordering and finishing the answer took."""
         self.statistics = RunStatistics()
 
     @property
@@ -55,7 +62,10 @@ class AggregateRecords:
         return [self._dataset]
 
     def describe(self) -> str:
-        """Say what is aggregated, in one line."""
+        """Say what is aggregated, in one line; series blocks tell how many series that are."""
+        return self._describe(self._plan_runs(RunStatistics(), is_counted=False).series)
+
+    def _describe(self, series: int) -> str:
         fitted = self._fitted
         aggregates = [term for term in fitted.columns if isinstance(term, Aggregate)]
         columns = ", ".join(f"{term.function}({term.column or '*'})" for term in aggregates)
@@ -63,23 +73,26 @@ class AggregateRecords:
         sources = sum(len(region.snapshot.sources) for region in self._dataset.regions)
         return (
             f"SeriesAggregate: {fitted.table.full_name}, by=[{', '.join(fitted.runs.keys)}]{bucket}, "
-            f"aggregates=[{columns}], regions={len(self._dataset.regions)}, sources={sources}"
+            f"aggregates=[{columns}], regions={len(self._dataset.regions)}, sources={sources}, series={series}"
         )
 
     def describe_run(self) -> str:
         """Say what it took, once the rows have been read."""
         counts = self.statistics
         return (
-            f"{self.describe()}, series={counts.series}, runs={counts.runs}, cells={counts.cells}, "
+            f"{self._describe(counts.series)}, runs={counts.runs}, cells={counts.cells}, "
             f"pieces={counts.pieces}, blocks={counts.blocks}, plan_ms={counts.plan_ns / 1e6:.3f}, "
-            f"run_ms={counts.run_ns / 1e6:.3f}"
+            f"run_ms={counts.run_ns / 1e6:.3f}, rows_ms={self._rows_ns / 1e6:.3f}"
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             self._life.check()
             try:
-                batch = make_rows(self._fitted, self._aggregate(), self._schema)
+                found = self._aggregate()
+                started_ns = self._clock.monotonic_ns()
+                batch = make_rows(self._fitted, found, self._schema)
+                self._rows_ns = self._clock.monotonic_ns() - started_ns
             except (BucketOutOfRange, ScanTooLarge):
                 # The planner answers all the same: it can hold groups on disk.
                 yield from self._plan()
@@ -87,7 +100,7 @@ class AggregateRecords:
             self._is_read_to_end = True
             if batch.num_rows:
                 yield batch
-        except TsdbError:
+        except (TsdbError, LeftToPlanner):
             raise
         except Exception as error:
             if self._life.is_cancelled:
@@ -98,18 +111,19 @@ class AggregateRecords:
 
     def _aggregate(self) -> Aggregated:
         fitted = self._fitted
-        scans = [RegionScan(region.snapshot, region.statistics, self._life.check) for region in self._dataset.regions]
-        if fitted.is_by_bucket_alone and (span := time_span(scans, fitted.filter)) is not None:
-            return self._aggregate_end(scans, span)
-        return self._run(scans, TimeRange.ALL)
+        plan = self._plan_runs(self.statistics)
+        if fitted.is_by_bucket_alone and (span := plan.time_range) is not None:
+            return self._aggregate_end(plan, span)
+        return plan.run(threads=self._threads)
 
-    def _run(self, scans: list[RegionScan], within: TimeRange) -> Aggregated:
-        fitted = self._fitted
-        return aggregate_runs(
-            scans, fitted.filter, fitted.runs, within=within, threads=self._threads, statistics=self.statistics
-        )
+    def _plan_runs(self, statistics: RunStatistics, *, is_counted: bool = True) -> RunPlan:
+        scans = [
+            RegionScan(region.snapshot, region.statistics if is_counted else ScanStatistics(), self._life.check)
+            for region in self._dataset.regions
+        ]
+        return RunPlan(scans, self._fitted.filter, self._fitted.runs, statistics=statistics)
 
-    def _aggregate_end(self, scans: list[RegionScan], span: TimeRange) -> Aggregated:
+    def _aggregate_end(self, plan: RunPlan, span: TimeRange) -> Aggregated:
         """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
         fitted = self._fitted
         width, origin = fitted.runs.width, fitted.runs.origin
@@ -125,7 +139,7 @@ class AggregateRecords:
                 bucket = (span.start - origin) // width
                 stop = (bucket + buckets) * width + origin
                 within = TimeRange(span.start, min(span.end, stop))
-            found = self._run(scans, within)
+            found = plan.run(within=within, threads=self._threads)
             if within == span or (found.cells is not None and len(found.cells) >= wanted):
                 return found
             buckets *= _WIDENING

@@ -1,0 +1,50 @@
+"""Series found by an index over a tag: the same as when all are compared."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.engine.scan.regions import Region, put, row, rows_of
+from tsdb.engine.scan import Call, Conditions, Literal, Ref, ScanStatistics, TagIs, scan_batches
+from tsdb.engine.scan import _tag_index as index_module
+from tsdb.model import TimeRange
+
+HOSTS = ["a", "b", "c", "", None, "it's"]
+ZONE_1 = Call("equal", (Ref("zone"), Literal(pa.scalar(1, pa.int64()))))
+V_LOW = Call("less", (Ref("v"), Literal(pa.scalar(8.0, pa.float64()))))
+EITHER = Call("or_kleene", (ZONE_1, V_LOW))
+
+
+def make_region() -> Region:
+    rows = [row(host, ts, float(ts), zone=zone) for host in HOSTS for zone in (1, 2) for ts in range(0, 20, 4)]
+    later = [row(host, ts, float(ts), zone=2) for host in ("b", "d") for ts in (15, 30)]
+    return Region([put(*rows), put(*later, source=1)])
+
+
+@pytest.mark.parametrize("rest", [None, ZONE_1, V_LOW, EITHER])
+@pytest.mark.parametrize("span", [TimeRange.ALL, TimeRange(4, 13), TimeRange(18, 40), TimeRange(5, 5)])
+@pytest.mark.parametrize("values", [("b",), ("a", "nobody", "a"), ("",), ("it's", "d", "c"), ("nobody",)])
+def test_an_index_finds_the_series_that_a_comparison_finds(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], span: TimeRange, rest: Call | None
+) -> None:
+    conditions = Conditions(span, (TagIs.one_of("host", values),), rest)
+    answers = []
+    for series_min in (1 << 30, 1):
+        monkeypatch.setattr(index_module, "SERIES_MIN", series_min)
+        statistics = ScanStatistics()
+        found = rows_of(
+            scan_batches(make_region().snapshot(), ("host", "zone", "ts", "v"), conditions, statistics=statistics)
+        )
+        answers.append((sorted(map(str, found)), statistics.series_kept))
+    assert answers[0] == answers[1]
+    assert all(each["host"] in values for each in found)
+
+
+def test_hashes_that_agree_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "SERIES_MIN", 1)
+    plain = index_module._hash
+    monkeypatch.setattr(index_module, "_hash", lambda values: plain(values) & 1)
+    conditions = Conditions(TimeRange.ALL, (TagIs.one_of("host", ["b", "c"]),))
+    found = rows_of(scan_batches(make_region().snapshot(), ("host",), conditions))
+    assert {each["host"] for each in found} == {"b", "c"}

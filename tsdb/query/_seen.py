@@ -1,0 +1,283 @@
+"""Statements of a shape that was seen before: neither read nor planned again.
+
+    text ─▶ shape ─▶ which literals are those of its conditions ─▶ what the rest means for a table ─▶ new literals in it
+
+What a query without its conditions means depends on its text, on the table and on what the session has chosen; that is
+remembered under all of these. Of a condition it is remembered where its literals are, and what each is compared with.
+Whether the session may read the table is asked anew each time, by whoever looks here. A literal that does not have the
+type of its column is a reason to read the statement after all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from tsdb.engine.scan import Conditions, Node, TagIs
+from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
+from tsdb.query._conditions import fit_condition, is_canonical_time
+from tsdb.query.session import Session
+from tsdb.sql import clauses
+from tsdb.sql.lexer import Token, TokenKind, unquote
+from tsdb.sql.shape import Shape, find_shape
+from tsdb.sql.statements import Dialect
+
+SHAPES_MAX = 1024
+"""How many shapes are remembered; the one used longest ago goes first."""
+
+_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_INT64 = range(-(2**63), 2**63)
+
+T = TypeVar("T")
+
+
+class Misfit(Exception):
+    """The literals need a closer look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A literal of a condition: which of the text's it is, and what it was."""
+
+    number: int
+    literal: clauses.Literal
+
+    def fill(self, literals: Sequence[str], dialect: Dialect) -> clauses.Literal:
+        """Return the literal that stands there now."""
+        written = literals[self.number]
+        if self.literal.is_string:
+            return replace(self.literal, text=unquote(Token(TokenKind.STRING, written, 0, 0), dialect))
+        sign = "-" if self.literal.text.startswith("-") else ""
+        return replace(self.literal, text=sign + written)
+
+    def text(self, literals: Sequence[str], dialect: Dialect) -> str:
+        """Return what a string says."""
+        written = literals[self.number]
+        if dialect is Dialect.GENERIC:
+            return written[1:-1].replace("''", "'") if "''" in written else written[1:-1]
+        return unquote(Token(TokenKind.STRING, written, 0, 0), dialect)
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeBound:
+    operator: str
+    slot: Slot
+
+    def bind(self, literals: Sequence[str], dialect: Dialect, *, unit: str, zone: str) -> TimeRange:
+        literal = self.slot.literal
+        try:
+            if not literal.is_string:
+                text = self.slot.fill(literals, dialect).text
+                if not text.lstrip("-").isdigit():
+                    raise Misfit
+                check_range(int(text), unit)
+                return bound_of(self.operator, int(text), 1)
+            text = self.slot.text(literals, dialect)
+            if literal.is_timestamp and not is_canonical_time(text):
+                raise Misfit
+            nanoseconds = parse_timestamp(text, "UTC" if literal.is_timestamp else zone)
+        except InvalidTimestamp as error:
+            raise Misfit from error
+        if nanoseconds not in _INT64:
+            raise Misfit
+        return bound_of(self.operator, nanoseconds, _UNIT_NS[unit])
+
+
+def bound_of(operator: str, instant: int, unit: int) -> TimeRange:
+    """Return the times, in steps of a unit, that compare so with an instant."""
+    everything = TimeRange.ALL
+    before, rest = divmod(instant, unit)
+    first = before + (rest > 0)
+    if operator == ">=":
+        return TimeRange(first, everything.end)
+    if operator == ">":
+        return TimeRange(before + 1, everything.end)
+    if operator == "<":
+        return TimeRange(everything.start, first)
+    if operator == "<=":
+        return TimeRange(everything.start, before + 1)
+    assert operator == "=", operator
+    return TimeRange(first, before + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _TagBound:
+    tag: str
+    slots: tuple[Slot, ...]
+
+
+class Where:
+    """The conditions of a shape over a table, without their literals."""
+
+    def __init__(
+        self, condition: clauses.Condition | None, table: TableInfo, session: Session, numbers: Mapping[int, int]
+    ) -> None:
+        self._table = table
+        self._zone = session.time_zone
+        self._dialect = session.dialect
+        self._numbers = numbers
+        self._times: list[_TimeBound] = []
+        self._tags: list[_TagBound] = []
+        self._rest: list[clauses.Condition] = []
+        self._unit: str = table.time_index.type.arrow.unit
+        for part in [] if condition is None else _conjuncts(condition):
+            self._add(part)
+
+    def _add(self, part: clauses.Condition) -> None:
+        column = None if isinstance(part, clauses.Not | clauses.Junction) else self._table.by_name.get(part.column)
+        if column is not None and isinstance(part, clauses.Comparison):
+            if column is self._table.time_index and part.operator != "<>":
+                self._times.append(_TimeBound(part.operator, self._slot(part.literal)))
+                return
+            if part.operator == "=" and _is_text_tag(column.semantic, column.type.kind):
+                part = clauses.Membership(part.column, (part.literal,))
+        if isinstance(part, clauses.Membership) and column is not None:
+            is_plain = all(each.is_string and not each.is_timestamp for each in part.literals)
+            if is_plain and _is_text_tag(column.semantic, column.type.kind):
+                self._tags.append(_TagBound(column.name, tuple(self._slot(each) for each in part.literals)))
+                return
+        self._rest.append(part)
+
+    def _slot(self, literal: clauses.Literal) -> Slot:
+        return Slot(self._numbers[literal.place], literal)
+
+    def bind(self, literals: Sequence[str]) -> Conditions:
+        """Return the conditions with other literals; Misfit if one does not fit what it is compared with."""
+        dialect = self._dialect
+        span = TimeRange.ALL
+        for bound in self._times:
+            span = span.intersection(bound.bind(literals, dialect, unit=self._unit, zone=self._zone))
+        tags = tuple(
+            TagIs.one_of(each.tag, [slot.text(literals, dialect) for slot in each.slots]) for each in self._tags
+        )
+        return Conditions(span, tags, self._bind_rest(literals) if self._rest else None)
+
+    def _bind_rest(self, literals: Sequence[str]) -> Node:
+        parts = tuple(self._refill(part, literals) for part in self._rest)
+        condition = parts[0] if len(parts) == 1 else clauses.Junction(parts, is_and=True)
+        found = fit_condition(condition, self._table, self._zone)
+        if found is None:
+            raise Misfit
+        return found
+
+    def _refill(self, condition: clauses.Condition, literals: Sequence[str]) -> clauses.Condition:
+        def fill(literal: clauses.Literal) -> clauses.Literal:
+            return self._slot(literal).fill(literals, self._dialect)
+
+        if isinstance(condition, clauses.Comparison | clauses.Match):
+            return replace(condition, literal=fill(condition.literal))
+        if isinstance(condition, clauses.Membership):
+            return replace(condition, literals=tuple(fill(each) for each in condition.literals))
+        if isinstance(condition, clauses.Not):
+            return clauses.Not(self._refill(condition.condition, literals))
+        if isinstance(condition, clauses.Junction):
+            return replace(condition, parts=tuple(self._refill(each, literals) for each in condition.parts))
+        return condition
+
+
+def _is_text_tag(semantic: Semantic, kind: Kind) -> bool:
+    return semantic is Semantic.TAG and kind is Kind.STRING
+
+
+def _conjuncts(condition: clauses.Condition) -> list[clauses.Condition]:
+    if isinstance(condition, clauses.Junction) and condition.is_and:
+        return [each for part in condition.parts for each in _conjuncts(part)]
+    return [condition]
+
+
+def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
+    """Return all literals of a condition."""
+    if condition is None or isinstance(condition, clauses.IsNull):
+        return []
+    if isinstance(condition, clauses.Comparison | clauses.Match):
+        return [condition.literal]
+    if isinstance(condition, clauses.Membership):
+        return list(condition.literals)
+    if isinstance(condition, clauses.Not):
+        return literals_of(condition.condition)
+    return [literal for part in condition.parts for literal in literals_of(part)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Template(Generic[T]):
+    """What a shape means."""
+
+    name: tuple[str, ...]
+    """Of the table, as it was written."""
+    table: TableInfo
+    where: Where
+    meaning: T
+
+    def is_of(self, table: TableInfo | None) -> bool:
+        """Tell whether the name still stands for the same table, unchanged."""
+        if table is self.table:
+            return True
+        return table is not None and (table.id, table.version) == (self.table.id, self.table.version)
+
+
+class SeenShapes(Generic[T]):
+    """What shapes mean. Bounded; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._conditions: OrderedDict[Hashable, frozenset[int]] = OrderedDict()
+        """Which literals of a shape are those of its conditions."""
+        self._templates: OrderedDict[Hashable, Template[T]] = OrderedDict()
+
+    def find(self, text: str, session: Session) -> tuple[Template[T], Shape] | None:
+        """Return what a text of a known shape means, and its literals."""
+        shape = find_shape(text, session.dialect)
+        if shape is None:
+            return None
+        with self._lock:
+            own = self._conditions.get((session.dialect, shape.text))
+            if own is None:
+                return None
+            key = _key(shape, own, session)
+            found = self._templates.get(key)
+            if found is None:
+                return None
+            self._templates.move_to_end(key)
+            self._conditions.move_to_end((session.dialect, shape.text))
+            return found, shape
+
+    def remember(
+        self,
+        text: str,
+        session: Session,
+        condition: clauses.Condition | None,
+        name: tuple[str, ...],
+        table: TableInfo,
+        make: Callable[[], T],
+    ) -> None:
+        """Keep what a text means; nothing if its literals are not where they were read."""
+        shape = find_shape(text, session.dialect)
+        if shape is None:
+            return
+        numbers = {offset: number for number, offset in enumerate(shape.offsets)}
+        places = [literal.place for literal in literals_of(condition)]
+        if any(place not in numbers for place in places):
+            return
+        own = frozenset(numbers[place] for place in places)
+        template = Template(name, table, Where(condition, table, session, numbers), make())
+        with self._lock:
+            _put(self._conditions, (session.dialect, shape.text), own)
+            _put(self._templates, _key(shape, own, session), template)
+
+
+def _key(shape: Shape, own: frozenset[int], session: Session) -> Hashable:
+    rest = tuple(literal for number, literal in enumerate(shape.literals) if number not in own)
+    return (shape.text, rest, session.database, session.dialect, session.time_zone)
+
+
+V = TypeVar("V")
+
+
+def _put(kept: OrderedDict[Hashable, V], key: Hashable, value: V) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > SHAPES_MAX:
+        kept.popitem(last=False)

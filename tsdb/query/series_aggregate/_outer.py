@@ -1,0 +1,63 @@
+"""A query over the few rows of an aggregate: HAVING, and whatever is computed with aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from tsdb.query._table_dataset import TableDataset
+from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner
+from tsdb.query.session import Records, read_all
+
+
+class OuterRecords:
+    """The rows of a query over an aggregate, which is computed when they are asked for."""
+
+    def __init__(
+        self,
+        inner: AggregateRecords,
+        outer: Callable[[pa.Table], Records],
+        schema: pa.Schema,
+        plan: Callable[[], Records],
+    ) -> None:
+        """`outer` runs the query over the aggregate's rows; `plan` has the whole planned."""
+        self._inner = inner
+        self._outer = outer
+        self._schema = schema
+        self._plan = plan
+        self._running: Records = inner
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def scans(self) -> list[TableDataset]:
+        return self._inner.scans
+
+    def describe(self) -> str:
+        return f"{self._inner.describe()}, and a query over its cells"
+
+    def describe_run(self) -> str:
+        return f"{self._inner.describe_run()}, and a query over its cells"
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            rows = read_all(self._inner)
+            self._running = self._outer(rows)
+        except LeftToPlanner:
+            self._running = self._plan()
+            yield from self._running
+            return
+        for batch in self._running:
+            arrays = [
+                values if values.type == field.type else values.cast(field.type)
+                for values, field in zip(batch.columns, self._schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def close(self) -> None:
+        """Stop the work and let go of snapshots; from any thread, any number of times."""
+        self._running.close()
+        self._inner.close()
