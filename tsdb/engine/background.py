@@ -1,12 +1,14 @@
 """Background jobs: a few threads, flushes first, one thread that does nothing but flush.
 
-Compactions come last and take long, so that with more than two threads one is always left for everything else.
+Compactions come last and take long: with more than two threads one is always left for everything else, and no more
+than half of the cores compact at a time.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -43,7 +45,7 @@ class Background:
         self._is_stopping = False
         self._running = 0
         self._compacting = 0
-        self._compactions_max = max(1, jobs_max - 2)
+        self._compactions_max = max(1, min(jobs_max - 2, (os.cpu_count() or 1) // 2))
         self._threads = [
             threading.Thread(
                 target=self._run, args=(jobs_max > 1 and number == 0,), name=f"tsdb-background-{number}", daemon=True
