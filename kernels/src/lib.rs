@@ -38,6 +38,7 @@ mod repeat_strings;
 mod row_hash;
 mod run_aggregate;
 mod run_boundaries;
+mod samples;
 mod sort_keys;
 mod tag_frames;
 mod time_slices;
@@ -92,6 +93,8 @@ mod _kernels {
     #[pymodule_export]
     use crate::prom_json::prom_json;
     #[pymodule_export]
+    use crate::prom_json::prom_labels;
+    #[pymodule_export]
     use crate::prom_range::prom_instant;
     #[pymodule_export]
     use crate::prom_range::prom_range;
@@ -109,6 +112,12 @@ mod _kernels {
     use crate::run_aggregate::SeriesRuns;
     #[pymodule_export]
     use crate::run_boundaries::run_boundaries;
+    #[pymodule_export]
+    use crate::samples::SamplePiece;
+    #[pymodule_export]
+    use crate::samples::Samples;
+    #[pymodule_export]
+    use crate::samples::SeriesStretches;
     #[pymodule_export]
     use crate::sort_keys::sort_keys;
     #[pymodule_export]

@@ -17,8 +17,50 @@ pub struct Window<'a> {
     /// Scalar arguments of the function.
     pub first: f64,
     pub second: f64,
-    /// No value of the series is smaller than the one before it: a counter that was never reset.
-    pub is_rising: bool,
+    /// What a counter lost in the window by being reset, if that is known already.
+    pub drops: Option<f64>,
+}
+
+/// What the counter of one series loses by its resets, so that windows which overlap need not add it up each anew.
+///
+/// Sums of whole numbers that are not too large are exact, so the difference of two of them is, too.
+#[derive(Default)]
+pub struct Drops {
+    is_rising: bool,
+    /// What is lost up to each sample; empty if some value is no such number.
+    totals: Vec<f64>,
+}
+
+const EXACT_MAX: f64 = (1_i64 << 53) as f64;
+
+impl Drops {
+    pub fn read(&mut self, values: &[f64]) {
+        self.totals.clear();
+        self.is_rising = !values.windows(2).any(|pair| pair[1] < pair[0]);
+        if self.is_rising {
+            return;
+        }
+        let mut total = 0.0;
+        self.totals.push(total);
+        self.totals.extend(values.windows(2).map(|pair| {
+            total += if pair[1] < pair[0] { pair[0] } else { 0.0 };
+            total
+        }));
+        let sizes = values.iter().fold(0.0, |sum, value| sum + value.abs());
+        let is_exact = sizes < EXACT_MAX && values.iter().all(|value| value.trunc() == *value);
+        if !is_exact {
+            self.totals.clear();
+        }
+    }
+
+    /// What is lost among the samples `low` to before `high`.
+    pub fn within(&self, low: usize, high: usize) -> Option<f64> {
+        if self.is_rising {
+            // What is added to a sum and leaves it as it is, whatever its sign.
+            return Some(-0.0);
+        }
+        Some(self.totals.get(high - 1)? - self.totals[low])
+    }
 }
 
 pub type Function = fn(&Window, &mut Vec<f64>) -> Option<f64>;
@@ -122,8 +164,8 @@ fn extrapolated(window: &Window, is_counter: bool, is_rate: bool) -> Option<f64>
         return None;
     }
     let mut result = values[last] - values[0];
-    if is_counter && !window.is_rising {
-        result += lost_by_resets(values);
+    if is_counter {
+        result += window.drops.unwrap_or_else(|| lost_by_resets(values));
     }
     let mut to_start = seconds(times[0] - window.start);
     let mut to_end = seconds(window.end - times[last]);

@@ -14,7 +14,7 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
-from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable, LabelValues
 from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts, leave_out_histograms
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
@@ -169,6 +169,6 @@ def _count_values(context: EvalContext, node: Aggregate, vector: Vector, label: 
     counts = np.bincount(cells, minlength=len(keys) * vector.steps).reshape(len(keys), vector.steps)
     members = keys // len(texts)
     labels = vector.labels.take(first[members]).keep(by)
-    labels = labels.with_column(label, LabelColumn(keys % len(texts), tuple(texts)))
+    labels = labels.with_column(label, LabelColumn(keys % len(texts), LabelValues(texts)))
     drops = _any_of(groups, vector.drops_name, len(first))[members]
     return Vector(labels, counts.astype(np.float64), counts > 0, drops)

@@ -78,7 +78,7 @@ class EvalContext:
                     f"a selector of the query finds {found.labels.rows} series, more than {self.limits.series_max}",
                     hint="add matchers",
                 )
-            self.count(len(found.times))
+            self.count(found.count)
             self.selected[key] = found
         return self.selected[key]
 

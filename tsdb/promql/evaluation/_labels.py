@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +25,37 @@ Codes = npt.NDArray[np.int64]
 _KEY_MAX = 1 << 62
 
 
+class LabelValues(tuple[str, ...]):
+    """The distinct values of a label; what is made of all of them is made once, however many columns share them."""
+
+    @cached_property
+    def arrow(self) -> pa.Array:
+        return pa.array(self, pa.string())
+
+    @cached_property
+    def ranks(self) -> Codes:
+        """For each value its place among all in order."""
+        order = sorted(range(len(self)), key=self.__getitem__)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank
+
+
+_NONE = LabelValues(("",))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelColumn:
     """One label of all series."""
 
     codes: Codes
-    values: tuple[str, ...]
+    values: LabelValues
 
     @classmethod
     def of_texts(cls, texts: Sequence[str]) -> LabelColumn:
         found: dict[str, int] = {"": 0}
         codes = np.fromiter((found.setdefault(text, len(found)) for text in texts), np.int64, len(texts))
-        return cls(codes, tuple(found))
+        return cls(codes, LabelValues(found))
 
     @classmethod
     def of_arrow(cls, column: pa.Array) -> LabelColumn:
@@ -48,13 +68,13 @@ class LabelColumn:
         # The last slot is that of nulls.
         places = [found.setdefault(text or "", len(found)) for text in encoded.dictionary.to_pylist()] + [0]
         codes = np.array(places, np.int64)[encoded.indices.fill_null(len(places) - 1).to_numpy(zero_copy_only=False)]
-        return cls(codes, tuple(found))
+        return cls(codes, LabelValues(found))
 
     @classmethod
     def constant(cls, text: str, rows: int) -> LabelColumn:
         if not text:
-            return cls(np.zeros(rows, np.int64), ("",))
-        return cls(np.ones(rows, np.int64), ("", text))
+            return cls(np.zeros(rows, np.int64), _NONE)
+        return cls(np.ones(rows, np.int64), LabelValues(("", text)))
 
     def take(self, positions: npt.NDArray[np.intp]) -> LabelColumn:
         return LabelColumn(self.codes[positions], self.values)
@@ -65,10 +85,7 @@ class LabelColumn:
 
     def ranks(self) -> Codes:
         """Return for each series the place of its value among all in order."""
-        order = sorted(range(len(self.values)), key=self.values.__getitem__)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return rank[self.codes]
+        return self.values.ranks[self.codes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,8 +150,9 @@ class LabelTable:
                 size = self.rows
             key = key * len(column.values) + column.codes
             size *= len(column.values)
-        if not self.rows:
-            return key, key
+        if self.rows < 2 or (key[1:] > key[:-1]).all():
+            alone = np.arange(self.rows, dtype=np.int64)
+            return alone, alone
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")
         place = np.empty(len(order), np.int64)
@@ -143,17 +161,28 @@ class LabelTable:
 
     def order(self) -> npt.NDArray[np.intp]:
         """Return the series in the order of their labels: pair by pair, name, then value; the shorter first."""
-        names = sorted(self.columns)
         keys: list[Codes] = []
+        key, size = np.zeros(self.rows, np.int64), 1
         is_last = np.ones(self.rows, np.bool_)
-        for name in reversed(names):
+        for name in sorted(self.columns, reverse=True):
             column = self.columns[name]
-            ranks = column.ranks()
+            if not column.codes.any():
+                continue
+            ranks, count = column.ranks(), len(column.values) + 2
             has = column.codes != 0
             # Who lacks the label has a later one in its place, which is larger, unless nothing follows at all.
-            keys.append(np.where(has, ranks, np.where(is_last, -1, len(column.values) + 1)))
+            place = ranks if has.all() else np.where(has, ranks, np.where(is_last, 0, count - 1))
             is_last &= ~has
-        return np.lexsort(keys) if keys else np.arange(self.rows)
+            if size * count >= _KEY_MAX:
+                keys.append(key)
+                key, size = place, count
+            else:
+                key, size = place * size + key, size * count
+        keys.append(key)
+        if len(keys) > 1:
+            return np.lexsort(keys)
+        is_ordered = (key[1:] >= key[:-1]).all()
+        return np.arange(self.rows) if is_ordered else np.argsort(key, kind="stable")
 
     def dicts(self) -> list[dict[str, str]]:
         """Return the labels of each series, without empty ones, by name."""
@@ -186,7 +215,7 @@ def concat_labels(tables: Sequence[LabelTable]) -> LabelTable:
                 continue
             places = np.array([found.setdefault(value, len(found)) for value in column.values], np.int64)
             parts.append(places[column.codes])
-        columns[name] = LabelColumn(np.concatenate(parts), tuple(found))
+        columns[name] = LabelColumn(np.concatenate(parts), LabelValues(found))
     return LabelTable(rows, columns)
 
 

@@ -82,7 +82,10 @@ def run_range(
             value = Vector.single({}, value.values)
         assert isinstance(value, Vector)
         vector = finish(value)
-        vector = replace(vector.take(vector.labels.order()), is_ordered=True)
+        order = vector.labels.order()
+        if (order[1:] < order[:-1]).any():
+            vector = vector.take(order)
+        vector = replace(vector, is_ordered=True)
     return _answer(context, times, vector)
 
 
