@@ -531,6 +531,10 @@ class Samples:
 
     def __len__(self) -> int: ...
     @property
+    def series(self) -> int:
+        """How many series have samples."""
+
+    @property
     def places(self) -> ArrowArray:
         """For each series its place among the chosen ones, as uint32."""
 
@@ -554,6 +558,19 @@ class Samples:
         lookback_ms: int = 0,
     ) -> tuple[ArrowArray, ArrowArray]:
         """Like `prom_range`; stale samples are left out."""
+
+def prom_first(
+    op: str,
+    values: SupportsArrowArray,
+    present: SupportsArrowArray,
+    groups: SupportsArrowArray,
+    count: int,
+    limits: SupportsArrowArray,
+) -> ArrowArray:
+    """Return which cells are among the first `limits[step]` (int64) of their group and step, as uint8.
+
+    `topk` takes the largest first, `bottomk` the smallest, `limitk` any; NaN comes last, of equals the later row.
+    """
 
 def prom_labels(
     names: Sequence[str], values: Sequence[SupportsArrowArray], codes: Sequence[SupportsArrowArray], rows: int

@@ -89,6 +89,8 @@ mod _kernels {
     #[pymodule_export]
     use crate::prom_aggregate::prom_aggregate;
     #[pymodule_export]
+    use crate::prom_aggregate::prom_first;
+    #[pymodule_export]
     use crate::prom_buckets::prom_buckets;
     #[pymodule_export]
     use crate::prom_json::prom_json;

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
 use crate::prom_extended;
-use crate::prom_window::{self, Drops, Window};
+use crate::prom_window::{self, Added, Totals, Window};
 
 /// How many threads one call may use, and how many cells are worth one of them.
 const WORKERS_MAX: usize = 4;
@@ -132,12 +132,12 @@ pub fn prom_range(
     apply(py, &samples, &steps, function, extension)
 }
 
-/// How far a function looks beyond its window, and whether it looks for the resets of counters.
+/// How far a function looks beyond its window, and what it adds up.
 #[derive(Clone, Copy)]
 struct Reach {
     behind: i64,
     ahead: i64,
-    is_counter: bool,
+    added: Added,
 }
 
 /// Evaluates a function by its name.
@@ -152,14 +152,14 @@ pub fn apply(
     let (matrix, present) = match extension {
         "" => {
             let apply = prom_window::find(function).ok_or_else(unknown)?;
-            let reach = Reach { behind: 0, ahead: 0, is_counter: matches!(function, "rate" | "increase") };
+            let reach = Reach { behind: 0, ahead: 0, added: Added::by(function) };
             py.detach(|| evaluate(samples, steps, reach, apply))
         }
         "anchored" | "smoothed" => {
             let apply = prom_extended::find(function).ok_or_else(unknown)?;
             let is_smooth = extension == "smoothed";
             let ahead = if is_smooth { steps.lookback } else { 0 };
-            let reach = Reach { behind: steps.lookback, ahead, is_counter: false };
+            let reach = Reach { behind: steps.lookback, ahead, added: Added::Nothing };
             py.detach(|| evaluate(samples, steps, reach, |window, scratch| apply(window, is_smooth, scratch)))
         }
         _ => return Err(unknown()),
@@ -260,12 +260,10 @@ fn evaluate_rows(
     if columns == 0 {
         return;
     }
-    let (mut scratch, mut room, mut drops) = (Vec::new(), Room::default(), Drops::default());
+    let (mut scratch, mut room, mut totals) = (Vec::new(), Room::default(), Totals::new(reach.added));
     for row in 0..matrix.len() / columns {
         let (times, values) = samples.row(first + row, &mut room);
-        if reach.is_counter {
-            drops.read(values);
-        }
+        totals.read(values);
         let (mut low, mut high) = (0, 0);
         for column in 0..columns {
             let end = steps.ends[column];
@@ -284,7 +282,7 @@ fn evaluate_rows(
                 at: steps.ats[column],
                 first: steps.first[column],
                 second: steps.second[column],
-                drops: if reach.is_counter { drops.within(low, high) } else { None },
+                total: totals.within(low, high),
             };
             if let Some(value) = apply(&window, &mut scratch) {
                 matrix[row * columns + column] = value;

@@ -217,6 +217,12 @@ impl Samples {
         self.offsets.last().map_or(0, |&count| count as usize)
     }
 
+    /// How many series have samples.
+    #[getter]
+    fn series(&self) -> usize {
+        self.places.len()
+    }
+
     /// For each series its place among the chosen ones.
     #[getter]
     fn places(&self) -> ArrowArray {

@@ -88,6 +88,10 @@ class PiecedSource(Source, Protocol):
         """Return columns of a piece, times as int64; all of them must be there."""
         ...
 
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """The same for several pieces."""
+        ...
+
 
 def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
     """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
@@ -165,6 +169,9 @@ class Run:
     def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
         time = self.schema.time.id
         return [pa.array(self._times) if column == time else self._fields[column] for column in columns]
+
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        return [self.piece(number, columns) for number in numbers]
 
     @property
     def nbytes(self) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +58,30 @@ class _Known:
     source: weakref.ref[PiecedSource]
     numbers: Numbers
     stretches: _kernels.SeriesStretches
-    memory: dict[ColumnId, _kernels.SamplePiece]
+    memory: dict[ColumnId, _kernels.SamplePiece] = field(default_factory=dict)
     """Whole columns of a run, which is in memory anyway."""
+    layout: _Layout | None = None
+    """Of a source that is read in pieces."""
+
+
+@dataclass(slots=True, eq=False)
+class _Layout:
+    """How the pieces of a source lie."""
+
+    time: ColumnId
+    begins: npt.NDArray[np.int64]
+    begins_array: pa.Array
+    types: dict[ColumnId, pa.DataType | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: PiecedSource) -> _Layout:
+        begins = source.piece_offsets
+        return cls(source.schema.time.id, begins, pa.array(begins))
+
+    def stored_type(self, source: PiecedSource, column: ColumnId) -> pa.DataType | None:
+        if column not in self.types:
+            self.types[column] = source.stored_type(column)
+        return self.types[column]
 
 
 class SeriesRegister:
@@ -158,7 +180,7 @@ class SeriesRegister:
         series = conform_series(block.table, shown.schema, self._schema)
         with self._lock:
             numbers = self._number(series)
-            known = _Known(weakref.ref(source, self._forget(id(source))), numbers, _stretches(numbers, block), {})
+            known = _Known(weakref.ref(source, self._forget(id(source))), numbers, _stretches(numbers, block))
             self._known[id(source)] = known
             self.learned += 1
         return known
@@ -235,17 +257,21 @@ def _pieces_of(
     rows_max: int,
 ) -> list[_kernels.SamplePiece] | None:
     """Return the pieces of a source that have rows of chosen series; None for a scan, also if they are too large."""
-    begins = source.piece_offsets
-    touched = known.stretches.pieces(chosen, time_range.start, time_range.last, pa.array(begins))
+    layout = known.layout
+    if layout is None:
+        layout = known.layout = _Layout.of(source)
+    touched = known.stretches.pieces(chosen, time_range.start, time_range.last, layout.begins_array)
     if not touched:
         return []
-    if source.stored_type(column.id) != column.type or int(np.diff(begins)[touched].sum()) > rows_max:
+    begins = layout.begins
+    rows = int((begins[1:] - begins[:-1])[touched].sum())
+    if layout.stored_type(source, column.id) != column.type or rows > rows_max:
         return None
     reader: Source = source.observed(counters)
     assert is_pieced(reader)
-    time = source.schema.time.id
-    pieces = [_piece(int(begins[number]), reader.piece(number, [time, column.id])) for number in touched]
-    return None if any(piece is None for piece in pieces) else [piece for piece in pieces if piece is not None]
+    read = reader.pieces(touched, [layout.time, column.id])
+    pieces = [_piece(int(begins[number]), columns) for number, columns in zip(touched, read, strict=True)]
+    return None if None in pieces else [piece for piece in pieces if piece is not None]
 
 
 def _piece(begin: int, columns: Sequence[pa.Array]) -> _kernels.SamplePiece | None:

@@ -130,20 +130,26 @@ class SstFile:
 
     def piece(self, number: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
         """Return columns of a row group, times as int64."""
-        footer = self.footer
+        return self.pieces([number], columns)[0]
+
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        """Return columns of row groups, times as int64."""
+        footer, file_id, get = self.footer, self.meta.file_id, self._vectors.get_or_load
+        found = []
+        hits = misses = read = 0
         with self._reader(footer) as reader:
-            vectors = [
-                self._vectors.get_or_load(
-                    VectorKey(self.meta.file_id, number, column), partial(reader.decode, number, column), _weigh
-                )
-                for column in columns
-            ]
-            if self._counters is not None:
+            for number in numbers:
+                before = len(reader.decoded)
+                load = partial(reader.decode, number)
+                vectors = [get(VectorKey(file_id, number, each), partial(load, each), _weigh) for each in columns]
+                found.append([pa.array(each) if isinstance(each, np.ndarray) else each for each in vectors])
+                decoded = len(reader.decoded) - before
+                hits, misses = hits + len(columns) - decoded, misses + decoded
                 # Columns are decoded in the order in which they are asked for, so their bytes are a bound only.
-                decoded = len(reader.decoded)
-                read = sum(footer.chunk_bytes(number, column) for column in columns) if decoded else 0
-                self._counters.add(vector_hits=len(columns) - decoded, vector_misses=decoded, bytes_read=read)
-        return [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
+                read += sum(footer.chunk_bytes(number, each) for each in columns) if decoded else 0
+        if self._counters is not None:
+            self._counters.add(vector_hits=hits, vector_misses=misses, bytes_read=read)
+        return found
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
         pieces = [part.take(vector) for vector, part in self._along(footer, column, rows)]

@@ -8,7 +8,7 @@ ordering of series work on codes; texts are made for the answer only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -79,6 +79,10 @@ class LabelColumn:
     def take(self, positions: npt.NDArray[np.intp]) -> LabelColumn:
         return LabelColumn(self.codes[positions], self.values)
 
+    @property
+    def is_constant(self) -> bool:
+        return len(self.values) == 1 or not len(self.codes) or bool((self.codes == self.codes[0]).all())
+
     def texts(self) -> list[str]:
         values = self.values
         return [values[code] for code in self.codes.tolist()]
@@ -94,6 +98,8 @@ class LabelTable:
 
     rows: int
     columns: Mapping[str, LabelColumn]
+    is_ordered: bool = False
+    """Known to be in the order of labels, no two of them alike."""
 
     @classmethod
     def of_dicts(cls, labels: Sequence[Mapping[str, str]]) -> LabelTable:
@@ -108,9 +114,18 @@ class LabelTable:
     def take(self, positions: npt.NDArray[np.intp]) -> LabelTable:
         return LabelTable(len(positions), {name: column.take(positions) for name, column in self.columns.items()})
 
+    def thin(self, positions: npt.NDArray[np.intp]) -> LabelTable:
+        """Return some of the series, in the order in which they are."""
+        return replace(self.take(positions), is_ordered=self.is_ordered)
+
     def without(self, names: Iterable[str]) -> LabelTable:
-        gone = set(names)
-        return LabelTable(self.rows, {name: each for name, each in self.columns.items() if name not in gone})
+        gone = [name for name in names if name in self.columns]
+        if not gone:
+            return self
+        # What is the same in all series does not tell them apart.
+        is_ordered = self.is_ordered and all(self.columns[name].is_constant for name in gone)
+        kept = {name: each for name, each in self.columns.items() if name not in gone}
+        return LabelTable(self.rows, kept, is_ordered)
 
     def keep(self, names: Iterable[str]) -> LabelTable:
         wanted = set(names)
@@ -139,6 +154,9 @@ class LabelTable:
 
         Series are in one group when they have the same values of the labels `names`; None means all labels.
         """
+        if names is None and self.is_ordered:
+            alone = np.arange(self.rows, dtype=np.int64)
+            return alone, alone
         wanted = self.columns.values() if names is None else [self.columns[n] for n in names if n in self.columns]
         key = np.zeros(self.rows, np.int64)
         size = 1
@@ -161,6 +179,8 @@ class LabelTable:
 
     def order(self) -> npt.NDArray[np.intp]:
         """Return the series in the order of their labels: pair by pair, name, then value; the shorter first."""
+        if self.is_ordered:
+            return np.arange(self.rows)
         keys: list[Codes] = []
         key, size = np.zeros(self.rows, np.int64), 1
         is_last = np.ones(self.rows, np.bool_)

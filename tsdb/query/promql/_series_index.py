@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,19 @@ INDEX_BYTES_MAX = Size.parse("128MiB")
 """What all indexes together may take: room for about 250,000 series of ten labels in some sources."""
 
 _LABEL_BYTES = 8
+_CHOSEN_MAX = 64
+_CHOSEN_CELLS_MAX = 16_384
+"""How many selectors an index remembers, and of how many labels of series in all each may be."""
 
 _BYTES = gauge("tsdb_promql_series_index_bytes", "Memory that the labels and stretches of series kept for PromQL take.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """The series that a selector chooses."""
+
+    numbers: npt.NDArray[np.uint32]
+    labels: LabelTable
 
 
 class _Labels:
@@ -42,13 +53,26 @@ class _Labels:
         """The numbers of series in the order of their labels."""
         self.is_distinct = len(self.labels.group()[1]) == self.labels.rows
         """No two series have the same labels; an empty label is the same as none."""
+        self._chosen: dict[tuple[Matcher, ...], Chosen] = {}
 
     @property
     def nbytes(self) -> int:
         return self.labels.rows * len(self.labels.columns) * _LABEL_BYTES
 
-    def choose(self, matchers: Sequence[Matcher]) -> npt.NDArray[np.uint32]:
+    def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
         """Return the series that satisfy all conditions, in the order of their labels."""
+        found = self._chosen.get(matchers)
+        if found is None:
+            numbers = self._find(matchers)
+            labels = replace(self.labels.take(numbers.astype(np.intp)), is_ordered=self.is_distinct)
+            found = Chosen(numbers, labels)
+            if len(self._chosen) >= _CHOSEN_MAX:
+                self._chosen = {}
+            if labels.rows * (len(labels.columns) + 1) <= _CHOSEN_CELLS_MAX:
+                self._chosen[matchers] = found
+        return found
+
+    def _find(self, matchers: tuple[Matcher, ...]) -> npt.NDArray[np.uint32]:
         is_chosen: npt.NDArray[np.bool_] | None = None
         for matcher in matchers:
             column = self.labels.columns.get(matcher.name)
@@ -86,7 +110,7 @@ class SeriesIndex:
         )
 
     def read(
-        self, snapshot: Snapshot, column: Column, matchers: Sequence[Matcher], time_range: TimeRange
+        self, snapshot: Snapshot, column: Column, matchers: tuple[Matcher, ...], time_range: TimeRange
     ) -> tuple[LabelTable, _kernels.Samples, bool] | None:
         """Return the labels and samples of the series that satisfy all conditions, and whether their labels differ.
 
@@ -96,12 +120,13 @@ class SeriesIndex:
             return None
         labels = self._current()
         chosen = labels.choose(matchers)
-        samples = self._register.read(snapshot, column, chosen, time_range)
+        samples = self._register.read(snapshot, column, chosen.numbers, time_range)
         if samples is None:
             return None
-        places = pa.array(samples.places).to_numpy()
-        rows = chosen if len(places) == len(chosen) else chosen[places]
-        return labels.labels.take(rows.astype(np.intp)), samples, labels.is_distinct
+        found = chosen.labels
+        if samples.series != found.rows:
+            found = found.thin(pa.array(samples.places).to_numpy().astype(np.intp))
+        return found, samples, labels.is_distinct
 
     def is_wasteful(self, snapshot: Snapshot) -> bool:
         return self._register.is_wasteful(snapshot)
@@ -138,7 +163,7 @@ class SeriesIndexes:
         region: RegionId,
         table: TableInfo,
         column: Column,
-        matchers: Sequence[Matcher],
+        matchers: tuple[Matcher, ...],
         time_range: TimeRange,
     ) -> tuple[LabelTable, _kernels.Samples, bool] | None:
         """Return labels and samples of series; None if a scan has to read them."""
