@@ -267,7 +267,7 @@ pub fn write_value(out: &mut Vec<u8>, value: f64) {
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         return write_exponent(out, value);
     }
-    if value == value.trunc() && size < 9e15 {
+    if size < 9e15 && value == value as i64 as f64 {
         // An integer; the sign of a negative zero is kept.
         if value.is_sign_negative() {
             out.push(b'-');

@@ -311,7 +311,7 @@ impl Series for Samples {
         let segments = &self.segments[self.bounds[row]..self.bounds[row + 1]];
         if let [one] = segments {
             let (times, values) = self.segment(*one);
-            if !values.iter().any(|value| value.to_bits() == STALE) {
+            if !has_stale(values) {
                 return (times, values);
             }
         }
@@ -319,7 +319,7 @@ impl Series for Samples {
         room.values.clear();
         for &segment in segments {
             let (times, values) = self.segment(segment);
-            if values.iter().any(|value| value.to_bits() == STALE) {
+            if has_stale(values) {
                 let kept = times.iter().zip(values).filter(|(_, value)| value.to_bits() != STALE);
                 for (&time, &value) in kept {
                     room.times.push(time);
@@ -336,6 +336,11 @@ impl Series for Samples {
     fn stretches(&self, row: usize) -> impl Iterator<Item = (&[i64], &[f64])> {
         self.segments[self.bounds[row]..self.bounds[row + 1]].iter().map(|&segment| self.segment(segment))
     }
+}
+
+/// Without leaving early, because there is hardly ever one and so several are looked at at once.
+fn has_stale(values: &[f64]) -> bool {
+    values.iter().fold(false, |found, value| found | (value.to_bits() == STALE))
 }
 
 /// A segment on its way to its series.
