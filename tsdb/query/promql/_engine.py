@@ -19,6 +19,7 @@ from tsdb.promql.evaluation import (
     LabelColumn,
     Limits,
     QueryOptions,
+    SampleBudget,
     Vector,
     concat_vectors,
     run_instant,
@@ -60,6 +61,7 @@ class PromqlEngine:
         clock: Clock,
         limits: Limits | None = None,
         *,
+        budget: SampleBudget | None = None,
         authorize: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.catalog = catalog
@@ -68,6 +70,7 @@ class PromqlEngine:
         self._regions = regions
         self._limits = limits or Limits()
         self._indexes = SeriesIndexes()
+        self._budget = budget or SampleBudget()
 
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
         """Return the series that a session sees; PermissionDenied if it may see none."""
@@ -102,7 +105,9 @@ class PromqlEngine:
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:
         """Evaluate a query over a source."""
-        options = QueryOptions(lookback_ms=span.lookback_ms, limits=self._limits, check=source.check)
+        options = QueryOptions(
+            lookback_ms=span.lookback_ms, limits=self._limits, check=source.check, budget=self._budget
+        )
         if span.step_ms == 0:
             return run_instant(expr, text, source, span.start_ms, options)
         return run_range(
