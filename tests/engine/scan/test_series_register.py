@@ -25,10 +25,11 @@ def register() -> SeriesRegister:
 
 def read(found: SeriesRegister, snapshot: Snapshot, within: TimeRange = TimeRange.ALL) -> dict[str, list[float]] | None:
     """Return times and values of each host."""
-    if found.learn(snapshot, within) is None:
+    sources = found.learn(snapshot, within)
+    if sources is None:
         return None
     chosen = np.arange(len(found.registered), dtype=np.uint32)
-    samples = found.read(snapshot, SCHEMA.by_name["v"], chosen, within)
+    samples = found.read(snapshot, sources, SCHEMA.by_name["v"], chosen, within)
     if samples is None:
         return None
     hosts = found.registered.series.tags.column("host").to_pylist()

@@ -127,14 +127,17 @@ class SeriesRegister:
     def read(
         self,
         snapshot: Snapshot,
+        sources: Sequence[tuple[PiecedSource, _Known]],
         column: Column,
         chosen: Numbers,
         time_range: TimeRange,
         statistics: ScanStatistics | None = None,
     ) -> _kernels.Samples | None:
-        """Return the samples of chosen series, in this order; None if a scan has to read them, or ScanTooLarge."""
-        sources = self.learn(snapshot, time_range)
-        if sources is None or column.type != pa.float64():
+        """Return the samples of chosen series, in this order, from sources that `learn` gave for this range of time.
+
+        None if a scan has to read them, or ScanTooLarge.
+        """
+        if column.type != pa.float64():
             return None
         counters = statistics or ScanStatistics()
         wanted = pa.array(chosen)

@@ -218,25 +218,33 @@ class LabelTable:
         return self.take(np.array([position], np.intp)).dicts()[0]
 
 
-def concat_labels(tables: Sequence[LabelTable]) -> LabelTable:
-    """Put the series of several tables one behind the other."""
+def concat_labels(tables: Sequence[LabelTable], names: Iterable[str] | None = None) -> LabelTable:
+    """Put the series of several tables one behind the other, with some of their labels or with all."""
     if len(tables) == 1:
-        return tables[0]
+        return tables[0] if names is None else tables[0].keep(names)
     rows = sum(table.rows for table in tables)
-    names = {name: None for table in tables for name in table.columns}
+    wanted = {name: None for table in tables for name in table.columns} if names is None else dict.fromkeys(names)
     columns: dict[str, LabelColumn] = {}
-    for name in names:
-        found: dict[str, int] = {"": 0}
-        parts = []
-        for table in tables:
-            column = table.columns.get(name)
-            if column is None:
-                parts.append(np.zeros(table.rows, np.int64))
-                continue
-            places = np.array([found.setdefault(value, len(found)) for value in column.values], np.int64)
-            parts.append(places[column.codes])
-        columns[name] = LabelColumn(np.concatenate(parts), LabelValues(found))
+    for name in wanted:
+        parts = [table.columns.get(name) for table in tables]
+        if any(part is not None for part in parts):
+            columns[name] = _concat_columns(parts, tables)
     return LabelTable(rows, columns)
+
+
+def _concat_columns(parts: Sequence[LabelColumn | None], tables: Sequence[LabelTable]) -> LabelColumn:
+    first = parts[0]
+    if first is not None and all(part is not None and part.values is first.values for part in parts):
+        return LabelColumn(np.concatenate([part.codes for part in parts if part is not None]), first.values)
+    found: dict[str, int] = {"": 0}
+    codes = []
+    for part, table in zip(parts, tables, strict=True):
+        if part is None:
+            codes.append(np.zeros(table.rows, np.int64))
+            continue
+        places = np.array([found.setdefault(value, len(found)) for value in part.values], np.int64)
+        codes.append(places[part.codes])
+    return LabelColumn(np.concatenate(codes), LabelValues(found))
 
 
 def format_labels(labels: Mapping[str, str]) -> str:

@@ -43,8 +43,8 @@ class SeriesSet:
 
     @classmethod
     def of_samples(cls, labels: LabelTable, samples: Samples) -> SeriesSet:
-        found = cls.empty()
-        found.labels, found.samples, found._columns = labels, samples, None
+        found = cls.__new__(cls)
+        found.labels, found.samples, found.histograms, found._columns = labels, samples, None, None
         return found
 
     @property

@@ -116,11 +116,12 @@ class SeriesIndex:
 
         None if a scan has to read them.
         """
-        if self._register.learn(snapshot, time_range) is None:
+        sources = self._register.learn(snapshot, time_range)
+        if sources is None:
             return None
         labels = self._current()
         chosen = labels.choose(matchers)
-        samples = self._register.read(snapshot, column, chosen.numbers, time_range)
+        samples = self._register.read(snapshot, sources, column, chosen.numbers, time_range)
         if samples is None:
             return None
         found = chosen.labels
@@ -130,6 +131,11 @@ class SeriesIndex:
 
     def is_wasteful(self, snapshot: Snapshot) -> bool:
         return self._register.is_wasteful(snapshot)
+
+    @property
+    def version(self) -> int:
+        """Grows when series come."""
+        return self._register.registered.version
 
     @property
     def sources(self) -> int:
@@ -169,10 +175,11 @@ class SeriesIndexes:
         """Return labels and samples of series; None if a scan has to read them."""
         key = (region, table.id)
         index = self._find(key, table, snapshot.schema)
-        sources = index.sources
+        sources, version = index.sources, index.version
         found = index.read(snapshot, column, matchers, time_range)
         if index.sources != sources:
-            self._weigh(key, index, snapshot)
+            is_wasteful = index.version != version and index.is_wasteful(snapshot)
+            self._weigh(key, index, is_wasteful=is_wasteful)
         return found
 
     def _find(self, key: tuple[RegionId, int], table: TableInfo, schema: RegionSchema) -> SeriesIndex:
@@ -183,10 +190,10 @@ class SeriesIndexes:
             self._found.move_to_end(key)
             return index
 
-    def _weigh(self, key: tuple[RegionId, int], index: SeriesIndex, snapshot: Snapshot) -> None:
-        """Keep to the bound, after an index has learned something."""
+    def _weigh(self, key: tuple[RegionId, int], index: SeriesIndex, *, is_wasteful: bool) -> None:
+        """Keep to the bound, after an index has learned something; one that is mostly of the past begins anew."""
         size = index.nbytes
-        is_unwanted = size > self._bytes_max or index.is_wasteful(snapshot)
+        is_unwanted = size > self._bytes_max or is_wasteful
         with self._lock:
             if self._found.get(key) is not index:
                 return
