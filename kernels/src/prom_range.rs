@@ -19,6 +19,9 @@ use crate::prom_window::{self, Added, Totals, Window};
 const WORKERS_MAX: usize = 4;
 const CELLS_PER_WORKER: usize = 16_384;
 
+/// How many samples are looked at one after the other before larger steps are taken.
+const NEAR: usize = 4;
+
 pub const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 /// Series of samples, wherever they are.
@@ -353,6 +356,13 @@ fn latest_of(
 fn gallop(times: &[i64], moment: i64) -> usize {
     let mut step = 1;
     let mut low = 0;
+    // Most often a step is about as long as samples are apart.
+    while low < NEAR {
+        match times.get(low) {
+            Some(&time) if time <= moment => low += 1,
+            _ => return low,
+        }
+    }
     while low + step <= times.len() && times[low + step - 1] <= moment {
         low += step;
         step *= 2;
