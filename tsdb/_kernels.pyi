@@ -522,6 +522,100 @@ def prom_buckets(
 ) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return quantiles or fractions of classic histograms, where there are such, and where counts had to be raised."""
 
+class SeriesStretches:
+    """Which series a sorted source has, by number, and where."""
+
+    def __init__(
+        self,
+        numbers: SupportsArrowArray,
+        offsets: SupportsArrowArray,
+        time_min: SupportsArrowArray,
+        time_max: SupportsArrowArray,
+    ) -> None:
+        """The rows of the series `numbers[i]` (uint32) are `offsets[i]` to `offsets[i + 1]`, the rest is int64."""
+
+    def __len__(self) -> int: ...
+    def pieces(self, chosen: SupportsArrowArray, first: int, last: int, begins: SupportsArrowArray) -> list[int]:
+        """Return which pieces have rows of chosen series in a range of time.
+
+        Piece i has the rows `begins[i]` to before `begins[i + 1]`.
+        """
+
+class SamplePiece:
+    """Times and values of neighbouring rows of a source."""
+
+    def __init__(self, begin: int, ts: SupportsArrowArray, values: SupportsArrowArray) -> None:
+        """The first row is row `begin` of the source."""
+
+    def __len__(self) -> int: ...
+
+class Samples:
+    """The samples of series, left where they lie."""
+
+    @staticmethod
+    def find(
+        parts: Sequence[tuple[SeriesStretches, SamplePiece]],
+        chosen: SupportsArrowArray,
+        first: int,
+        last: int,
+        samples_max: int,
+    ) -> Samples | None:
+        """Find the rows from `first` to `last` of chosen series (uint32), in this order, of those that have some.
+
+        None if rows of one series overlap in time; OverflowError with their number if there are too many.
+        """
+
+    def __len__(self) -> int: ...
+    @property
+    def series(self) -> int:
+        """How many series have samples."""
+
+    @property
+    def places(self) -> ArrowArray:
+        """For each series its place among the chosen ones, as uint32."""
+
+    def columns(self) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+        """Return offsets, times and values, series after series."""
+
+    def instant(
+        self, ats: SupportsArrowArray, lookback_ms: int, has_times: bool
+    ) -> tuple[ArrowArray, ArrowArray | None, ArrowArray]:
+        """Like `prom_instant`; the times of samples come if they are asked for."""
+
+    def range(
+        self,
+        function: str,
+        ends: SupportsArrowArray,
+        ats: SupportsArrowArray,
+        range_ms: int,
+        first: SupportsArrowArray,
+        second: SupportsArrowArray,
+        extension: str = "",
+        lookback_ms: int = 0,
+    ) -> tuple[ArrowArray, ArrowArray]:
+        """Like `prom_range`; stale samples are left out."""
+
+def prom_first(
+    op: str,
+    values: SupportsArrowArray,
+    present: SupportsArrowArray,
+    groups: SupportsArrowArray,
+    count: int,
+    limits: SupportsArrowArray,
+) -> ArrowArray:
+    """Return which cells are among the first `limits[step]` (int64) of their group and step, as uint8.
+
+    `topk` takes the largest first, `bottomk` the smallest, `limitk` any; NaN comes last, of equals the later row.
+    """
+
+def prom_labels(
+    names: Sequence[str], values: Sequence[SupportsArrowArray], codes: Sequence[SupportsArrowArray], rows: int
+) -> ArrowArray:
+    """Return the labels of each series as a JSON object: of series j, label i is `values[i][codes[i][j]]`.
+
+    Codes are int64; 0 stands for a label that a series does not have.
+    """
+
 def prom_json(
     metrics: SupportsArrowArray,
     values: SupportsArrowArray,
@@ -530,8 +624,11 @@ def prom_json(
     is_instant: bool,
     pool: Histograms | None = None,
     cells: SupportsArrowArray | None = None,
+    *,
+    head: bytes | None = None,
+    tail: bytes | None = None,
 ) -> bytes:
-    """Return a matrix as Prometheus' JSON, without the brackets around it; `metrics` has the JSON of the labels.
+    """Return a matrix as Prometheus' JSON, between `head` and `tail`; `metrics` has the JSON of the labels.
 
     Cells (int32) that are not -1 are histograms of the pool.
     """

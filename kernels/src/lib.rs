@@ -40,6 +40,7 @@ mod repeat_strings;
 mod row_hash;
 mod run_aggregate;
 mod run_boundaries;
+mod samples;
 mod seal_payload;
 mod sort_keys;
 mod tag_frames;
@@ -93,9 +94,13 @@ mod _kernels {
     #[pymodule_export]
     use crate::prom_aggregate::prom_aggregate;
     #[pymodule_export]
+    use crate::prom_aggregate::prom_first;
+    #[pymodule_export]
     use crate::prom_buckets::prom_buckets;
     #[pymodule_export]
     use crate::prom_json::prom_json;
+    #[pymodule_export]
+    use crate::prom_json::prom_labels;
     #[pymodule_export]
     use crate::prom_range::prom_instant;
     #[pymodule_export]
@@ -116,6 +121,12 @@ mod _kernels {
     use crate::run_aggregate::SeriesRuns;
     #[pymodule_export]
     use crate::run_boundaries::run_boundaries;
+    #[pymodule_export]
+    use crate::samples::SamplePiece;
+    #[pymodule_export]
+    use crate::samples::Samples;
+    #[pymodule_export]
+    use crate::samples::SeriesStretches;
     #[pymodule_export]
     use crate::seal_payload::seal_payload;
     #[pymodule_export]

@@ -1,5 +1,7 @@
 //! Sums that keep the low bits: what PromQL's sums, means and regressions are made of.
 
+use std::cmp::Ordering;
+
 /// A running sum with its compensation (Neumaier's form of Kahan's sum).
 #[derive(Clone, Copy, Default)]
 pub struct Sum {
@@ -71,7 +73,7 @@ impl Mean {
     }
 }
 
-/// The quantile of values, which are put in order: NaN is the smallest.
+/// The quantile of values, whose order changes: NaN is the smallest.
 pub fn quantile(q: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || q.is_nan() {
         return f64::NAN;
@@ -82,15 +84,20 @@ pub fn quantile(q: f64, values: &mut [f64]) -> f64 {
     if q > 1.0 {
         return f64::INFINITY;
     }
-    values.sort_unstable_by(|a, b| match (a.is_nan(), b.is_nan()) {
-        (true, true) => std::cmp::Ordering::Equal,
-        (true, false) => std::cmp::Ordering::Less,
-        (false, true) => std::cmp::Ordering::Greater,
-        (false, false) => a.total_cmp(b),
-    });
     let rank = q * (values.len() - 1) as f64;
-    let lower = rank.floor().max(0.0) as usize;
-    let upper = (lower + 1).min(values.len() - 1);
+    let lower = (rank.floor().max(0.0) as usize).min(values.len() - 1);
     let weight = rank - rank.floor();
-    values[lower] * (1.0 - weight) + values[upper] * weight
+    // Only the values at the rank and behind it are needed, not all of them in order.
+    let (_, &mut low, rest) = values.select_nth_unstable_by(lower, order);
+    let high = rest.iter().copied().min_by(order).unwrap_or(low);
+    low * (1.0 - weight) + high * weight
+}
+
+fn order(a: &f64, b: &f64) -> Ordering {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => Ordering::Equal,
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+        (false, false) => a.total_cmp(b),
+    }
 }

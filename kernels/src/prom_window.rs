@@ -17,8 +17,86 @@ pub struct Window<'a> {
     /// Scalar arguments of the function.
     pub first: f64,
     pub second: f64,
-    /// No value of the series is smaller than the one before it: a counter that was never reset.
-    pub is_rising: bool,
+    /// What the function adds up over the window, if that is known already.
+    pub total: Option<f64>,
+}
+
+/// What a function adds up over its window.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Added {
+    Nothing,
+    /// What a counter loses by being reset.
+    Drops,
+    Values,
+}
+
+impl Added {
+    pub fn by(function: &str) -> Self {
+        match function {
+            "rate" | "increase" => Self::Drops,
+            "sum_over_time" | "avg_over_time" => Self::Values,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Sums up to each sample of a series, so that windows which overlap need not be added up each anew.
+///
+/// Sums of whole numbers that are not too large are exact in whatever order, so the difference of two of them is, too.
+/// Other series have none.
+pub struct Totals {
+    added: Added,
+    is_zero: bool,
+    /// Of the samples before each one.
+    sums: Vec<f64>,
+}
+
+const EXACT_MAX: f64 = (1_i64 << 51) as f64;
+const ROUND: f64 = (3_i64 << 51) as f64;
+
+impl Totals {
+    pub fn new(added: Added) -> Self {
+        Self { added, is_zero: false, sums: vec![] }
+    }
+
+    pub fn read(&mut self, values: &[f64]) {
+        self.sums.clear();
+        self.is_zero = self.added == Added::Drops && !values.windows(2).any(|pair| pair[1] < pair[0]);
+        if self.added == Added::Nothing || self.is_zero {
+            return;
+        }
+        // Adding and taking away what leaves no room for a fraction rounds, and compiles to what works on several at once.
+        let size_max = EXACT_MAX / values.len() as f64;
+        let is_whole = |value: f64| (value.abs() <= size_max) & ((value + ROUND) - ROUND == value);
+        if values.iter().fold(0, |others, &value| others + u32::from(!is_whole(value))) > 0 {
+            return;
+        }
+        let mut total = 0.0;
+        self.sums.push(total);
+        if self.added == Added::Values {
+            self.sums.extend(values.iter().map(|value| {
+                total += value;
+                total
+            }));
+        } else {
+            self.sums.push(total);
+            self.sums.extend(values.windows(2).map(|pair| {
+                total += if pair[1] < pair[0] { pair[0] } else { 0.0 };
+                total
+            }));
+        }
+    }
+
+    /// What is added up over the samples `low` to before `high`.
+    pub fn within(&self, low: usize, high: usize) -> Option<f64> {
+        if self.is_zero {
+            // What is added to a sum and leaves it as it is, whatever its sign.
+            return Some(-0.0);
+        }
+        // The first sample of a window is no reset, whatever came before it.
+        let first = if self.added == Added::Drops { low + 1 } else { low };
+        Some(self.sums.get(high)? - self.sums[first])
+    }
 }
 
 pub type Function = fn(&Window, &mut Vec<f64>) -> Option<f64>;
@@ -35,8 +113,10 @@ pub fn find(name: &str) -> Option<Function> {
         "deriv" => |w, _| (w.values.len() > 1).then(|| regression(w, w.times[0]).0),
         "predict_linear" => |w, _| (w.values.len() > 1).then(|| predicted(w)),
         "double_exponential_smoothing" => |w, _| smoothed(w),
-        "avg_over_time" => |w, _| Some(average(w.values)),
-        "sum_over_time" => |w, _| Some(w.values.iter().fold(Sum::default(), |sum, &v| sum.add(v)).total()),
+        "avg_over_time" => {
+            |w, _| Some(w.total.map_or_else(|| average(w.values), |sum| sum / w.values.len() as f64))
+        }
+        "sum_over_time" => |w, _| Some(w.total.unwrap_or_else(|| sum(w.values))),
         "min_over_time" => |w, _| Some(best(w, |new, old| new < old).1),
         "max_over_time" => |w, _| Some(best(w, |new, old| new > old).1),
         "ts_of_min_over_time" => |w, _| Some(seconds(best(w, |new, old| new <= old).0)),
@@ -61,6 +141,10 @@ pub fn find(name: &str) -> Option<Function> {
 
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
+}
+
+fn sum(values: &[f64]) -> f64 {
+    values.iter().fold(Sum::default(), |sum, &value| sum.add(value)).total()
 }
 
 fn average(values: &[f64]) -> f64 {
@@ -122,8 +206,8 @@ fn extrapolated(window: &Window, is_counter: bool, is_rate: bool) -> Option<f64>
         return None;
     }
     let mut result = values[last] - values[0];
-    if is_counter && !window.is_rising {
-        result += lost_by_resets(values);
+    if is_counter {
+        result += window.total.unwrap_or_else(|| lost_by_resets(values));
     }
     let mut to_start = seconds(times[0] - window.start);
     let mut to_end = seconds(window.end - times[last]);

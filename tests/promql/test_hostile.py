@@ -9,8 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.promql.memory_series import MemorySeries
+from tsdb.errors import Status
 from tsdb.promql import PromqlFailure, PromqlSyntax, parse_promql
-from tsdb.promql.evaluation import Limits, QueryOptions, run_range
+from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, run_instant, run_range
 
 SMALL = QueryOptions(limits=Limits(samples_max=10_000))
 
@@ -108,3 +109,19 @@ def test_what_waits_for_the_other_side_counts_too(source: MemorySeries) -> None:
 
 def _range(source: MemorySeries, query: str, options: QueryOptions) -> object:
     return run_range(parse_promql(query), query, source, start_ms=0, end_ms=9_000, step_ms=1000, options=options)
+
+
+def test_queries_that_run_at_the_same_time_share_a_budget(source: MemorySeries) -> None:
+    budget = SampleBudget(samples_max=1000)
+    options = QueryOptions(budget=budget)
+    expr = parse_promql("a + a")
+    run_instant(expr, "a + a", source, 1000, options)
+    assert budget.held == 0
+    budget.take(999)
+    with pytest.raises(PromqlBusy, match="at the same time would hold more than 1000 samples") as caught:
+        run_instant(expr, "a + a", source, 1000, options)
+    assert caught.value.status is Status.RUNTIME_RESOURCES_EXHAUSTED
+    assert budget.held == 999
+    budget.give(999)
+    run_range(expr, "a + a", source, start_ms=0, end_ms=1000, step_ms=1000, options=options)
+    assert budget.held == 0

@@ -137,7 +137,7 @@ class Rows:
     """What the write buffer is charged for them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Run:
     """A source in memory."""
 

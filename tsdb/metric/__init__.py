@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tsdb.metric._labels import decode_labels, encode_labels
 from tsdb.metric._rules import ON_PHYSICAL, RESERVED_NAMES, check_writable, plan_column, plan_metric_table
-from tsdb.metric._view import open_table, view_snapshot
+from tsdb.metric._view import open_table, view_snapshot, view_sources
 from tsdb.metric._write import make_series, write_batch
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "plan_column",
     "plan_metric_table",
     "view_snapshot",
+    "view_sources",
     "write_batch",
 ]

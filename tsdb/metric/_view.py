@@ -13,7 +13,7 @@ touched that they leave out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -58,11 +58,17 @@ def view_snapshot(snapshot: Snapshot, table: TableInfo) -> Snapshot:
     The tags of its series are `__labels`, the labels by their names and, of a physical table, `__table_id` and
     `__tsid`. It releases the snapshot it is made from.
     """
-    schema = _view_schema(snapshot.schema, table)
+    schema, show = view_sources(snapshot.schema, table)
+    sources = tuple(show(source) for source in snapshot.sources)
+    return replace(snapshot, schema=schema, sources=sources, on_release=snapshot.release)
+
+
+def view_sources(physical: RegionSchema, table: TableInfo) -> tuple[RegionSchema, Callable[[Source], Source]]:
+    """Return the schema of a view and what makes a source one of its sources."""
+    schema = _view_schema(physical, table)
     table_id = table.id if table.is_logical else None
     labels = [tag.name for tag in table.tags if tag.name not in _OWN]
-    sources = tuple(ViewSource(source, schema, table_id, labels) for source in snapshot.sources)
-    return replace(snapshot, schema=schema, sources=sources, on_release=snapshot.release)
+    return schema, lambda source: ViewSource(source, schema, table_id, labels)
 
 
 def _view_schema(physical: RegionSchema, table: TableInfo) -> RegionSchema:

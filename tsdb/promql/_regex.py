@@ -52,7 +52,7 @@ def match_values(matcher: Matcher, values: pa.Array) -> npt.NDArray[np.bool_]:
     """Tell for each of several texts whether it satisfies a condition; null is empty."""
     if len(values) == 0:
         return np.zeros(0, dtype=np.bool_)
-    texts = pc.fill_null(values, "")
+    texts = pc.fill_null(values, "") if values.null_count else values
     if matcher.op in ("=", "!="):
         found = pc.equal(texts, pa.scalar(matcher.value, texts.type))
     elif (listed := listed_values(matcher.value)) is not None:

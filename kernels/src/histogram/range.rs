@@ -76,6 +76,7 @@ fn evaluate_row(
         (&samples.times[from..to], &samples.values[from..to], &samples.cells[from..to]);
     let resets = find_resets(function, extension, cells, samples.pool);
     let is_rising = !values.windows(2).any(|pair| pair[1] < pair[0]);
+    let total = if matches!(function, "rate" | "increase") && is_rising { Some(-0.0) } else { None };
     let behind = if extension == Extension::None { 0 } else { steps.lookback };
     let ahead = if extension == Extension::Smoothed { steps.lookback } else { 0 };
     let (mut low, mut high, mut histograms) = (0, 0, 0);
@@ -102,7 +103,7 @@ fn evaluate_row(
                 at: steps.ats[column],
                 first: steps.first[column],
                 second: steps.second[column],
-                is_rising,
+                total,
             };
             of_floats(function, &floats, extension, &mut scratch.spare)?
         } else {

@@ -141,7 +141,7 @@ fn of_floats(function: &str, window: &Window, flags: &mut u32, scratch: &mut Scr
         at: window.at,
         first: window.first,
         second: window.second,
-        is_rising: false,
+        total: None,
     };
     Some(apply(&floats, &mut scratch.spare).map_or(Found::Nothing, Found::Number))
 }

@@ -1,8 +1,8 @@
 """Reading a region: snapshots of its sources, pruned, merged and handed out in batches.
 
-`RegionDataset` is for DataFusion, `scan_series` for PromQL; both see exactly the newest version of every key. Filters
-are expressions of Arrow over the region's columns, or trees of `Call`, `Ref` and `Literal`, and mean what they mean in
-SQL.
+`RegionDataset` is for DataFusion, `SeriesRegister` and `scan_series` for PromQL; all see exactly the newest version of
+every key. Filters are expressions of Arrow over the region's columns, or trees of `Call`, `Ref` and `Literal`, and mean
+what they mean in SQL.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tsdb.engine.scan._parts import matching_rows, rows_within
 from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
+from tsdb.engine.scan._series_register import Registered, SeriesRegister
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
@@ -33,10 +34,12 @@ __all__ = [
     "Ref",
     "RegionDataset",
     "RegionScan",
+    "Registered",
     "RunPlan",
     "RunQuery",
     "RunStatistics",
     "ScanStatistics",
+    "SeriesRegister",
     "SeriesScan",
     "Share",
     "Snapshot",

@@ -8,6 +8,7 @@ ours is that and no scanner of Arrow's, which would filter the rows a second tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -44,11 +45,14 @@ class RegionDataset(ds.Dataset):  # type: ignore[misc]
         keeps it should release the snapshot."""
         self._fragment_count = max(1, parallelism)
         self._tag_type = tag_type
-        self._schema = arrow_schema(snapshot.schema, tag_type)
 
     @property
     def schema(self) -> pa.Schema:
         return self._schema
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return arrow_schema(self.snapshot.schema, self._tag_type)
 
     @property
     def parallelism(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tsdb.promql.evaluation._budget import SHARED_SAMPLES_MAX, PromqlBusy, SampleBudget
 from tsdb.promql.evaluation._context import LOOKBACK_MS, SAMPLES_MAX, SERIES_MAX, Limits
 from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_labels
 from tsdb.promql.evaluation._numbers import format_float
@@ -13,13 +14,16 @@ __all__ = [
     "LOOKBACK_MS",
     "SAMPLES_MAX",
     "SERIES_MAX",
+    "SHARED_SAMPLES_MAX",
     "STALE_BITS",
     "Answer",
     "LabelColumn",
     "LabelTable",
     "Limits",
     "Natives",
+    "PromqlBusy",
     "QueryOptions",
+    "SampleBudget",
     "Scalar",
     "SeriesSet",
     "SeriesSource",

@@ -14,7 +14,7 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._annotations import go_float
 from tsdb.promql.evaluation._context import EvalContext
-from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
+from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable, LabelValues
 from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts, leave_out_histograms
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
@@ -95,32 +95,26 @@ def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Code
     """Return some series of each group, as they are."""
     if node.op == "limit_ratio":
         return vector.masked(vector.present & _sampled(context, node, vector, param))
-    ranks = _ranks(node.op, vector, groups)
     limits = np.trunc(np.clip(param, -1.0, float(vector.rows + 1))).astype(np.int64)
-    chosen = vector.masked(vector.present & (ranks < limits))
+    found = _kernels.prom_first(
+        node.op,
+        pa.array(np.ascontiguousarray(vector.values).reshape(-1)),
+        pa.array(np.ascontiguousarray(vector.present).reshape(-1).view(np.uint8)),
+        pa.array(groups),
+        int(groups.max()) + 1,
+        pa.array(limits),
+    )
+    chosen = vector.masked(to_mask(found, vector.rows, vector.steps))
     if context.is_range or vector.steps != 1 or node.op == "limitk":
         return chosen
-    rows = np.lexsort((ranks[:, 0], groups))
+    rows = _ranked(node.op, vector.values[:, 0], groups)
     rows = rows[chosen.present[rows, 0]]
     return replace(chosen.take(rows), is_ordered=True)
 
 
-def _ranks(op: str, vector: Vector, groups: Codes) -> Codes:
-    """Return the place of each cell in its group and step; earlier series come first among equals, NaN comes last."""
-    shape = vector.values.shape
-    absence = np.where(vector.present, np.isnan(vector.values).astype(np.int64), 2)
-    if op == "limitk":
-        keys = [np.where(vector.present, 0, 2)]
-    else:
-        keys = [-vector.values if op == "topk" else vector.values, absence]
-    table = np.broadcast_to(groups[:, None], shape)
-    order = np.lexsort((*keys, table), axis=0)
-    starts = np.searchsorted(np.sort(groups), np.arange(int(groups.max()) + 1))
-    places = np.empty(shape, np.int64)
-    position = np.broadcast_to(np.arange(shape[0])[:, None], shape)
-    np.put_along_axis(places, order, position, axis=0)
-    result: Codes = places - starts[groups][:, None]
-    return result
+def _ranked(op: str, values: Floats, groups: Codes) -> Codes:
+    """Return the series group by group, the first of each first; earlier ones among equals, NaN last."""
+    return np.lexsort((-values if op == "topk" else values, np.isnan(values), groups)).astype(np.int64)
 
 
 def _sampled(context: EvalContext, node: Aggregate, vector: Vector, param: Floats) -> Bools:
@@ -169,6 +163,6 @@ def _count_values(context: EvalContext, node: Aggregate, vector: Vector, label: 
     counts = np.bincount(cells, minlength=len(keys) * vector.steps).reshape(len(keys), vector.steps)
     members = keys // len(texts)
     labels = vector.labels.take(first[members]).keep(by)
-    labels = labels.with_column(label, LabelColumn(keys % len(texts), tuple(texts)))
+    labels = labels.with_column(label, LabelColumn(keys % len(texts), LabelValues(texts)))
     drops = _any_of(groups, vector.drops_name, len(first))[members]
     return Vector(labels, counts.astype(np.float64), counts > 0, drops)

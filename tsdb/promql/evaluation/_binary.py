@@ -7,7 +7,7 @@ become one, so that series which take turns need no care of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -120,11 +120,10 @@ def _compute_numbers(
 
 def _group_both(matching: Matching, left: LabelTable, right: LabelTable) -> tuple[Codes, Codes, int]:
     """Return the groups of both sides' series and how many there are."""
-    both = concat_labels([left, right])
-    names = (
-        matching.labels if matching.is_on else [each for each in both.columns if each not in (NAME, *matching.labels)]
-    )
-    groups, first = both.group(names)
+    names: Iterable[str] = matching.labels
+    if not matching.is_on:
+        names = [each for each in {**left.columns, **right.columns} if each not in (NAME, *matching.labels)]
+    groups, first = concat_labels([left, right], names).group()
     return groups[: left.rows], groups[left.rows :], len(first)
 
 

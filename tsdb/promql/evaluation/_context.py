@@ -12,6 +12,7 @@ import numpy as np
 from tsdb.promql._ast import DurationExpr, Expr, Matcher, NumberLiteral, TimeShift
 from tsdb.promql._errors import PromqlFailure, PromqlTooLarge
 from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._budget import SampleBudget
 from tsdb.promql.evaluation._native_samples import SampleNatives
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
 from tsdb.promql.evaluation._values import Times, Value, Vector
@@ -62,6 +63,10 @@ class EvalContext:
     """The ids of the selectors whose native histograms are watched for counter resets."""
     decoded: dict[tuple[int, bool], SampleNatives] = field(default_factory=dict)
     """The native histograms among what was selected."""
+    budget: SampleBudget | None = None
+    """What all queries share."""
+    _taken: int = 0
+    _matrices: int = 0
 
     @property
     def is_range(self) -> bool:
@@ -78,7 +83,7 @@ class EvalContext:
                     f"a selector of the query finds {found.labels.rows} series, more than {self.limits.series_max}",
                     hint="add matchers",
                 )
-            self.count(len(found.times))
+            self.count(found.count)
             self.selected[key] = found
         return self.selected[key]
 
@@ -90,6 +95,7 @@ class EvalContext:
                 f"the query would hold more than {self.limits.samples_max} samples in memory",
                 hint="ask for fewer series, a shorter time or a longer step",
             )
+        self._take(samples)
 
     def reserve(self, rows: int, steps: int) -> None:
         """Make sure that a matrix may be made, of which a computation holds several at once."""
@@ -99,6 +105,21 @@ class EvalContext:
                 f"the query would compute {rows} series at {steps} steps, which is too much for one query",
                 hint="ask for fewer series, a shorter time or a longer step",
             )
+        cells = (self.held + rows * steps) * _MATRICES
+        if cells > self._matrices:
+            self._take(cells - self._matrices)
+            self._matrices = cells
+
+    def _take(self, samples: int) -> None:
+        if self.budget is not None:
+            self.budget.take(samples)
+            self._taken += samples
+
+    def release(self) -> None:
+        """Give back what was taken from the budget of all queries."""
+        if self.budget is not None:
+            self.budget.give(self._taken)
+        self._taken = self._matrices = 0
 
     @contextmanager
     def holding(self, value: Value) -> Iterator[None]:

@@ -29,7 +29,13 @@ from tsdb.promql.evaluation._context import SUBQUERY_STEP_MS, EvalContext
 from tsdb.promql.evaluation._info import info
 from tsdb.promql.evaluation._native_binary import negated
 from tsdb.promql.evaluation._range_functions import call_range
-from tsdb.promql.evaluation._selectors import Windows, instant_vector, selected_windows, windows_of_vector
+from tsdb.promql.evaluation._selectors import (
+    Windows,
+    instant_vector,
+    selected_windows,
+    timed_vector,
+    windows_of_vector,
+)
 from tsdb.promql.evaluation._values import Scalar, Text, Times, Value, Vector, broadcast, merge_same
 from tsdb.promql.evaluation._vector_functions import call_vector
 
@@ -72,7 +78,7 @@ class Evaluator:
         if isinstance(expr, StringLiteral):
             return Text(expr.value)
         if isinstance(expr, VectorSelector):
-            return instant_vector(self.context, expr, times)[0]
+            return instant_vector(self.context, expr, times)
         if isinstance(expr, Call):
             return self._call(expr, times)
         if isinstance(expr, Aggregate):
@@ -128,7 +134,7 @@ class Evaluator:
         if call.name == "timestamp":
             arg = unwrap(call.args[0])
             if isinstance(arg, VectorSelector):
-                vector, seen = instant_vector(self.context, arg, times)
+                vector, seen = timed_vector(self.context, arg, times)
                 return vector.mapped(seen / 1000, vector.present)
         return call_vector(self.context, call, [self.evaluate(arg, times) for arg in call.args], times)
 

@@ -12,7 +12,7 @@ from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._regex import matches, matches_empty
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelTable, format_labels
-from tsdb.promql.evaluation._selectors import instant_vector
+from tsdb.promql.evaluation._selectors import timed_vector
 from tsdb.promql.evaluation._values import Bools, Times, Vector, merge_same
 
 IDENTITY = ("instance", "job")
@@ -62,7 +62,7 @@ def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times
     """Read the info series at the times at which the first selector of the argument looks."""
     shift = next((each.shift for each in walk(call.args[0]) if isinstance(each, VectorSelector)), TimeShift())
     node = VectorSelector(call.span, "", matchers, shift)
-    vector, seen = instant_vector(context, node, times)
+    vector, seen = timed_vector(context, node, times)
     wrong = np.flatnonzero(vector.histograms.any(axis=1))
     if len(wrong):
         labels = format_labels(vector.labels.row(int(wrong[0])))

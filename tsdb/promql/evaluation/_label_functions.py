@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cmp_to_key
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.promql._checks import is_utf8
@@ -30,7 +29,7 @@ def label_replace(vector: Vector, target: str, template: str, source: str, patte
     except ValueError as error:
         raise PromqlFailure(f"invalid regular expression in label_replace(): {pattern}") from error
     column = vector.labels.column(source)
-    texts = pa.array(column.values, pa.string())
+    texts = column.values.arrow
     matches = pc.match_substring_regex(texts, whole).to_numpy(zero_copy_only=False)
     replaced = pc.replace_substring_regex(texts, whole, _rewrite(template, pattern), max_replacements=1).to_pylist()
     where = matches[column.codes]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tsdb.promql._ast import Expr, MatrixSelector, Subquery, ValueType, unwrap
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._annotations import Annotations
+from tsdb.promql.evaluation._budget import SampleBudget
 from tsdb.promql.evaluation._context import LOOKBACK_MS, EvalContext, Limits
 from tsdb.promql.evaluation._evaluator import Evaluator
 from tsdb.promql.evaluation._extended import extended_samples
@@ -37,6 +39,8 @@ class QueryOptions:
     lookback_ms: int = LOOKBACK_MS
     limits: Limits = field(default_factory=Limits)
     check: Callable[[], None] = lambda: None
+    budget: SampleBudget | None = None
+    """What all queries share; None for a query that shares nothing."""
 
 
 def run_instant(
@@ -44,15 +48,14 @@ def run_instant(
 ) -> Answer:
     """Evaluate a query at one time."""
     options = options or QueryOptions()
-    context = _context(text, source, time_ms, time_ms, 0, options, expr)
     times = np.array([time_ms], np.int64)
-    with np.errstate(all="ignore"):
+    with _context(text, source, time_ms, time_ms, 0, options, expr) as context, np.errstate(all="ignore"):
         if expr.type is ValueType.MATRIX:
             return _answer(context, times, _samples(context, expr, times))
         value = Evaluator(context).evaluate(expr, times)
         if isinstance(value, Vector):
             value = finish(value)
-    return _answer(context, times, value)
+        return _answer(context, times, value)
 
 
 def run_range(
@@ -71,25 +74,27 @@ def run_range(
     if step_ms <= 0:
         raise PromqlFailure("the step of a range query must be greater than 0")
     options = options or QueryOptions()
-    context = _context(text, source, start_ms, end_ms, step_ms, options, expr)
-    context.reserve(1, max(0, (end_ms - start_ms) // step_ms + 1))
-    times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
-    if not len(times):
-        return _answer(context, times, Vector.empty(0))
-    with np.errstate(all="ignore"):
+    with _context(text, source, start_ms, end_ms, step_ms, options, expr) as context, np.errstate(all="ignore"):
+        context.reserve(1, max(0, (end_ms - start_ms) // step_ms + 1))
+        times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
+        if not len(times):
+            return _answer(context, times, Vector.empty(0))
         value = Evaluator(context).evaluate(expr, times)
         if isinstance(value, Scalar):
             value = Vector.single({}, value.values)
         assert isinstance(value, Vector)
         vector = finish(value)
-        vector = replace(vector.take(vector.labels.order()), is_ordered=True)
-    return _answer(context, times, vector)
+        order = vector.labels.order()
+        if (order[1:] < order[:-1]).any():
+            vector = vector.take(order)
+        return _answer(context, times, replace(vector, is_ordered=True))
 
 
+@contextmanager
 def _context(
     text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: QueryOptions, expr: Expr
-) -> EvalContext:
-    return EvalContext(
+) -> Iterator[EvalContext]:
+    context = EvalContext(
         source,
         start_ms,
         end_ms,
@@ -99,7 +104,12 @@ def _context(
         limits=options.limits,
         check=options.check,
         watched=watched_selectors(expr),
+        budget=options.budget,
     )
+    try:
+        yield context
+    finally:
+        context.release()
 
 
 def _answer(context: EvalContext, times: Times, value: Scalar | Text | Vector | SeriesSet) -> Answer:

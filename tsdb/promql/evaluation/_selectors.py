@@ -29,8 +29,21 @@ def to_mask(array: object, rows: int, steps: int) -> Bools:
     return found.view(np.bool_).reshape(rows, steps)
 
 
-def instant_vector(context: EvalContext, node: VectorSelector, times: Times) -> tuple[Vector, Times]:
+def instant_vector(context: EvalContext, node: VectorSelector, times: Times) -> Vector:
+    """Return the last sample of each series at each step."""
+    return _last_samples(context, node, times, has_times=False)[0]
+
+
+def timed_vector(context: EvalContext, node: VectorSelector, times: Times) -> tuple[Vector, Times]:
     """Return the last sample of each series at each step, and when these samples were taken."""
+    vector, seen = _last_samples(context, node, times, has_times=True)
+    assert seen is not None
+    return vector, seen
+
+
+def _last_samples(
+    context: EvalContext, node: VectorSelector, times: Times, *, has_times: bool
+) -> tuple[Vector, Times | None]:
     ats = context.shifted(times, node.shift)
     if node.extension == "smoothed":
         return smoothed_vector(context, node, ats)
@@ -42,12 +55,17 @@ def instant_vector(context: EvalContext, node: VectorSelector, times: Times) -> 
     rows = found.labels.rows
     context.reserve(rows, len(times))
     natives = last_natives(found, sample_natives(context, found, is_watched=is_watched), ats, context.lookback_ms)
-    values, seen, present = _kernels.prom_instant(
-        pa.array(found.offsets), pa.array(found.times), pa.array(found.values), pa.array(ats), context.lookback_ms
-    )
+    if found.samples is not None:
+        values, seen, present = found.samples.instant(pa.array(ats), context.lookback_ms, has_times)
+    else:
+        values, seen, present = _kernels.prom_instant(
+            pa.array(found.offsets), pa.array(found.times), pa.array(found.values), pa.array(ats), context.lookback_ms
+        )
     mask = to_mask(present, rows, len(times))
     drops = np.zeros(rows, np.bool_)
     vector = Vector(found.labels, to_floats(values, rows, len(times)), mask, drops, natives=natives)
+    if not has_times:
+        return vector, None
     return vector, pa.array(seen).to_numpy(zero_copy_only=False).reshape(rows, len(times))
 
 
@@ -56,6 +74,7 @@ class Windows:
     """For each step a window of samples, open on the left."""
 
     series: SeriesSet
+    """Without stale samples, unless they are left where they lie: who evaluates those leaves stale ones out."""
     ends: Times
     range_ms: int
     span: Span
@@ -69,11 +88,12 @@ class Windows:
 
     def samples_in_first(self) -> SeriesSet:
         """Return the samples of the window of the first step."""
-        inside = (self.series.times > self.ends[0] - self.range_ms) & (self.series.times <= self.ends[0])
+        series = self.series if self.series.samples is None else self.series.without_stale()
+        inside = (series.times > self.ends[0] - self.range_ms) & (series.times <= self.ends[0])
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(inside)])
-        offsets = before[self.series.offsets]
+        offsets = before[series.offsets]
         histograms = None if self.natives is None else self.natives.take(inside).encode()
-        return SeriesSet(self.series.labels, offsets, self.series.times[inside], self.series.values[inside], histograms)
+        return SeriesSet(series.labels, offsets, series.times[inside], series.values[inside], histograms)
 
 
 def selected_windows(context: EvalContext, node: MatrixSelector, times: Times) -> Windows:
@@ -90,7 +110,8 @@ def selected_windows(context: EvalContext, node: MatrixSelector, times: Times) -
         first -= context.lookback_ms
     found = context.select(selector.matchers, first, last)
     natives = sample_natives(context, found, is_watched=is_watched)
-    kept = found.without_stale()
+    is_left = found.samples is not None and not selector.extension
+    kept = found if is_left else found.without_stale()
     if natives is not None and kept is not found:
         natives = natives.take(found.values.view(np.uint64) != STALE_BITS)
     drops = np.zeros(found.labels.rows, np.bool_)
@@ -121,22 +142,19 @@ def apply_range(
     second: Floats | None = None,
 ) -> tuple[Floats, Bools]:
     """Return what a function gives for each window, and where it gives something."""
-    steps = len(times)
+    steps, series = len(times), windows.series
     context.reserve(windows.rows, steps)
-    nothing = np.zeros(steps)
-    values, present = _kernels.prom_range(
-        function,
-        pa.array(windows.series.offsets),
-        pa.array(windows.series.times),
-        pa.array(windows.series.values),
-        pa.array(windows.ends),
-        pa.array(times),
-        windows.range_ms,
-        pa.array(nothing if first is None else first),
-        pa.array(nothing if second is None else second),
-        windows.extension,
-        context.lookback_ms,
-    )
+    nothing = pa.array(np.zeros(steps))
+    ends, ats, range_ms = pa.array(windows.ends), pa.array(times), windows.range_ms
+    one, other = (nothing if each is None else pa.array(each) for each in (first, second))
+    extension, lookback_ms = windows.extension, context.lookback_ms
+    if series.samples is not None:
+        values, present = series.samples.range(function, ends, ats, range_ms, one, other, extension, lookback_ms)
+    else:
+        columns = pa.array(series.offsets), pa.array(series.times), pa.array(series.values)
+        values, present = _kernels.prom_range(
+            function, *columns, ends, ats, range_ms, one, other, extension, lookback_ms
+        )
     return to_floats(values, windows.rows, steps), to_mask(present, windows.rows, steps)
 
 

@@ -123,7 +123,10 @@ class Vector:
     def compact(self) -> Vector:
         """Return only the series that have a value somewhere."""
         has = self.present.any(axis=1)
-        return self if has.all() else self.take(np.flatnonzero(has))
+        if has.all():
+            return self
+        rows = np.flatnonzero(has)
+        return replace(self.take(rows), labels=self.labels.thin(rows))
 
 
 Value: TypeAlias = Scalar | Text | Vector

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
@@ -18,6 +19,7 @@ from tsdb.promql.evaluation import (
     LabelColumn,
     Limits,
     QueryOptions,
+    SampleBudget,
     Vector,
     concat_vectors,
     run_instant,
@@ -25,9 +27,14 @@ from tsdb.promql.evaluation import (
 )
 from tsdb.query._life import QueryLife
 from tsdb.query._visible import visible
+from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
+
+_KEPT_MAX = 256
+_KEPT_CHARS_MAX = 4096
+"""How many queries are kept parsed, and how long they may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,7 @@ class PromqlEngine:
         clock: Clock,
         limits: Limits | None = None,
         *,
+        budget: SampleBudget | None = None,
         authorize: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.catalog = catalog
@@ -61,6 +69,8 @@ class PromqlEngine:
         self.clock = clock
         self._regions = regions
         self._limits = limits or Limits()
+        self._indexes = SeriesIndexes()
+        self._budget = budget or SampleBudget()
 
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
         """Return the series that a session sees; PermissionDenied if it may see none."""
@@ -72,11 +82,11 @@ class PromqlEngine:
             life.check()
 
         catalog = visible(self.catalog, session)
-        return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout)
+        return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout, indexes=self._indexes)
 
     def run(self, text: str, session: Session, span: Span, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""
-        expr = parse_promql(text)
+        expr = _parse_again(text) if len(text) <= _KEPT_CHARS_MAX else parse_promql(text)
         source = self.source(session, check)
         fields = fields_of(expr, source)
         if len(fields) < 2:
@@ -95,12 +105,20 @@ class PromqlEngine:
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:
         """Evaluate a query over a source."""
-        options = QueryOptions(lookback_ms=span.lookback_ms, limits=self._limits, check=source.check)
+        options = QueryOptions(
+            lookback_ms=span.lookback_ms, limits=self._limits, check=source.check, budget=self._budget
+        )
         if span.step_ms == 0:
             return run_instant(expr, text, source, span.start_ms, options)
         return run_range(
             expr, text, source, start_ms=span.start_ms, end_ms=span.end_ms, step_ms=span.step_ms, options=options
         )
+
+
+@lru_cache(_KEPT_MAX)
+def _parse_again(text: str) -> Expr:
+    """Dashboards ask the same again and again."""
+    return parse_promql(text)
 
 
 def fields_of(expr: Expr, source: TableSeries) -> list[str]:

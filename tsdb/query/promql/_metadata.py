@@ -16,7 +16,8 @@ from tsdb.engine.scan import Snapshot
 from tsdb.model import TableInfo, take_tags
 from tsdb.promql import Matcher, match_values
 from tsdb.promql.evaluation import LabelTable, concat_labels
-from tsdb.query.promql._source import TableSeries, label_table, plain, time_range
+from tsdb.query.promql._label_table import label_table, plain
+from tsdb.query.promql._source import TableSeries, time_range
 from tsdb.query.promql._tables import Selection, chosen_columns, find_tables, is_metric, split_matchers
 
 

@@ -9,6 +9,7 @@ as the float that does: whoever looks for ends finds both.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from tsdb.errors import InvalidArguments
 from tsdb.metric import view_snapshot
 from tsdb.model import HISTOGRAM_COLUMN, ColumnInfo, RegionId, TableInfo, TimeRange
 from tsdb.promql import Matcher, match_values, matches_empty
-from tsdb.promql.evaluation import STALE_BITS, LabelColumn, LabelTable, SeriesSet, concat_labels
+from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
 from tsdb.query.promql._histogram_ends import find_ends
+from tsdb.query.promql._label_table import label_table, plain
+from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._tables import (
-    NAME_LABEL,
     MetricCatalog,
     Selection,
     chosen_columns,
@@ -51,21 +53,23 @@ class TableSeries:
     timeout: Duration | None = None
     field: str | None = None
     """Of tables with several fields, the one to read; None takes the first."""
+    indexes: SeriesIndexes = dataclasses.field(default_factory=SeriesIndexes)
+    """What is kept of series between queries."""
 
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesSet:
         """Return the series that satisfy all conditions, with their samples from `start_ms` to `end_ms`."""
         chosen = split_matchers(matchers, self.database)
-        parts = []
+        parts, is_distinct = [], False
         for table in find_tables(self.catalog, chosen):
             self.check()
             column = self.column_of(table, chosen)
             if column is None or not _may_match(table, chosen.labels):
                 continue
             for region in self.regions_of(table):
-                part = self._read(table, region, column, chosen, start_ms, end_ms)
-                if len(part.times):
+                part, is_distinct = self._read(table, region, column, chosen, start_ms, end_ms)
+                if part.count:
                     parts.append(part)
-        return _put_together(parts)
+        return parts[0] if len(parts) == 1 and is_distinct else _put_together(parts)
 
     def column_of(self, table: TableInfo, chosen: Selection) -> ColumnInfo | None:
         """Return the field of a table to read, None if no field is wanted."""
@@ -85,9 +89,12 @@ class TableSeries:
     @contextmanager
     def snapshot(self, table: TableInfo, region: RegionId) -> Iterator[Snapshot]:
         """Hold what a region has of a table."""
+        with self._whole(region) as whole:
+            yield view_snapshot(whole, table) if table.is_logical else whole
+
+    @contextmanager
+    def _whole(self, region: RegionId) -> Iterator[Snapshot]:
         snapshot: Snapshot = self.regions.dataset(region, timeout=self.timeout).snapshot
-        if table.is_logical:
-            snapshot = view_snapshot(snapshot, table)
         try:
             yield snapshot
         finally:
@@ -95,15 +102,24 @@ class TableSeries:
 
     def _read(
         self, table: TableInfo, region: RegionId, column: ColumnInfo, chosen: Selection, start_ms: int, end_ms: int
-    ) -> SeriesSet:
+    ) -> tuple[SeriesSet, bool]:
+        """Return the series of a region, and whether their labels are known to be distinct."""
         unit = table.time_index.type.arrow.unit
-        with self.snapshot(table, region) as snapshot:
-            wanted = series_filter(snapshot, table, chosen.labels)
-            columns = [column.name]
-            if has_histograms(table, column):
-                columns.append(HISTOGRAM_COLUMN)
-            scan = scan_series(snapshot, wanted, time_range(start_ms, end_ms, unit), columns)
-        return _to_set(scan, table, column, unit)
+        span = time_range(start_ms, end_ms, unit)
+        columns = [column.name]
+        if has_histograms(table, column):
+            columns.append(HISTOGRAM_COLUMN)
+        with self._whole(region) as snapshot:
+            if unit == "ms" and len(columns) == 1:
+                visible = span.intersection(snapshot.visible)
+                stored = snapshot.schema.by_name[column.name]
+                found = self.indexes.read(snapshot, region, table, stored, chosen.labels, visible)
+                if found is not None:
+                    labels, samples, is_distinct = found
+                    return SeriesSet.of_samples(labels, samples), is_distinct
+            shown = view_snapshot(snapshot, table) if table.is_logical else snapshot
+            scan = scan_series(shown, series_filter(shown, table, chosen.labels), span, columns)
+        return _to_set(scan, table, column, unit), False
 
 
 def _may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
@@ -153,22 +169,6 @@ def _distinct(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
         return column.dictionary
     return plain(column)
-
-
-def plain(column: pa.Array) -> pa.Array:
-    """Return a column without its dictionary."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def label_table(tags: pa.RecordBatch, table: TableInfo) -> LabelTable:
-    """Return the labels of series of a table, its name among them."""
-    columns = {NAME_LABEL: LabelColumn.constant(table.name, tags.num_rows)}
-    for tag in table.tags:
-        column = tags.column(tag.name)
-        if not pa.types.is_string(tag.type.arrow):
-            column = plain(column).cast(pa.string())
-        columns[tag.name] = LabelColumn.of_arrow(column)
-    return LabelTable(tags.num_rows, columns)
 
 
 def _in_milliseconds(times: npt.NDArray[np.int64], unit: str) -> npt.NDArray[np.int64]:

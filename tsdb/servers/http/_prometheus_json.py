@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsdb import _kernels
 from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Text, Vector, format_float
 
 TRUNCATED = "results truncated due to limit"
-_ESCAPED = r'["\\\x00-\x1f]'
-"""What JSON does not write as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +29,26 @@ def encode_answer(
     if series_max is not None:
         answer = _limited(answer, series_max)
     value = answer.value
-    if isinstance(value, Scalar):
-        kind, result = "scalar", _pair(int(answer.times[0]), format_float(float(value.values[0])))
-    elif isinstance(value, Text):
-        kind, result = "string", _pair(int(answer.times[0]), value.value)
-    elif isinstance(value, SeriesSet):
-        kind, result = "matrix", b"[" + _samples(value) + b"]"
-    else:
-        kind, result = ("matrix" if is_range else "vector"), b"[" + _vector(answer, value, is_range=is_range) + b"]"
-    tail = b""
+    tail = b"}"
+    if timings is not None:
+        tail = b',"stats":' + orjson.dumps(_stats(answer, timings)) + tail
     if answer.warnings:
         tail += b',"warnings":' + orjson.dumps(answer.warnings)
     if answer.infos:
         tail += b',"infos":' + orjson.dumps(answer.infos)
-    head = b'{"status":"success","data":{"resultType":"%s","result":' % kind.encode()
-    stats = b"" if timings is None else b',"stats":' + orjson.dumps(_stats(answer, timings))
-    return head + result + stats + b"}" + tail + b"}"
+    tail += b"}"
+    if isinstance(value, Scalar):
+        return _head("scalar") + _pair(int(answer.times[0]), format_float(float(value.values[0]))) + tail
+    if isinstance(value, Text):
+        return _head("string") + _pair(int(answer.times[0]), value.value) + tail
+    if isinstance(value, SeriesSet):
+        return b"".join((_head("matrix"), b"[", _samples(value), b"]", tail))
+    head = _head("matrix" if is_range else "vector") + b"["
+    return _vector(answer, value, is_range=is_range, head=head, tail=b"]" + tail)
+
+
+def _head(kind: str) -> bytes:
+    return b'{"status":"success","data":{"resultType":"%s","result":' % kind.encode()
 
 
 def _limited(answer: Answer, series_max: int) -> Answer:
@@ -82,27 +83,13 @@ def _pair(time_ms: int, text: str) -> bytes:
 
 def encode_labels(labels: LabelTable) -> pa.Array:
     """Return the labels of each series as a JSON object."""
-    pieces = []
-    for name in sorted(labels.columns):
-        column = labels.columns[name]
-        # Of labels that a series lacks there is nothing.
-        texts = pa.concat_arrays([pa.array([""]), _pairs(name, pa.array(column.values[1:], pa.string()))])
-        pieces.append(texts.take(pa.array(column.codes)))
-    if not pieces:
-        return pa.array(["{}"] * labels.rows, pa.string())
-    joined = pc.ascii_ltrim(pc.binary_join_element_wise(*pieces, ""), ",")
-    return pc.binary_join_element_wise("{", joined, "}", "")
+    names = sorted(labels.columns)
+    columns = [labels.columns[name] for name in names]
+    values, codes = [column.values.arrow for column in columns], [pa.array(column.codes) for column in columns]
+    return pa.array(_kernels.prom_labels(names, values, codes, labels.rows))
 
 
-def _pairs(name: str, values: pa.Array) -> pa.Array:
-    """Return `,"name":"value"` for each value."""
-    head = f",{orjson.dumps(name).decode()}"
-    if pc.any(pc.match_substring_regex(values, _ESCAPED), min_count=0).as_py():
-        return pa.array([f"{head}:{orjson.dumps(value).decode()}" for value in values.to_pylist()], pa.string())
-    return pc.binary_join_element_wise(f'{head}:"', values, '"', "")
-
-
-def _vector(answer: Answer, vector: Vector, *, is_range: bool) -> bytes:
+def _vector(answer: Answer, vector: Vector, *, is_range: bool, head: bytes, tail: bytes) -> bytes:
     natives = vector.natives
     return _kernels.prom_json(
         encode_labels(vector.labels),
@@ -112,6 +99,8 @@ def _vector(answer: Answer, vector: Vector, *, is_range: bool) -> bytes:
         not is_range,
         None if natives is None else natives.pool,
         None if natives is None else pa.array(np.ascontiguousarray(natives.cells).reshape(-1)),
+        head=head,
+        tail=tail,
     )
 
 

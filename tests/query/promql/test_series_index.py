@@ -1,0 +1,122 @@
+"""What PromQL keeps of series between queries: always what the tables say now, and never more than its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import tsdb
+from tsdb.embedded import Connection
+from tsdb.promql import parse_selector
+from tsdb.promql.evaluation import LabelTable
+from tsdb.query.promql import TableSeries
+from tsdb.query.promql._series_index import SeriesIndexes
+
+
+@pytest.fixture
+def db() -> Iterator[Connection]:
+    with tsdb.connect() as connection:
+        connection.sql(
+            "CREATE TABLE cpu (host STRING, dc STRING, ts TIMESTAMP(3) TIME INDEX, val DOUBLE, PRIMARY KEY (host, dc))"
+        )
+        connection.sql("INSERT INTO cpu VALUES ('b', 'x', 0, 1), ('a', 'x', 0, 2), ('c', NULL, 0, 3)")
+        yield connection
+
+
+def source(db: Connection, indexes: SeriesIndexes) -> TableSeries:
+    services = db._database().services
+    return TableSeries(services.catalog, services.regions, "public", indexes=indexes)
+
+
+def select(series: TableSeries, text: str, end_ms: int = 100_000) -> dict[str, list[float]]:
+    found = series.select(parse_selector(text).matchers, 0, end_ms)
+    names = [labels.get("host", "") for labels in found.labels.dicts()]
+    bounds = zip(names, found.offsets.tolist(), found.offsets.tolist()[1:], strict=False)
+    return {name: found.values[low:high].tolist() for name, low, high in bounds}
+
+
+def test_conditions_choose_series_in_the_order_of_labels(db: Connection) -> None:
+    series = source(db, SeriesIndexes())
+    assert list(select(series, "cpu").items()) == [("a", [2]), ("b", [1]), ("c", [3])]
+    assert select(series, 'cpu{host=~"a|c"}') == {"a": [2], "c": [3]}
+    assert select(series, 'cpu{dc=""}') == {"c": [3]}
+    assert select(series, 'cpu{dc!="", host!="a"}') == {"b": [1]}
+    assert select(series, 'cpu{rack=""}') == {"a": [2], "b": [1], "c": [3]}
+    assert select(series, 'cpu{rack="1"}') == {}
+    assert select(series, 'cpu{host="nobody"}') == {}
+
+
+def test_new_rows_and_new_series_are_seen(db: Connection) -> None:
+    series = source(db, SeriesIndexes())
+    assert select(series, 'cpu{dc="x"}') == {"a": [2], "b": [1]}
+    db.sql("INSERT INTO cpu VALUES ('a', 'x', 1000, 4), ('0', 'x', 0, 5)")
+    assert list(select(series, 'cpu{dc="x"}').items()) == [("0", [5]), ("a", [2, 4]), ("b", [1])]
+    db.sql("INSERT INTO cpu VALUES ('a', 'x', 1000, 6)")
+    assert select(series, 'cpu{host="a"}') == {"a": [2, 6]}
+    db.sql("DELETE FROM cpu WHERE host = 'b'")
+    assert select(series, 'cpu{dc="x"}') == {"0": [5], "a": [2, 6]}
+    db.sql("ADMIN flush_table('cpu')")
+    db.sql("INSERT INTO cpu VALUES ('a', 'x', 2000, 7)")
+    assert select(series, 'cpu{dc="x"}') == {"0": [5], "a": [2, 6, 7]}
+    db.sql("TRUNCATE TABLE cpu")
+    assert select(series, "cpu") == {}
+
+
+def test_files_and_memory_are_read_together(db: Connection) -> None:
+    series = source(db, SeriesIndexes())
+    db.sql("ADMIN flush_table('cpu')")
+    db.sql("INSERT INTO cpu VALUES ('a', 'x', 5000, 4), ('d', 'y', 5000, 5)")
+    assert select(series, "cpu") == {"a": [2, 4], "b": [1], "c": [3], "d": [5]}
+    assert select(series, "cpu", end_ms=4000) == {"a": [2], "b": [1], "c": [3]}
+
+
+def test_a_table_that_is_altered_has_the_labels_of_now(db: Connection) -> None:
+    series = source(db, SeriesIndexes())
+    assert select(series, 'cpu{zone=""}') == {"a": [2], "b": [1], "c": [3]}
+    db.sql("ALTER TABLE cpu ADD COLUMN zone STRING PRIMARY KEY")
+    db.sql("INSERT INTO cpu (host, dc, zone, ts, val) VALUES ('a', 'x', 'z', 1000, 9)")
+    assert select(series, 'cpu{zone="z"}') == {"a": [9]}
+    assert select(series, 'cpu{zone="", host="a"}') == {"a": [2]}
+
+
+def test_series_whose_labels_are_the_same_are_one(db: Connection) -> None:
+    db.sql("INSERT INTO cpu VALUES ('c', '', 1000, 4)")
+    assert select(source(db, SeriesIndexes()), 'cpu{host="c"}') == {"c": [3, 4]}
+
+
+def test_a_dropped_table_leaves_nothing_to_its_successor(db: Connection) -> None:
+    series = source(db, SeriesIndexes())
+    assert select(series, 'cpu{host="a"}') == {"a": [2]}
+    db.sql("DROP TABLE cpu")
+    db.sql("CREATE TABLE cpu (host STRING, ts TIMESTAMP(3) TIME INDEX, val DOUBLE, PRIMARY KEY (host))")
+    db.sql("INSERT INTO cpu VALUES ('a', 0, 8)")
+    assert select(series, 'cpu{host="a"}') == {"a": [8]}
+
+
+def test_indexes_keep_to_their_bound(db: Connection) -> None:
+    for number in range(20):
+        db.sql(f"CREATE TABLE m{number} (host STRING, ts TIMESTAMP(3) TIME INDEX, val DOUBLE, PRIMARY KEY (host))")
+        db.sql(f"INSERT INTO m{number} VALUES ('a', 0, {number}), ('b', 0, 0)")
+    indexes = SeriesIndexes(bytes_max=1000)
+    series = source(db, indexes)
+    for number in [*range(20), *range(20)]:
+        assert select(series, f"m{number}")["a"] == [number]
+        assert indexes.nbytes <= 1000
+    assert indexes.nbytes > 0
+    nothing = SeriesIndexes(bytes_max=0)
+    assert select(source(db, nothing), "m3")["a"] == [3]
+    assert nothing.nbytes == 0
+
+
+def test_the_order_of_labels_is_that_of_their_pairs() -> None:
+    sets = [{}, {"a": "2"}, {"a": "1", "b": "1"}, {"b": "0"}, {"a": "1"}, {"c": "x"}, {"a": "1", "c": "0"}]
+    table = LabelTable.of_dicts(sets)
+    wanted = sorted(range(len(sets)), key=lambda at: sorted(sets[at].items()))
+    assert table.order().tolist() == wanted
+    ordered = table.take(table.order())
+    assert ordered.order().tolist() == list(range(len(sets)))
+    wide = LabelTable.of_dicts([{f"l{at:02}": f"{row}{at}" for at in range(40)} for row in range(9, 0, -1)])
+    assert wide.order().tolist() == list(range(8, -1, -1))
+    assert pa.array(wide.columns["l00"].values).equals(wide.columns["l00"].values.arrow)

@@ -1,0 +1,53 @@
+"""What all queries that run at the same time may hold together.
+
+Each query has a limit of its own, which is for queries that ask for too much. This one is for too many queries: what a
+query holds is taken from one budget and given back when the query is over, so that the process does not run out of
+memory because sixteen dashboards are opened at once.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tsdb.errors import Status, TsdbError
+from tsdb.telemetry import gauge
+
+SHARED_SAMPLES_MAX = 100_000_000
+"""How many samples, read or computed, all queries may hold; each takes about 16 bytes."""
+
+_HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, that PromQL queries hold at the moment.")
+
+
+class PromqlBusy(TsdbError):
+    """The queries under way hold all that queries may hold: the same query may succeed a little later."""
+
+    status = Status.RUNTIME_RESOURCES_EXHAUSTED
+
+
+class SampleBudget:
+    """Samples for all queries. Safe to use from many threads."""
+
+    def __init__(self, samples_max: int = SHARED_SAMPLES_MAX) -> None:
+        self.samples_max = samples_max
+        self._lock = threading.Lock()
+        self._held = 0
+
+    @property
+    def held(self) -> int:
+        return self._held
+
+    def take(self, samples: int) -> None:
+        """Take samples, or PromqlBusy if so many are not left."""
+        with self._lock:
+            if self._held + samples > self.samples_max:
+                raise PromqlBusy(
+                    f"the queries that run at the same time would hold more than {self.samples_max} samples",
+                    hint="try again in a moment, or ask for fewer series, a shorter time or a longer step",
+                )
+            self._held += samples
+            _HELD.set(self._held)
+
+    def give(self, samples: int) -> None:
+        with self._lock:
+            self._held -= samples
+            _HELD.set(self._held)
