@@ -44,6 +44,7 @@ class SstFile:
     """
 
     __slots__ = (
+        "__weakref__",
         "_counters",
         "_directory",
         "_idle",
