@@ -60,7 +60,7 @@ def fill(series: RegionSeries, sizes: list[int]) -> Tags:
 def test_series_are_found_at_their_places_whatever_was_added(rounds: int) -> None:
     series = RegionSeries(RegionId(1), make_schema())
     tags = fill(series, [100, 10, 40, 3, 1, 30])
-    places = np.random.default_rng(7).permutation(len(tags))[:50].astype(np.int64)
+    places = np.random.default_rng(7).permutation(len(tags))[:50].astype(np.uint32)
     for _ in range(rounds):
         taken = series.take(places)
         assert read_tags(taken) == [tags[place] for place in places]
@@ -77,7 +77,9 @@ def test_what_the_log_holds_of_known_series_is_read_back(count: int) -> None:
     tags = fill(series, [count])
     times = np.arange(count)
     values = {"v": pa.array(times.astype(np.float64))}
-    payload = encode_batch(schema, Batch(series.take(times[::-1].copy()), times.astype(np.uint32), times, values))
+    payload = encode_batch(
+        schema, Batch(series.take(times[::-1].astype(np.uint32)), times.astype(np.uint32), times, values)
+    )
     raw = payload.stored
     if payload.raw_bytes != payload.size_bytes:
         raw = pa.decompress(raw, decompressed_size=payload.raw_bytes, codec="lz4_raw")

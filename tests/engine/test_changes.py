@@ -272,6 +272,23 @@ def test_a_dropped_region_is_not_found_by_anyone(tmp_path: Path, rows: Rows) -> 
     engine.close()
 
 
+def test_who_comes_while_a_region_is_dropped_sees_its_rows_or_that_it_is_gone(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = lives.begin(tmp_path, *CREATED, lives.put(DROPPED, rows.make(("a", 0))))
+    seen: list[bool] = []
+
+    def come(*_: object) -> None:
+        with pytest.raises(RegionNotFound):
+            engine.snapshot(DROPPED)
+        seen.append(True)
+
+    monkeypatch.setattr("tsdb.engine.region_drop._tell_manifest_and_log", come)
+    engine.drop(DROPPED).result(10)
+    assert seen == [True]
+    engine.close()
+
+
 def test_a_table_can_be_made_anew_after_a_drop(tmp_path: Path, rows: Rows) -> None:
     other = region_id(77, 0)
     steps = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tsdb.engine.context import EngineContext
-from tsdb.engine.region import Region, Version
+from tsdb.engine.errors import RegionNotFound
+from tsdb.engine.region import Region, RegionState, Version
 from tsdb.engine.scan import Snapshot
 from tsdb.engine.source import Source
 from tsdb.units import Duration
@@ -12,8 +13,11 @@ _NS_PER_SECOND = 1_000_000_000
 
 
 def take_snapshot(context: EngineContext, region: Region, *, timeout: Duration | None = None) -> Snapshot:
-    """Take a snapshot; its files are not deleted before it is released."""
+    """Take a snapshot; its files are not deleted before it is released. RegionNotFound if the region was dropped."""
     version = region.version
+    # Asked after the version was taken: a drop says so before it takes the rows away.
+    if region.state is RegionState.DROPPED:
+        raise RegionNotFound(region_id=region.id)
     pinned = list(version.files)
     return Snapshot(
         schema=version.schema,
