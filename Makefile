@@ -25,9 +25,9 @@ test: $(VENV)/.dev-ready ## set everything up and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 .PHONY: clients
-clients: $(VENV)/.dev-ready ## install other projects' agents (Debian packages) and run them against a server
+clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and run them against a server
 	tests/clients/install
-	$(BIN)/pytest tests/clients $(ARGS)
+	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest tests/clients $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), data out of shape

@@ -290,6 +290,7 @@ def test_sqlalchemy_reflects_and_queries(pg: RunningServer, driver: str) -> None
         ("i", "BIGINT"),
         ("ts", "TIMESTAMP"),
     ]
+    assert inspector.get_pk_constraint("counted")["constrained_columns"] == ["k", "ts"]
     assert inspector.get_foreign_keys("counted") == []
     assert inspector.get_indexes("counted") == []
     table: Any = sqlalchemy.Table("counted", sqlalchemy.MetaData(), autoload_with=engine)
