@@ -35,6 +35,10 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.dev-ready ## send bytes out of shape to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
+	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
+
 .PHONY: differential
 differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries
 	$(BIN)/pytest -m differential tests/differential $(ARGS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -141,8 +142,9 @@ class Connection:
         except ClientGone as gone:
             _log.debug("a client went away", client=self._client, reason=str(gone))
         except WireError as error:
-            # The packets make no sense any more.
-            await self._send_error(error)
+            # The packets make no sense any more, and perhaps nobody is there to be told.
+            with suppress(ClientGone):
+                await self._send_error(error)
         except TimeoutError:
             _log.debug("a client took too long to log in", client=self._client)
 
