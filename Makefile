@@ -25,15 +25,19 @@ test: $(VENV)/.dev-ready ## set everything up and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 .PHONY: clients
-clients: $(VENV)/.dev-ready ## install other projects' agents (Debian packages) and run them against a server
+clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and run them against a server
 	tests/clients/install
-	$(BIN)/pytest tests/clients $(ARGS)
+	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest tests/clients $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), data out of shape
 	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev-ready ## send bytes out of shape to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
+	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
 
 .PHONY: differential
 differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries

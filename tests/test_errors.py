@@ -47,7 +47,7 @@ def test_the_table_has_no_other_rows() -> None:
         (0, "Success", 200, "OK", (0, "00000"), "00000"),
         (1001, "Unsupported", 400, "UNIMPLEMENTED", (1235, "42000"), "0A000"),
         (1004, "InvalidArguments", 400, "INVALID_ARGUMENT", (1210, "HY000"), "22023"),
-        (1005, "Cancelled", 504, "CANCELLED", (1317, "70100"), "57000"),
+        (1005, "Cancelled", 504, "CANCELLED", (1317, "70100"), "57014"),
         (2000, "InvalidSyntax", 400, "INVALID_ARGUMENT", (1149, "42000"), "42601"),
         (4000, "TableAlreadyExists", 400, "ALREADY_EXISTS", (1050, "42S01"), "42P07"),
         (4001, "TableNotFound", 400, "NOT_FOUND", (1146, "42S02"), "42P01"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks import Measurement, measure
 from tsdb.promql.evaluation import Answer, LabelColumn, LabelTable, Vector
-from tsdb.servers.http._prometheus_json import encode_answer
+from tsdb.servers._prometheus_json import encode_answer
 
 VALUES = 100_000
 

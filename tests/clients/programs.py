@@ -15,21 +15,65 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.server_process import ServerProcess
 
 WAIT_SECONDS_MAX = 60.0
 """How long a program may take until something of it arrives."""
 
+RUN_SECONDS_MAX = 110.0
+"""How long a program may take that runs to its end."""
+
+_DRIVERS = Path(__file__).parents[2] / ".venv" / "clients"
 _DOCS = Path(__file__).parents[2] / "docs" / "http.md"
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 def find_program(name: str) -> str:
-    """Return where a program is; a missing one is a failure, not a reason to skip."""
+    """Return where a program is; a test without it is skipped, or fails where every program must be here."""
     found = shutil.which(name, path=_PATH)
-    assert found is not None, f"{name} is not installed; make clients installs it"
+    if found is None:
+        _miss(name)
+    assert found is not None
     return found
+
+
+def find_driver(pattern: str) -> Path:
+    """Return a driver of Java or JavaScript that `tests/clients/install` has fetched."""
+    found = next(iter(sorted(_DRIVERS.glob(pattern))), None)
+    if found is None:
+        _miss(pattern)
+    assert found is not None
+    return found
+
+
+def _miss(name: str) -> None:
+    told = f"{name} is not installed; make clients installs it"
+    if os.environ.get("TSDB_CLIENTS_REQUIRED"):
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+def run_program(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Run a program to its end and return what it has printed; it must succeed."""
+    done = subprocess.run(
+        [find_program(command[0]), *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def port_of(server: ServerProcess, protocol: str) -> str:
+    """Return the port of a protocol, by the name that the start-up summary gives it."""
+    found = re.search(rf"^  {protocol} +\S+:(\d+)$", server.output, flags=re.MULTILINE)
+    assert found is not None, server.output
+    return found[1]
 
 
 def snippet(heading: str, server: ServerProcess, language: str = r"\w*") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -58,6 +59,8 @@ def filled(server: ServerProcess) -> ServerProcess:
     [
         (r"\d", "public | seen "),
         (r"\d seen", "usage  | double precision"),
+        (r"\d seen", '"seen_pkey" PRIMARY KEY, btree (host, ts)'),
+        (r"\di", "public | seen_pkey | index"),
         (r"\d+ seen", "timestamp without time zone"),
         (r"\dt", "public | seen "),
         (r"\dt+", "public | seen "),
@@ -84,6 +87,21 @@ def test_rows_are_printed_and_copied(filled: ServerProcess) -> None:
     copied = _psql(filled, r"\copy (SELECT host, usage FROM seen ORDER BY ts) TO STDOUT CSV HEADER")
     assert copied.stdout == "host,usage\na,0.5\nb,\n"
     assert _psql(filled, "COPY seen TO STDOUT").stdout.count("\n") == 2
+
+
+def test_rows_are_copied_from_a_file(filled: ServerProcess, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text('host,usage,ts\n"c,1",2.5,2024-01-01 00:00:00\nd,,2024-01-01 00:00:01\n')
+    done = _psql(
+        filled,
+        "CREATE TABLE copied (host STRING PRIMARY KEY, usage DOUBLE, ts TIMESTAMP TIME INDEX)",
+        rf"\copy copied FROM '{file}' CSV HEADER",
+        "COPY copied TO STDOUT",
+    )
+    lines = "c,1\t2.5\t2024-01-01 00:00:00.000000\nd\t\\N\t2024-01-01 00:00:01.000000\n"
+    assert done.stdout == f"CREATE TABLE\nCOPY 2\n{lines}", done.stderr
+    file.write_text("bad\n")
+    assert "ERROR:" in _psql(filled, rf"\copy copied FROM '{file}'").stderr
 
 
 def test_errors_point_at_their_place(filled: ServerProcess) -> None:

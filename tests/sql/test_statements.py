@@ -146,6 +146,8 @@ def test_statements(text: str, statement: Statement) -> None:
             ),
         ),
         ("COPY DATABASE d FROM 'p/'", s.Copy("from", "p/", database=Name(("d",)))),
+        ("COPY t FROM STDIN", s.Copy("from", None, T)),
+        ("COPY t (a, B) FROM STDIN CSV", s.Copy("from", None, T, options=(("format", "csv"),), columns=("a", "b"))),
     ],
 )
 def test_copy(text: str, statement: Statement) -> None:
@@ -389,7 +391,6 @@ UNSUPPORTED, SYNTAX, ARGUMENTS = Status.UNSUPPORTED, Status.INVALID_SYNTAX, Stat
         ("DELETE FROM t WHERE", SYNTAX),
         ("DELETE FROM t WHERE a)", UNSUPPORTED),
         ("DELETE FROM t WHERE (a", SYNTAX),
-        ("COPY t FROM STDIN", UNSUPPORTED),
         ("COPY t (a) TO 'x'", UNSUPPORTED),
         ("COPY t TO 'x' LIMIT 1", SYNTAX),
         ("COPY DATABASE d FROM 'x' LIMIT 1", SYNTAX),

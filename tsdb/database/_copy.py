@@ -34,7 +34,8 @@ _COPY_KEYS = frozenset(
 def copy(statement: Copy, services: Services, session: Session, process: Process) -> Affected:
     """Run a COPY; the number of rows."""
     if statement.path is None:
-        raise Unsupported("COPY … TO STDOUT is for PostgreSQL connections")
+        where = "TO STDOUT" if statement.direction == "to" else "FROM STDIN"
+        raise Unsupported(f"COPY … {where} is for PostgreSQL connections")
     for key, _ in statement.options:
         if key not in _COPY_KEYS:
             raise InvalidArguments(f"COPY has no option {key!r}")

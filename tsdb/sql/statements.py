@@ -355,18 +355,20 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """COPY t | (query) | DATABASE db  TO | FROM 'path' [WITH (…)] [CONNECTION (…)] [LIMIT n]."""
+    """COPY t | (query) | DATABASE db  TO | FROM 'path' | STDOUT | STDIN [WITH (…)] [CONNECTION (…)] [LIMIT n]."""
 
     direction: str
     """`to` or `from`."""
     path: str | None
-    """None for STDOUT."""
+    """None for STDOUT and STDIN."""
     table: Name | None = None
     query: Slice | None = None
     database: Name | None = None
     options: tuple[tuple[str, str], ...] = ()
     connection: tuple[tuple[str, str], ...] = ()
     limit: int | None = None
+    columns: tuple[str, ...] = ()
+    """Which columns come from STDIN, none named for all of the table."""
 
 
 # Looking around -----------------------------------------------------------------------------------------------------

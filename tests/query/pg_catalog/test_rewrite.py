@@ -72,6 +72,13 @@ def answer(text: str) -> list[dict[str, Any]]:
         ("SELECT current_setting('jit', true), pg_class.a", "SELECT current_setting('jit'), pg_class.a"),
         ("WHERE a LIKE b || '%' ESCAPE '/'", r"WHERE a LIKE replace(replace(b || '%' , '\', '\\'), '/', '\')"),
         ("SELECT f(1, NULL, 2), [1, NULL, 2], pg_class.a", "SELECT f(1, NULL, 2), [1, NULL, 2], pg_class.a"),
+        ("SELECT (i.keys).x, pg_class.a", "SELECT get_field((i.keys), 'x'), pg_class.a"),
+        ("SELECT information_schema._pg_expandarray(i.indkey)", "SELECT unnest(pg_expanded(i.indkey))"),
+        ("SELECT generate_subscripts(c.conkey, 1), pg_class.a", "SELECT unnest(pg_subscripts(c.conkey)), pg_class.a"),
+        ("WHERE a = ANY('{r,\"\",x y}')", "WHERE a = ANY(ARRAY['r', '', 'x y'])"),
+        ("WHERE a = ANY('{1,-2}') AND b = ANY('{}')", "WHERE a = ANY(ARRAY[1, -2]) AND b = ANY(CAST(NULL AS TEXT[]))"),
+        ("SELECT d.datcollate as collate, pg_class.a", 'SELECT d.datcollate as "collate", pg_class.a'),
+        ("SELECT typinput = 'pg_catalog.array_in'::regproc", "SELECT typinput = 'array_in'"),
         ("SELECT relname FROM pg_class, pg_type", "SELECT relname FROM pg_catalog.pg_class, pg_catalog.pg_type"),
         ("SELECT pg_class.oid FROM pg_catalog.pg_class", "SELECT pg_class.oid FROM pg_catalog.pg_class"),
         ('SELECT x::oid, x::name, x::"char" FROM pg_am', "SELECT x::bigint, x::text, x::text FROM pg_catalog.pg_am"),
@@ -143,6 +150,21 @@ def test_a_name_becomes_a_number_and_a_number_a_name() -> None:
     found = answer("SELECT c.oid::regclass::text AS name FROM pg_class c WHERE c.oid = 'other.logs'::regclass")
     assert found == [{"name": "other.logs"}]
     assert answer("SELECT to_regclass('nothing') AS oid") == [{"oid": None}]
+
+
+def test_primary_keys_are_the_tags_in_their_order_and_then_the_time() -> None:
+    """In the words of PostgreSQL's JDBC driver."""
+    found = answer(
+        "SELECT r.name, r.seq FROM (SELECT a.attname AS name, (information_schema._pg_expandarray(i.indkey)).n AS seq, "
+        "information_schema._pg_expandarray(i.indkey) AS keys, a.attnum AS num FROM pg_catalog.pg_class ct "
+        "JOIN pg_catalog.pg_attribute a ON ct.oid = a.attrelid JOIN pg_catalog.pg_index i ON a.attrelid = i.indrelid "
+        "WHERE ct.relname = 'monitor' AND i.indisprimary) r WHERE r.num = (r.keys).x ORDER BY r.seq"
+    )
+    assert [tuple(row.values()) for row in found] == [("zone", 1), ("host", 2), ("ts", 3)]
+    shown = answer(
+        "SELECT pg_get_constraintdef(c.oid, true) AS text FROM pg_constraint c WHERE conname = 'monitor_pkey'"
+    )
+    assert shown == [{"text": "PRIMARY KEY (zone, host, ts)"}]
 
 
 def test_comments_are_found_by_function_and_by_table() -> None:

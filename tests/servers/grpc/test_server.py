@@ -454,3 +454,23 @@ def test_a_certificate_that_cannot_be_read_is_told_at_the_start(tmp_path: Path) 
     files.cert.write_text("not a certificate")
     with pytest.raises(StartError, match=r"grpc\.tls"), running_server(tmp_path / "d", tls=files.tls(TlsMode.REQUIRE)):
         pass
+
+
+def test_a_method_that_is_no_text_does_not_end_the_server(tmp_path: Path) -> None:
+    """The loop of the gRPC library ends at one; the server starts another."""
+
+    def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
+        return len(body).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + body
+
+    fields = {b":method": b"POST", b":scheme": b"http", b":path": b"/a\xff/b", b":authority": b"a", b"te": b"trailers"}
+    head = b"".join(b"\0" + bytes((len(k),)) + k + bytes((len(v),)) + v for k, v in fields.items())
+    with running_server(tmp_path / "poisoned") as running:
+        host, port = running.address.split(":")
+        for _ in range(2):
+            with socket.create_connection((host, int(port)), timeout=20) as client:
+                client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(1, 5, 1, head))
+                while client.recv(4096):
+                    pass
+            with grpc.insecure_channel(running.address) as channel:
+                check = channel.unary_unary("/greptime.v1.HealthCheck/HealthCheck")
+                assert check(b"", timeout=30, wait_for_ready=True) == b""

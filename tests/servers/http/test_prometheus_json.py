@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsdb.promql.evaluation import LabelTable
-from tsdb.servers.http._prometheus_json import encode_labels
+from tsdb.servers._prometheus_json import encode_labels
 
 _names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
 _values = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -202,7 +202,7 @@ def test_a_cancel_request_with_the_secret_stops_a_statement(pg: RunningServer) -
             assert stranger.read() == ("", b"")
         other.send_startup(80877102, key)
         found = client.read_until("Z")
-        assert error_field(found[-2][1], "C") == "57000"
+        assert error_field(found[-2][1], "C") == "57014"
 
 
 def test_kill_stops_the_statement_of_another_connection(pg: RunningServer) -> None:
@@ -211,7 +211,7 @@ def test_kill_stops_the_statement_of_another_connection(pg: RunningServer) -> No
         client.socket.sendall(query(_SLOW))
         _wait_running(pg, _SLOW)
         other.execute(f"KILL {struct.unpack('!i', key[:4])[0]}".encode())
-        assert error_field(client.read_until("Z")[-2][1], "C") == "57000"
+        assert error_field(client.read_until("Z")[-2][1], "C") == "57014"
 
 
 def test_a_client_that_goes_away_has_its_statement_stopped(pg: RunningServer) -> None:
@@ -239,7 +239,7 @@ def _wait_running(pg: RunningServer, text: str) -> None:
 def test_a_statement_timeout_ends_a_statement(pg: RunningServer) -> None:
     with pg.connect() as connection:
         connection.execute("SET statement_timeout = '50ms'")
-        with pytest.raises(errors.OperatorIntervention):
+        with pytest.raises(errors.QueryCanceled):
             connection.execute(_SLOW)
         connection.execute("RESET statement_timeout")
         assert connection.execute("SELECT 1").fetchone() == (1,)

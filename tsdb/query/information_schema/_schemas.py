@@ -31,6 +31,8 @@ _TYPES: dict[str, pa.DataType] = {
     "dur": pa.duration("ms"),
     "json": pa.string(),
     "texts": pa.list_(pa.string()),
+    "ints": pa.list_(pa.int32()),
+    "shorts": pa.list_(pa.int16()),
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from tsdb.query.information_schema import InformationContext
-from tsdb.query.pg_catalog import _relations, _static
+from tsdb.query.pg_catalog import _keys, _relations, _static
 from tsdb.query.pg_catalog._functions import pg_functions
 from tsdb.query.pg_catalog._oids import TYPES, TYPES_BY_OID, type_modifier, type_oid
 from tsdb.query.pg_catalog._relations import pg_table_infos
@@ -26,8 +26,11 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "pg_attribute": _relations.pg_attribute,
     "pg_class": _relations.pg_class,
     "pg_collation": _static.pg_collation,
+    "pg_constraint": _keys.pg_constraint,
     "pg_database": _relations.pg_database,
     "pg_description": _relations.pg_description,
+    "pg_index": _keys.pg_index,
+    "pg_indexes": _keys.pg_indexes,
     "pg_language": _static.pg_language,
     "pg_namespace": _relations.pg_namespace,
     "pg_roles": _static.pg_roles,

@@ -22,7 +22,7 @@ _TRUE = frozenset(
 _FALSE = frozenset({"pg_is_in_recovery", "pg_relation_is_publishable", "pg_is_other_temp_schema"})
 _NULL = frozenset(
     {
-        *("pg_get_constraintdef", "pg_get_indexdef", "pg_get_partkeydef", "pg_get_triggerdef", "pg_get_ruledef"),
+        *("pg_get_partkeydef", "pg_get_triggerdef", "pg_get_ruledef"),
         *("pg_get_functiondef", "pg_get_function_arguments", "pg_get_function_result", "pg_get_serial_sequence"),
         *("pg_get_function_identity_arguments", "pg_get_statisticsobjdef_columns", "pg_get_statisticsobjdef"),
         *(
@@ -66,13 +66,10 @@ def rewrite_call(name: str, arguments: int) -> Call | None:
         return Call(str(UTF8_ENCODING))
     if name in ("pg_get_expr", "pg_partition_ancestors"):
         return Call(name="", keeps=1)
-    if name in ("pg_get_viewdef", "obj_description", "current_setting"):
+    if name in ("pg_get_viewdef", "pg_get_constraintdef", "pg_get_indexdef", "obj_description", "current_setting"):
         return Call(keeps=1)
     if name == "set_config":
         return Call(keeps=2)
-    if name == "generate_subscripts":
-        # Of columns of tables that are always empty.
-        return Call("1")
     if name in ("pg_relation_size", "pg_total_relation_size"):
         return Call(name="pg_table_size", keeps=1)
     return None

@@ -17,12 +17,15 @@ from tsdb.errors import Unsupported
 from tsdb.model import TableInfo, ViewInfo
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._keys import Key, primary_keys
 from tsdb.query.pg_catalog._relations import Relation, relations
 from tsdb.query.pg_catalog._settings import settings_of
 
 _TEXT = pa.string()
 _OID = pa.int64()
 """Wide enough for every number a client writes; columns are narrower and widen by themselves."""
+_SHORTS = pa.list_(pa.int16())
+_PLACES = pa.list_(pa.struct([("x", pa.int16()), ("n", pa.int32())]))
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 _VISIBLE_ALWAYS = "pg_catalog"
 _SET_BY_STATEMENT = frozenset(
@@ -39,6 +42,8 @@ def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
         _by_oid("pg_relation_name", _TEXT, known.name),
         _by_oid("obj_description", _TEXT, known.comment),
         _by_oid("pg_get_viewdef", _TEXT, known.view_query),
+        _by_oid("pg_get_indexdef", _TEXT, known.index_text),
+        _by_oid("pg_get_constraintdef", _TEXT, known.constraint_text),
         _by_oid("pg_table_size", pa.int64(), known.bytes),
         udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
         udf(_each(known.setting), [_TEXT], _TEXT, "stable", "current_setting"),
@@ -61,6 +66,8 @@ class _Lookup:
         if self._context is None:
             return True
         found = self._relations.get(oid)
+        if found is None and oid in self._keys:
+            return self._keys[oid].table.database == self._context.session.database
         return found is not None and found.info.database in (self._context.session.database, _VISIBLE_ALWAYS)
 
     def name(self, oid: int) -> str:
@@ -78,6 +85,21 @@ class _Lookup:
     def view_query(self, oid: int) -> str | None:
         found = self._relations.get(oid)
         return found.info.query if found is not None and isinstance(found.info, ViewInfo) else None
+
+    @cached_property
+    def _keys(self) -> dict[int, Key]:
+        return {} if self._context is None else {each.oid: each for each in primary_keys(self._context)}
+
+    def index_text(self, oid: int) -> str | None:
+        found = self._keys.get(oid)
+        if found is None:
+            return None
+        table = f"{quote_ident(found.table.database)}.{quote_ident(found.table.name)}"
+        return f"CREATE UNIQUE INDEX {quote_ident(found.name)} ON {table} USING btree ({_names(found)})"
+
+    def constraint_text(self, oid: int) -> str | None:
+        found = self._keys.get(oid)
+        return None if found is None else f"PRIMARY KEY ({_names(found)})"
 
     def bytes(self, oid: int) -> int | None:
         found = self._relations.get(oid)
@@ -138,8 +160,14 @@ def _pure_functions() -> tuple[ScalarUDF, ...]:
         udf(_each(quote_literal), [_TEXT], _TEXT, "immutable", "quote_literal"),
         udf(_each(size_pretty), [pa.int64()], _TEXT, "immutable", "pg_size_pretty"),
         udf(_each(_oids.type_number, _OID), [_TEXT], _OID, "immutable", "to_regtype"),
+        udf(_each(_expanded, _PLACES), [_SHORTS], _PLACES, "immutable", "pg_expanded"),
+        udf(_each(_subscripts, _SHORTS), [_SHORTS], _SHORTS, "immutable", "pg_subscripts"),
         udf(_each(_schemas, pa.list_(_TEXT)), [pa.bool_()], pa.list_(_TEXT), "stable", "current_schemas"),
     )
+
+
+def _names(key: Key) -> str:
+    return ", ".join(quote_ident(key.table.columns[place - 1].name) for place in key.places)
 
 
 def _each(of: Callable[[Any], Any], result: pa.DataType = _TEXT) -> Callable[[pa.Array], pa.Array]:
@@ -149,6 +177,16 @@ def _each(of: Callable[[Any], Any], result: pa.DataType = _TEXT) -> Callable[[pa
         return pa.array([None if value is None else of(value) for value in values.to_pylist()], result)
 
     return body
+
+
+def _expanded(numbers: list[int]) -> list[dict[str, int]]:
+    """The members of an array, each with its place."""
+    return [{"x": number, "n": place} for place, number in enumerate(numbers, 1)]
+
+
+def _subscripts(numbers: list[int]) -> list[int]:
+    """The places of an array."""
+    return list(range(1, len(numbers) + 1))
 
 
 def _schemas(with_implicit: bool) -> list[str]:

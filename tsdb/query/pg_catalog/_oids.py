@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from tsdb.model import DataType, Kind, TableInfo, ViewInfo
 
 USER_OID_MIN = 16384
+KEY_OID_MIN = 1 << 29
 OWNER_OID = 10
 OWNER_NAME = "postgres"
 DATABASE_OID = 5
 HEAP_OID = 2
+BTREE_OID = 403
 DEFAULT_COLLATION_OID = 100
 
 CATALOG_CLASS_OIDS = {
@@ -152,3 +154,8 @@ def catalog_class_oid(name: str, position: int) -> int:
 
 def table_oid(table: TableInfo | ViewInfo) -> int:
     return USER_OID_MIN + table.id
+
+
+def key_oid(table: TableInfo) -> int:
+    """The number of the primary key of a table, and of its index."""
+    return KEY_OID_MIN + table.id

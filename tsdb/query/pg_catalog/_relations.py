@@ -1,7 +1,7 @@
 """The live tables of pg_catalog: what exists, told the way PostgreSQL tells it.
 
 The one database of PostgreSQL is the catalog `tsdb`; a database here is a namespace there. Tables are of kind `r`,
-views and the tables of information_schema of kind `v`.
+views and the tables of information_schema of kind `v`, the indexes of primary keys (`_keys`) of kind `i`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tsdb.query.information_schema import (
 )
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._calls import UTF8_ENCODING
+from tsdb.query.pg_catalog._keys import has_key, primary_keys
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
 
 _FIRST_ID = 256
@@ -71,26 +72,31 @@ def user_relations(context: InformationContext) -> Iterator[Relation]:
 
 
 def pg_class(context: InformationContext) -> pa.Table:
-    found = list(relations(context))
+    found, keys = list(relations(context)), list(primary_keys(context))
+    owners = {_oids.table_oid(key.table) for key in keys}
+    tables = len(found)
     columns = {
-        "oid": [each.oid for each in found],
-        "relname": [each.info.name for each in found],
-        "relnamespace": [_oids.namespace_oid(each.info.database) for each in found],
+        "oid": [*(each.oid for each in found), *(key.oid for key in keys)],
+        "relname": [*(each.info.name for each in found), *(key.name for key in keys)],
+        "relnamespace": [
+            _oids.namespace_oid(name)
+            for name in (*(each.info.database for each in found), *(key.table.database for key in keys))
+        ],
         "reltype": 0,
         "reloftype": 0,
         "relowner": _oids.OWNER_OID,
-        "relam": [0 if each.is_view else _oids.HEAP_OID for each in found],
-        "relfilenode": [0 if each.is_view else each.oid for each in found],
+        "relam": [*(0 if each.is_view else _oids.HEAP_OID for each in found), *[_oids.BTREE_OID] * len(keys)],
+        "relfilenode": [*(0 if each.is_view else each.oid for each in found), *(key.oid for key in keys)],
         "reltablespace": 0,
         "relpages": 0,
-        "reltuples": [_rows(each.info, context) for each in found],
+        "reltuples": [*(_rows(each.info, context) for each in found), *[-1.0] * len(keys)],
         "relallvisible": 0,
         "reltoastrelid": 0,
-        "relhasindex": False,
+        "relhasindex": [*(each.oid in owners for each in found), *[False] * len(keys)],
         "relisshared": False,
         "relpersistence": "p",
-        "relkind": ["v" if each.is_view else "r" for each in found],
-        "relnatts": [len(each.info.columns) for each in found],
+        "relkind": [*("v" if each.is_view else "r" for each in found), *"i" * len(keys)],
+        "relnatts": [*(len(each.info.columns) for each in found), *(len(key.places) for key in keys)],
         "relchecks": 0,
         "relhasrules": False,
         "relhastriggers": False,
@@ -98,13 +104,13 @@ def pg_class(context: InformationContext) -> pa.Table:
         "relrowsecurity": False,
         "relforcerowsecurity": False,
         "relispopulated": True,
-        "relreplident": "d",
+        "relreplident": ["d"] * tables + ["n"] * len(keys),
         "relispartition": False,
         "relrewrite": 0,
         "relfrozenxid": 0,
         "relminmxid": 0,
     }
-    return build_table(pg_schema_of("pg_class"), len(found), columns)
+    return build_table(pg_schema_of("pg_class"), tables + len(keys), columns)
 
 
 def _rows(info: TableInfo | ViewInfo, context: InformationContext) -> float:
@@ -225,7 +231,9 @@ def pg_tables(context: InformationContext) -> pa.Table:
         "schemaname": [table.database for table in tables],
         "tablename": [table.name for table in tables],
         "tableowner": _oids.OWNER_NAME,
-        "hasindexes": False,
+        "hasindexes": [
+            isinstance(table, TableInfo) and not is_system_table(table) and has_key(table) for table in tables
+        ],
         "hasrules": False,
         "hastriggers": False,
         "rowsecurity": False,

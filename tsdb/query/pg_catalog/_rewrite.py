@@ -3,12 +3,16 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     pg_catalog.format_type(…)                 format_type(…)
     x OPERATOR(pg_catalog.~) 'p'              x ~ 'p'
     x COLLATE pg_catalog.default              x
+    x = ANY('{a,b}')                          x = ANY(ARRAY['a', 'b'])
     'a.t'::regclass                           the number, looked up in pg_class
     t.oid::regtype::text                      format_type(t.oid, NULL)
     pg_get_expr(x, y)                         (x)
     x LIKE p ESCAPE '/'                       x LIKE replace(replace(p, '\', '\\'), '/', '\')
     EXISTS (SELECT … FROM pg_trigger …)       false, as for every table that is always empty
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
+    (i.keys).x                                get_field((i.keys), 'x')
+    generate_series(1, array_upper(a, 1)) AS s(r)   (SELECT unnest(…) AS r) AS s
+    _pg_expandarray(i.indkey)                 unnest(pg_expanded(i.indkey)): places and numbers of the columns of a key
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
 
 Only texts that speak of PostgreSQL's own things are touched at all.
@@ -29,7 +33,7 @@ from tsdb.sql.lexer import Token, TokenKind
 
 _MARKERS = re.compile(
     r"pg_|typeinfo_tree|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
-    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b",
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
@@ -37,10 +41,16 @@ _TABLES = frozenset(PG_TABLES)
 _TEXT_TYPES = frozenset({"name", "char", "text", "bpchar"})
 _DROPPED_TYPES = frozenset({"regtype", "regproc", "regprocedure", "regnamespace", "regrole", "regoper", "xid", "tid"})
 
-
-_KEY_COLUMNS = re.compile(r"\b(?:indkey|conkey|confkey|indclass|indoption|indcollation)\b", re.IGNORECASE)
-"""Columns of tables that are always empty, whose type the engine does not have."""
 _PATTERN_ENDS = frozenset({"AND", "OR", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "UNION", "FROM", "AS"})
+_MEMBER = r'[^",{}\\]+|"(?:[^"\\]|\\.)*"'
+_ARRAY = re.compile(rf"\{{(?:(?:{_MEMBER})(?:,(?:{_MEMBER}))*)?\}}")
+_MEMBERS = re.compile(_MEMBER)
+_FOREIGN_KEYS = re.compile(r"\bcontype\s*=\s*'f'", re.IGNORECASE)
+"""There are none: what stands for each of them needs no plan, only a type."""
+_KEY_COLUMNS = re.compile(r"\bconf?key\b", re.IGNORECASE)
+_BEFORE_VALUES = frozenset({"SELECT", "WHERE", "AND", "OR", "NOT", "ON", "BY", "IN", "WHEN", "THEN", "ELSE", "CASE"})
+_UNNESTED = {"_pg_expandarray": "pg_expanded", "generate_subscripts": "pg_subscripts"}
+"""Functions that answer with rows, and those that answer with the same in an array."""
 _AHEAD = 6
 
 
@@ -71,6 +81,7 @@ class _Rewriter:
         self.structure = Structure(tokens)
         self.edits: list[PgEdit] = []
         self._untitled = 0
+        self._asks_foreign_keys = _FOREIGN_KEYS.search(text) is not None
 
     def run(self) -> list[PgEdit]:
         position = 0
@@ -87,6 +98,8 @@ class _Rewriter:
         if token.kind == TokenKind.OPERATOR:
             if token.text == "::":
                 return self._cast(at)
+            if token.text == "(" and self._is_field(at):
+                return self._field(at)
             return self._subquery(at) if token.text == "(" else at + 1
         if token.kind == TokenKind.STRING:
             return self._literal(at)
@@ -95,6 +108,8 @@ class _Rewriter:
         word = token.word
         if word in ("LIKE", "ILIKE"):
             return self._like(at)
+        if word == "COLLATE" and self.tokens[at - 1].word == "AS":  # the name of a column, which the engine reserves
+            return self._replace(at, at + 1, '"collate"')
         if word == "COLLATE":
             return self._remove(at, self._name_end(at + 1))
         if word == "OPERATOR" and self._is(at + 1, "("):
@@ -150,7 +165,10 @@ class _Rewriter:
     def _word(self, at: int) -> int:
         is_part = at > 0 and self._is(at - 1, ".")
         if self._is(at + 1, "("):
-            return at + 1 if is_part else self._call(at)
+            is_whole = not is_part or (at >= 2 and self.tokens[at - 2].word == "INFORMATION_SCHEMA")
+            return self._call(at) if is_whole else at + 1
+        if self.tokens[at].word == "INFORMATION_SCHEMA" and self._is(at + 1, ".") and self._is(at + 3, "("):
+            return at + 2
         if is_part or self._is(at + 1, "."):
             return self._column_cast(at)
         word = self.tokens[at].word
@@ -214,8 +232,10 @@ class _Rewriter:
         name = self.tokens[at].text.lower()
         if name == "cast" and self.tokens[close - 1].word == "REGCLASS":
             return self._cast_class(at, close)
-        if name == "unnest" and _KEY_COLUMNS.search(self.text, self.tokens[at].start, self.tokens[close].end):
-            return self._replace(at, close + 1, "CAST(NULL AS SMALLINT)")
+        if name in _UNNESTED and arguments:
+            return self._unnest(at, _UNNESTED[name])
+        if name == "generate_series" and self.structure.is_relation(at) and len(arguments) == 2:
+            return self._series(at, arguments[1])
         if name == "to_regclass" and len(arguments) == 1 and self.tokens[at + 2].kind == TokenKind.STRING:
             return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
         found = rewrite_call(name, len(arguments))
@@ -229,6 +249,48 @@ class _Rewriter:
             _, last = arguments[found.keeps - 1]
             self._remove_tail(last, close)
         return at + 1
+
+    def _unnest(self, at: int, name: str) -> int:
+        """A function that answers with rows, of an array in its first argument."""
+        close = self.structure.close_of(at + 1)
+        is_qualified = at >= 2 and self._is(at - 1, ".")
+        first = at - 2 if is_qualified else at
+        self.edits.append(PgEdit(self.tokens[first].start, self.tokens[at].end, f"unnest({name}"))
+        self.edits.append(PgEdit(self.tokens[close].start, self.tokens[close].start, ")"))
+        _, last = self.structure.arguments(at + 1)[0]
+        if last < close:
+            self._remove_tail(last, close)
+        return at + 1
+
+    def _series(self, at: int, last: tuple[int, int]) -> int:
+        """`generate_series(1, array_upper(a, 1)) AS s(r)`: the places of an array, which the engine lists in SELECT."""
+        close = self.structure.close_of(at + 1)
+        is_upper = self.tokens[last[0]].word == "ARRAY_UPPER" and self._is(last[0] + 1, "(")
+        is_named = self.tokens[close + 1].word == "AS" and self._is(close + 3, "(") and self._is(close + 5, ")")
+        if not (is_upper and is_named):
+            return at + 1
+        first, after = self.structure.arguments(last[0] + 1)[0]
+        array = self.text[self.tokens[first].start : self.tokens[after - 1].end]
+        row, series = self.tokens[close + 4].text, self.tokens[close + 2].text
+        places = f"range(1, CAST(cardinality({array}) AS BIGINT) + 1)"
+        return self._replace(at, close + 6, f"(SELECT unnest({places}) AS {row}) AS {series}")
+
+    def _field(self, at: int) -> int:
+        """`(value).field`; at the bracket, which does not begin the arguments of a call."""
+        close = self.structure.close_of(at)
+        start = self.tokens[at].start
+        self.edits.append(PgEdit(start, start, "get_field("))
+        self._replace(close + 1, close + 3, f", {_literal(self.tokens[close + 2].text.lower())})")
+        self.structure.skip(close + 1, close + 3)
+        return at + 1
+
+    def _is_field(self, at: int) -> bool:
+        """Whether the value in the brackets that open here is a record of which a field is asked for."""
+        close = self.structure.close_of(at)
+        behind = self.tokens[close + 2] if close + 2 < len(self.tokens) else None
+        is_called = at > 0 and self.tokens[at - 1].kind in (TokenKind.WORD, TokenKind.QUOTED)
+        is_called = is_called and self.tokens[at - 1].word not in _BEFORE_VALUES
+        return self._is(close + 1, ".") and behind is not None and behind.kind == TokenKind.WORD and not is_called
 
     def _cast_class(self, at: int, close: int) -> int:
         """`CAST('t' AS REGCLASS)` is the number of the table; of anything else it is that thing, as a number."""
@@ -247,6 +309,10 @@ class _Rewriter:
         """A bracket: if a query begins in it, see whether it has to be put another way."""
         if self.tokens[at + 1].word != "SELECT":
             return at + 1
+        close = self.structure.close_of(at)
+        inside = self.text[self.tokens[at].start : self.tokens[close].end]
+        if self._asks_foreign_keys and _KEY_COLUMNS.search(inside):
+            return self._replace(at, close + 1, "CAST(NULL AS TEXT[])")
         found = rewrite_subquery(self.structure, at)
         if found is None:
             return at + 1
@@ -265,11 +331,25 @@ class _Rewriter:
         if kind == "regtype" and self.tokens[at].text[0] == "'":
             number = type_number(self._string(at))
             return self._replace(at, after, "CAST(NULL AS BIGINT)" if number is None else str(number))
+        if kind is None and self._string(at).startswith("{") and self._is(at - 1, "(") and self._is(at + 1, ")"):
+            return self._array(at)
+        if kind == "regproc" and self.tokens[at].text[0] == "'":
+            return self._replace(at, after, _literal(self._string(at).removeprefix("pg_catalog.")))
         if kind != "regclass" or self.tokens[at].text[0] != "'":
             return at + 1
         name = self._string(at)
         self._replace(at, after, name if name.isdigit() else _class_lookup(name))
         return after
+
+    def _array(self, at: int) -> int:
+        """`= ANY('{a,b}')`: an array written as text."""
+        body = self._string(at)
+        if self.tokens[at - 2].word not in ("ANY", "ALL", "SOME") or _ARRAY.fullmatch(body) is None:
+            return at + 1
+        members = _MEMBERS.findall(body)
+        is_numeric = all(member.lstrip("-").isdigit() for member in members)
+        written = members if is_numeric else [_literal(_unquoted(member)) for member in members]
+        return self._replace(at, at + 1, f"ARRAY[{', '.join(written)}]" if members else "CAST(NULL AS TEXT[])")
 
     def _column_cast(self, at: int) -> int:
         """`c.oid::regclass::text` is the name of the relation; without `::text` it stays a number, see `_cast`."""
@@ -344,3 +424,8 @@ def _name_parts(name: str) -> list[tuple[bool, str]]:
 
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def _unquoted(member: str) -> str:
+    """A member of an array that is written as text."""
+    return re.sub(r"\\(.)", r"\1", member[1:-1]) if member.startswith('"') else member

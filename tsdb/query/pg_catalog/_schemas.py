@@ -34,7 +34,8 @@ _COLUMNS: dict[str, str] = {
         collencoding:i32 collcollate? collctype? colliculocale? collicurules? collversion?""",
     "pg_constraint": """oid:i32 conname connamespace:i32 contype condeferrable:bool condeferred:bool convalidated:bool
         conrelid:i32 contypid:i32 conindid:i32 conparentid:i32 confrelid:i32 confupdtype confdeltype confmatchtype
-        conislocal:bool coninhcount:i16 connoinherit:bool conkey? confkey? conpfeqop? conppeqop? conffeqop?
+        conislocal:bool coninhcount:i16 connoinherit:bool conkey:shorts?
+        confkey:shorts? conpfeqop? conppeqop? conffeqop?
         confdelsetcols? conexclop? conbin?""",
     "pg_database": """oid:i32 datname datdba:i32 encoding:i32 datlocprovider datistemplate:bool datallowconn:bool
         datconnlimit:i32 datlastsysoid:i32 datfrozenxid:i32 datminmxid:i32 dattablespace:i32 datcollate datctype
@@ -51,7 +52,8 @@ _COLUMNS: dict[str, str] = {
     "pg_foreign_table": "ftrelid:i32 ftserver:i32 ftoptions:texts?",
     "pg_index": """indexrelid:i32 indrelid:i32 indnatts:i16 indnkeyatts:i16 indisunique:bool indnullsnotdistinct:bool
         indisprimary:bool indisexclusion:bool indimmediate:bool indisclustered:bool indisvalid:bool indcheckxmin:bool
-        indisready:bool indislive:bool indisreplident:bool indkey? indcollation? indclass? indoption? indexprs?
+        indisready:bool indislive:bool indisreplident:bool indkey:shorts? indcollation:ints? indclass:ints?
+        indoption:shorts? indexprs?
         indpred?""",
     "pg_indexes": "schemaname tablename indexname tablespace? indexdef?",
     "pg_inherits": "inhrelid:i32 inhparent:i32 inhseqno:i32 inhdetachpending:bool",

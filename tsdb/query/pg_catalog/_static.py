@@ -56,8 +56,13 @@ def _pg_type() -> pa.Table:
 
 
 def pg_am(context: InformationContext) -> pa.Table:
-    columns = {"oid": _oids.HEAP_OID, "amname": "heap", "amhandler": "heap_tableam_handler", "amtype": "t"}
-    return build_table(pg_schema_of("pg_am"), 1, columns)
+    columns = {
+        "oid": [_oids.HEAP_OID, _oids.BTREE_OID],
+        "amname": ["heap", "btree"],
+        "amhandler": ["heap_tableam_handler", "bthandler"],
+        "amtype": ["t", "i"],
+    }
+    return build_table(pg_schema_of("pg_am"), 2, columns)
 
 
 def pg_roles(context: InformationContext) -> pa.Table:

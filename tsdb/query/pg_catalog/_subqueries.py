@@ -16,8 +16,18 @@ from tsdb.sql.lexer import Token, TokenKind
 
 LIVE_TABLES = frozenset(
     {
-        *("pg_am", "pg_attrdef", "pg_attribute", "pg_class", "pg_collation", "pg_database", "pg_description"),
-        *("pg_language", "pg_namespace", "pg_roles", "pg_settings", "pg_stat_user_tables", "pg_tables"),
+        *("pg_am", "pg_attrdef", "pg_attribute", "pg_class", "pg_collation", "pg_constraint", "pg_database"),
+        *(
+            "pg_description",
+            "pg_index",
+            "pg_indexes",
+            "pg_language",
+            "pg_namespace",
+            "pg_roles",
+            "pg_settings",
+            "pg_stat_user_tables",
+            "pg_tables",
+        ),
         *("pg_tablespace", "pg_type", "pg_user", "pg_views"),
     }
 )

@@ -12,11 +12,11 @@ from tsdb.errors import Cancelled, InvalidArguments, TsdbError, wire
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
+from tsdb.servers._prometheus_json import encode_answer
+from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
 from tsdb.servers.grpc._calls import Call, RpcService, parse_message, unary_rpc
 from tsdb.servers.grpc._frame import Frame
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
-from tsdb.servers.http._prometheus_api import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
-from tsdb.servers.http._prometheus_json import encode_answer
 
 SERVICE = "greptime.v1.PrometheusGateway"
 _NS_PER_MS = 1_000_000

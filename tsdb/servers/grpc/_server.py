@@ -2,10 +2,15 @@
 
 Calls are served by the event loop that all servers share; work that blocks runs on `threads_max` threads. Connections,
 calls, messages and waits are bounded. `probe` takes the address, and no other process can share it.
+
+A request whose method is no text ends the loop of the gRPC library that accepts calls, and with it the library's
+server. So the server looks after it, and puts another one in its place: calls under way are lost, and those that come
+in the fifth of a second between.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,15 +21,16 @@ import grpc
 from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
 from tsdb.errors import StartError
+from tsdb.servers._listening import written_address
 from tsdb.servers._tls import Tls
-from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls
+from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
 from tsdb.servers.grpc._credentials import make_credentials
 from tsdb.servers.grpc._frame import Frame, GrpcDatabase, MakeServices
 from tsdb.servers.grpc._health import Health
 from tsdb.servers.grpc._reflection import Reflection
 from tsdb.servers.grpc._session import Sessions
 from tsdb.servers.grpc._work import Workers
-from tsdb.telemetry import get_logger
+from tsdb.telemetry import counter, get_logger
 from tsdb.units import Duration, Size
 
 CALLS_MAX = 4096
@@ -35,7 +41,13 @@ HANDSHAKE_SECONDS_MAX = 20.0
 PING_SECONDS_MIN = 10
 """Clients may ask whether the server is still there so often, and not more."""
 
+WATCH_SECONDS = 0.2
+"""How often it is looked whether the library still accepts calls."""
+
 _log = get_logger("tsdb.grpc")
+_RESTARTS = counter(
+    "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +98,12 @@ class GrpcServer:
         self._health = Health()
         self._reflection = Reflection(self._frame.sessions)
         self._server: grpc.aio.Server | None = None
+        self._services: list[RpcService] = []
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return written_address(self._host, self._port)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -103,6 +116,9 @@ class GrpcServer:
             return
         self._tls.load()
         self._try_address()
+        self._port, self._server = self._listen()
+
+    def _listen(self) -> tuple[int, grpc.aio.Server]:
         server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
         try:
             if self._tls.is_required:
@@ -111,22 +127,50 @@ class GrpcServer:
                 port = server.add_insecure_port(self.address)
         except RuntimeError as failure:
             raise self._start_error(str(failure)) from failure
-        self._port, self._server = port, server
+        return port, server
 
     async def start(self) -> None:
         """Begin to answer calls."""
         self.probe()
         assert self._server is not None
-        services = [service for make in self._makers for service in make(self._frame)]
-        services += [*self._health.services(), *self._reflection.services()]
-        names = [service.name for service in services]
+        self._services = [service for make in self._makers for service in make(self._frame)]
+        self._services += [*self._health.services(), *self._reflection.services()]
+        names = [service.name for service in self._services]
         self._health.serve(names)
         self._reflection.serve(names)
-        self._server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in services))
-        await self._server.start()
+        await self._serve(self._server)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _serve(self, server: grpc.aio.Server) -> None:
+        server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))
+        await server.start()
+
+    async def _watch(self) -> None:
+        """Put another server in the place of one that has ended by itself."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            assert self._server is not None
+            if _is_running(self._server):
+                continue
+            broken = self._server
+            try:
+                _, self._server = self._listen()
+                await self._serve(self._server)
+            except (StartError, RuntimeError) as error:
+                self._server = broken
+                _log.error("the server of gRPC cannot be started again", error=str(error))
+                continue
+            _RESTARTS.inc()
+            _log.warning("the server of gRPC has ended and was started again", address=self.address)
+            with suppress(Exception):
+                await asyncio.wait_for(broken.stop(None), WATCH_SECONDS)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let calls under way finish within the grace period, close every connection."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watching
         self._health.stop()
         self._calls.stop()
         if self._server is not None:
@@ -172,3 +216,8 @@ class GrpcServer:
             options["grpc.keepalive_time_ms"] = max(1, limits.keep_alive // 1_000_000)
             options["grpc.keepalive_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
         return list(options.items())
+
+
+def _is_running(server: grpc.aio.Server) -> bool:
+    """Whether the library accepts calls; it tells only by the thing behind its server."""
+    return bool(server._server.is_running())

@@ -12,15 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from datetime import datetime
 from time import perf_counter
 from typing import Protocol, TypeVar
 
 import orjson
 
-from tsdb.errors import Cancelled, InvalidArguments, Status, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, Unsupported
 from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
-from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_duration_ms, parse_promql, parse_selector
+from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_promql, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session, TableRecords
 from tsdb.query.promql import (
@@ -38,11 +37,12 @@ from tsdb.query.promql import (
     split_matchers,
     value_columns,
 )
+from tsdb.servers._prometheus_json import Timings, encode_answer
+from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
-from tsdb.servers.http._prometheus_json import Timings, encode_answer
 from tsdb.servers.http._prometheus_metadata import describe_metrics
 from tsdb.servers.http._sql import FORMATS, answer_headers, read_compression, read_epoch, read_form
 from tsdb.units import Duration
@@ -50,9 +50,6 @@ from tsdb.units import Duration
 PREFIX = "/v1/prometheus/api/v1"
 THREADS_MAX = 16
 """How many queries run at the same time; further ones wait."""
-
-POINTS_MAX = 11_000
-"""How many steps one query may have."""
 
 _NOTHING: dict[str, object] = {
     "query_exemplars": [],
@@ -68,7 +65,6 @@ _NOTHING: dict[str, object] = {
 _DAY_MS = 86_400_000
 _NS_PER_MS = 1_000_000
 _CATALOGS = (CATALOG, "greptime")
-_TIME_MAX = 1e13
 _ESCAPE = re.compile(r"__|_([0-9a-fA-F]{1,5})_")
 _T = TypeVar("_T")
 
@@ -88,10 +84,6 @@ class PromqlDatabase(Protocol):
 
     def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
         """Return what metrics said about themselves, the newest first."""
-
-
-def prometheus_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
-    return orjson.dumps({"status": "error", "error": message, "errorType": status.title})
 
 
 class PrometheusApiRoutes:
@@ -380,51 +372,6 @@ def read_span(ask: _Ask) -> Span:
     start, end = ask.time("start"), ask.time("end")
     step = parse_step_ms("step", ask.require("step"))
     return check_span(Span(start, end, step, ask.lookback()))
-
-
-def check_span(span: Span) -> Span:
-    """Refuse a range that ends before it starts, and one of too many steps."""
-    if span.end_ms < span.start_ms:
-        raise InvalidArguments("end timestamp must not be before start time")
-    if (span.end_ms - span.start_ms) // span.step_ms + 1 > POINTS_MAX:
-        raise InvalidArguments(
-            f"exceeded maximum resolution of {POINTS_MAX:,} points per timeseries",
-            hint="decrease the resolution of the query (step)",
-        )
-    return span
-
-
-def parse_time_ms(name: str, text: str) -> int:
-    """Read seconds since 1970 or a date and time."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no time: {text!r}") from None
-        if moment.tzinfo is None:
-            raise InvalidArguments(f"the parameter {name} has no time zone: {text!r}") from None
-        return round(moment.timestamp() * 1000)
-    if not abs(seconds) < _TIME_MAX:
-        raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
-    return round(seconds * 1000)
-
-
-def parse_step_ms(name: str, text: str) -> int:
-    """Read seconds or a duration, more than nothing."""
-    ms = parse_duration_ms(text)
-    if ms is None:
-        try:
-            seconds = float(text)
-        except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no duration: {text!r}") from None
-        if not abs(seconds) < _TIME_MAX:
-            raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
-        ms = round(seconds * 1000)
-    if ms <= 0:
-        raise InvalidArguments(f"the parameter {name} must be greater than 0, received {text!r}")
-    return ms
 
 
 def decode_name(text: str) -> str:

@@ -36,7 +36,7 @@ from tsdb.servers.http._formats_text import (
     encode_table,
 )
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
-from tsdb.servers.http._sql_work import Work
+from tsdb.servers.http._sql_work import ResponseWork
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -122,7 +122,7 @@ class SqlRoutes:
 
         options = FormatOptions(elapsed_ms, limit, read_epoch(request.query, form), read_compression(request.query))
         pieces = self._make_pieces(text, session, chosen, options)
-        work = Work(self._pool, pieces, lambda: self._database.cancel(session))
+        work = ResponseWork(self._pool, pieces, lambda: self._database.cancel(session))
         return await work.respond(
             content_type=chosen.content_type, headers=lambda: answer_headers(chosen, elapsed_ms())
         )

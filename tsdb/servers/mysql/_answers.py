@@ -41,6 +41,8 @@ class Answer:
         self._session = session
         self._has_eof = not capabilities & Capability.DEPRECATE_EOF
         self._sequence = sequence
+        self.has_warnings = True
+        """Whether to say how many there are. The answer to SHOW WARNINGS does not: its reader would ask again."""
 
     def packet(self, payload: bytes) -> bytes:
         """Return a packet with the next number."""
@@ -51,20 +53,24 @@ class Answer:
     def ok(self, affected: int = 0, *, has_more: bool = False) -> bytes:
         return self.packet(ok_payload(self._session, affected, has_more=has_more))
 
+    @property
+    def _warnings(self) -> int:
+        return min(len(self._session.warnings), _COUNT_MAX) if self.has_warnings else 0
+
     def error(self, error: TsdbError | WireError) -> bytes:
         return self.packet(error_payload(error))
 
     def end(self, *, has_more: bool = False) -> bytes:
         """Return the end of rows."""
         if self._has_eof:
-            return self.packet(_eof_payload(self._session, has_more=has_more))
-        return self.packet(b"\xfe" + ok_payload(self._session, 0, has_more=has_more)[1:])
+            return self.packet(_eof_payload(self._session, self._warnings, has_more=has_more))
+        return self.packet(b"\xfe" + ok_payload(self._session, 0, has_more=has_more)[1:-2] + _count(self._warnings))
 
     def definitions(self, fields: Iterable[pa.Field]) -> bytes:
         """Return the columns of a result, or parameters, and their end."""
         packets = [self.packet(encode_column(field, self._session.database)) for field in fields]
         if packets and self._has_eof:
-            packets.append(self.packet(_eof_payload(self._session)))
+            packets.append(self.packet(_eof_payload(self._session, self._warnings)))
         return b"".join(packets)
 
     def rows(self, records: Records, *, is_binary: bool, has_more: bool) -> Iterator[bytes]:
@@ -96,12 +102,15 @@ def ok_payload(session: Session, affected: int = 0, *, has_more: bool = False) -
     """Return what says that a command succeeded."""
     warnings = min(len(session.warnings), _COUNT_MAX)
     flags = status_flags(session, has_more=has_more)
-    return b"\x00" + encode_length(affected) + b"\x00" + flags.to_bytes(2, "little") + warnings.to_bytes(2, "little")
+    return b"\x00" + encode_length(affected) + b"\x00" + flags.to_bytes(2, "little") + _count(warnings)
 
 
-def _eof_payload(session: Session, *, has_more: bool = False) -> bytes:
-    warnings = min(len(session.warnings), _COUNT_MAX)
-    return b"\xfe" + warnings.to_bytes(2, "little") + status_flags(session, has_more=has_more).to_bytes(2, "little")
+def _count(warnings: int) -> bytes:
+    return warnings.to_bytes(2, "little")
+
+
+def _eof_payload(session: Session, warnings: int, *, has_more: bool = False) -> bytes:
+    return b"\xfe" + _count(warnings) + status_flags(session, has_more=has_more).to_bytes(2, "little")
 
 
 def status_flags(session: Session, *, has_more: bool = False) -> int:

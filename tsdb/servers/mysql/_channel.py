@@ -119,6 +119,8 @@ class Channel:
                 if self._writer is None:
                     await self._loop.sock_sendall(self._socket, packets)
                 else:
+                    if self._writer.transport.is_closing():
+                        raise ConnectionResetError("the connection is closed")
                     self._writer.write(packets)
                     await self._writer.drain()
         except (OSError, TimeoutError) as error:

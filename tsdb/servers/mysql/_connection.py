@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
@@ -19,6 +21,7 @@ from tsdb.model import CATALOG
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._tls import Tls, common_name
+from tsdb.servers._work import Work
 from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
 from tsdb.servers.mysql._channel import Channel, ClientGone
 from tsdb.servers.mysql._handshake import (
@@ -44,9 +47,10 @@ from tsdb.servers.mysql._protocol import (
 )
 from tsdb.servers.mysql._statements import MysqlDatabase, Packets, Statements, ending_in_error
 from tsdb.servers.mysql._texts import is_urgent, read_text
-from tsdb.servers.mysql._work import Work
 from tsdb.telemetry import get_logger
 
+GATHERED_BYTES = 256 << 10
+"""So much of an answer is gathered before it is sent."""
 _log = get_logger("tsdb.mysql")
 _CATALOGS = (CATALOG, "greptime")
 _PLUGIN = CACHING_SHA2
@@ -141,8 +145,9 @@ class Connection:
         except ClientGone as gone:
             _log.debug("a client went away", client=self._client, reason=str(gone))
         except WireError as error:
-            # The packets make no sense any more.
-            await self._send_error(error)
+            # The packets make no sense any more, and perhaps nobody is there to be told.
+            with suppress(ClientGone):
+                await self._send_error(error)
         except TimeoutError:
             _log.debug("a client took too long to log in", client=self._client)
 
@@ -345,12 +350,14 @@ class Connection:
     async def _send_pieces(self, pieces: Packets, answer: Answer, *, is_urgent: bool = False) -> None:
         """Run statements and send what they answer as it comes."""
         pool = self._house.ushers if is_urgent else self._house.workers
-        work = Work(pool, ending_in_error(pieces, answer), lambda: self._house.database.cancel(self._session))
+        packets = ending_in_error(pieces, answer)
+        cancel = partial(self._house.database.cancel, self._session)
+        work = Work(pool, packets, cancel, chunk_bytes=GATHERED_BYTES)
         task = asyncio.current_task()
         assert task is not None
         try:
             with self._channel.watched(task.cancel):
-                while (chunk := await work.next_chunk()) is not None:
+                while chunk := await work.next_chunk():
                     await self._channel.send_raw(chunk)
         finally:
             work.abandon()

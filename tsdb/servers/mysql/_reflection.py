@@ -1,8 +1,10 @@
-"""SHOW CREATE TABLE for tools that read it back: in MySQL's own words.
+"""What tools ask of tables: SHOW CREATE TABLE in MySQL's own words, and queries that take MySQL's ways for granted.
 
 Libraries learn the columns of a table by parsing what MySQL prints. They give themselves away by quotes around every
 name; what people type is answered as everywhere else. Types get the names that MySQL prints, and what MySQL does not
 have, the time index and the options, is left out.
+
+Queries of information_schema write numbers in capitals (`UPPER(CASE … THEN 10 … END)`), which is text in MySQL.
 """
 
 from __future__ import annotations
@@ -22,12 +24,19 @@ _COLUMN = re.compile(
 _KEY = re.compile(r"  PRIMARY KEY \((?P<names>.*)\),?")
 _TYPES = {"STRING": "text", "BOOLEAN": "tinyint(1)", "VARBINARY": "blob", "VECTOR": "blob"}
 _ENGINE = re.compile(r"^ENGINE=(\w+)", re.MULTILINE)
+_TABLES_ASKED = re.compile(r"\binformation_schema\b", re.IGNORECASE)
+_CAPITALS = re.compile(r"\b(UPPER|LOWER|UCASE|LCASE)\s*\(\s*CASE\b", re.IGNORECASE)
 _CHARSET = "DEFAULT CHARSET=utf8mb4"
 
 
 def is_reflection(text: str) -> bool:
     """Whether a statement asks for a table in the form that only tools use."""
     return _ASKED_BY_TOOL.fullmatch(text) is not None
+
+
+def as_engine_reads(text: str) -> str:
+    """Return a query of information_schema with text where MySQL makes it of numbers by itself."""
+    return _CAPITALS.sub(r"\1('' || CASE", text) if _TABLES_ASKED.search(text) else text
 
 
 def as_mysql_prints(output: Output) -> Output:

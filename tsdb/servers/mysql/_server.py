@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tsdb.auth import Authenticator
-from tsdb.errors import StartError
+from tsdb.servers._listening import set_keep_alive, take_address, written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.mysql._answers import error_payload
 from tsdb.servers.mysql._channel import Channel
@@ -99,8 +99,7 @@ class MysqlServer:
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return written_address(self._host, self._port)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -116,15 +115,8 @@ class MysqlServer:
         if self._socket is not None:
             return
         self._tls.load()
-        try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, where = found[0]
-            taken = socket.create_server(where[:2], family=family, backlog=_BACKLOG)
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {self.address} for MySQL: {error.strerror or error}",
-                hint="change mysql.addr, or set mysql.enable = false",
-            ) from error
+        hint = "change mysql.addr, or set mysql.enable = false"
+        taken = take_address(self._host, self._port, protocol="MySQL", hint=hint, backlog=_BACKLOG)
         taken.setblocking(False)
         self._port = taken.getsockname()[1]
         self._socket = taken
@@ -228,11 +220,7 @@ class MysqlServer:
 
 def _set_options(accepted: socket.socket, keep_alive: Duration) -> None:
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    seconds = max(1, int(keep_alive) // 1_000_000_000) if keep_alive else 0
-    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if seconds and hasattr(socket, "TCP_KEEPIDLE"):
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
+    set_keep_alive(accepted, max(1, int(keep_alive) // 1_000_000_000) if keep_alive else 0)
 
 
 def _refuse(accepted: socket.socket) -> None:

@@ -18,9 +18,9 @@ from tsdb.servers.mysql._answers import Answer
 from tsdb.servers.mysql._columns import encode_column
 from tsdb.servers.mysql._prepared import PreparedStatements
 from tsdb.servers.mysql._protocol import WireError
-from tsdb.servers.mysql._reflection import as_mysql_prints, is_reflection
+from tsdb.servers.mysql._reflection import as_engine_reads, as_mysql_prints, is_reflection
 from tsdb.servers.mysql._startup import answer_startup, without_dual
-from tsdb.servers.mysql._texts import count_statements, executable_comment, killed_connection
+from tsdb.servers.mysql._texts import count_statements, executable_comment, is_about_warnings, killed_connection
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter, get_logger, histogram
 
@@ -103,8 +103,11 @@ class Statements:
                 f"the text has {count} statements, and the client has not said that it sends more than one",
                 hint="set the client's flag CLIENT_MULTI_STATEMENTS",
             )
+        answer.has_warnings = not (count == 1 and is_about_warnings(text))
         known = answer_startup(text, session) if count == 1 else None
-        outputs = self._database.execute(without_dual(text), session) if known is None else iter((known,))
+        outputs = (
+            self._database.execute(as_engine_reads(without_dual(text)), session) if known is None else iter((known,))
+        )
         if is_reflection(text):
             outputs = map(as_mysql_prints, outputs)
         try:
@@ -159,7 +162,7 @@ class Statements:
         known = answer_startup(text, session)
         if known is not None:
             return [] if isinstance(known, Affected) else list(known.schema)
-        found = parse(without_dual(text), session.dialect)
+        found = parse(as_engine_reads(without_dual(text)), session.dialect)
         try:
             schema = self._database.schema_of(found[0], session)
         except TableMissing:

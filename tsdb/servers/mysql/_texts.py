@@ -29,6 +29,10 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\x00", b"b": b"\b", b
 _EXECUTABLE = re.compile(r"\s*/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
 _URGENT = re.compile(r"\s*(?:/\*.*?\*/\s*)*(?:kill\b|show\s+(?:full\s+)?processlist\b)", re.DOTALL | re.IGNORECASE)
 _KILL = re.compile(r"\s*kill\s+(?:connection\s+)?(\d{1,19})\s*;?\s*", re.IGNORECASE)
+_WARNINGS = re.compile(
+    r"\s*(?:/\*.*?\*/\s*)*(?:show\s+(?:count\(\s*\*\s*\)\s+)?(?:warnings|errors)\b|select\s+@@(?:session\.)?warning_count)",
+    re.DOTALL | re.IGNORECASE,
+)
 _INTRODUCER = b"_binary"
 
 
@@ -91,3 +95,8 @@ def count_statements(text: str) -> int:
     if not count:
         raise EmptyText
     return count
+
+
+def is_about_warnings(text: str) -> bool:
+    """Whether a statement asks for the warnings of the one before it."""
+    return _WARNINGS.match(text) is not None

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from tsdb.errors import StartError
 from tsdb.ingest import Rejection
 from tsdb.query import Session
+from tsdb.servers._listening import take_address, written_address
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, TelnetDatabase, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
@@ -25,6 +25,7 @@ READ_BYTES = 256 << 10
 """How much is read at once, and so how many bytes of lines can become one write."""
 REPLY_SECONDS_MAX = 10.0
 """How long a client may leave its replies unread."""
+_BACKLOG = 128
 
 _log = get_logger("tsdb.opentsdb")
 _CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
@@ -47,8 +48,7 @@ class OpentsdbServer:
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return written_address(self._host, self._port)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -59,15 +59,8 @@ class OpentsdbServer:
         """Take the address, or raise a StartError that says in one line why it cannot be had."""
         if self._socket is not None:
             return
-        try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, where = found[0]
-            taken = socket.create_server(where[:2], family=family)
-        except OSError as error:
-            raise StartError(
-                f"cannot listen on {self.address} for OpenTSDB: {error.strerror or error}",
-                hint="change opentsdb.addr, or set opentsdb.enable = false",
-            ) from error
+        hint = "change opentsdb.addr, or set opentsdb.enable = false"
+        taken = take_address(self._host, self._port, protocol="OpenTSDB", hint=hint, backlog=_BACKLOG)
         self._port = taken.getsockname()[1]
         self._socket = taken
 
@@ -142,5 +135,7 @@ class OpentsdbServer:
 
 async def _reply(writer: asyncio.StreamWriter, replies: list[str]) -> None:
     if replies:
+        if writer.transport.is_closing():
+            raise ConnectionResetError("the client went away")
         writer.write("".join(f"{reply}\r\n" for reply in replies).encode("utf-8", "backslashreplace"))
         await asyncio.wait_for(writer.drain(), REPLY_SECONDS_MAX)

@@ -1,6 +1,7 @@
 """One session of the protocol, behind the login: messages in, messages out. It blocks, so it runs on a worker thread.
 
     simple      Query                                       rows of every statement of a text, as text
+    copy        CopyData … CopyDone | CopyFail              the rows of COPY … FROM STDIN, of either protocol
     extended    Parse Bind Describe Execute Close … Sync    one statement, with values; after an error all up to Sync is
                                                             passed over
 
@@ -20,6 +21,7 @@ from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire
 from tsdb.query import Affected, Session
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
+from tsdb.servers.postgres._copy_in import CopyIn
 from tsdb.servers.postgres._errors import (
     PgError,
     ProtocolViolation,
@@ -66,6 +68,8 @@ class Backend:
         self._status = "I"
         self._is_skipping = False
         self._was_warned = False
+        self._copying: CopyIn | None = None
+        self._copies_simply = False
         self._handlers: dict[int, Callable[[bytes], Pieces]] = {
             ord("P"): self._parse,
             ord("B"): self._bind,
@@ -77,7 +81,9 @@ class Backend:
     def run(self, messages: Sequence[m.Message]) -> Generator[bytes, None, None]:
         """Answer messages in their order; ProtocolViolation when the client does not speak the protocol."""
         for message in messages:
-            if message.tag == ord("Q"):
+            if self._copying is not None and message.tag in b"dcfSH":
+                yield from self._take_copy(self._copying, message)
+            elif message.tag == ord("Q"):
                 yield from self._query(message.body)
             elif message.tag == ord("S"):
                 self._sync()
@@ -137,10 +143,16 @@ class Backend:
             found = parse(text, Dialect.POSTGRESQL)
             if not found:
                 yield m.EMPTY_QUERY
-            for parsed in found:
+            for number, parsed in enumerate(found, 1):
                 yield from self._answer(parsed)
                 _STATEMENTS.labels("simple", "ok").inc()
+                if self._copying is not None:
+                    if number < len(found):
+                        raise Unsupported("COPY … FROM STDIN must be the last statement of its text")
+                    self._copies_simply = True
+                    return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it and the connection lives
+            self._copying = None
             yield self._fail(error, text, "simple")
         self._end_transaction_if_idle()
         yield m.ready_for_query(self._status)
@@ -276,7 +288,7 @@ class Backend:
             yield from self._run_own(portal.parsed)
             return
         if isinstance(statement, s.Copy) and portal.is_copy:
-            yield from self._copy_out(statement)
+            yield from self._copy_out(statement) if statement.direction == "to" else self._copy_in(statement)
             return
         output = portal.begin(self._database, self._session)
         if isinstance(output, Affected):
@@ -301,6 +313,35 @@ class Backend:
         with closing(records):
             rows = yield from copy_out(records, options, self._session)
         yield m.command_complete(command_tag(statement, rows))
+
+    def _copy_in(self, statement: s.Copy) -> Pieces:
+        if statement.connection:
+            raise InvalidArguments("CONNECTION belongs to COPY with a path")
+        self._copying, self._copies_simply = CopyIn(statement, self._database, self._session), False
+        yield m.copy_in_response(len(self._copying.columns))
+
+    def _take_copy(self, copying: CopyIn, message: m.Message) -> Pieces:
+        """Go on with a COPY from the client. Sync and Flush mean nothing as long as it is under way."""
+        protocol = "simple" if self._copies_simply else "extended"
+        try:
+            if message.tag == ord("d"):
+                copying.take(message.body)
+                return
+            if message.tag == ord("f"):
+                why = message.body.rstrip(b"\0").decode("utf-8", "replace")
+                raise PgError("57014", f"COPY from stdin failed: {why}")
+            if message.tag != ord("c"):
+                return
+            rows = copying.finish()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it and the connection lives
+            self._is_skipping = not self._copies_simply
+            yield self._fail(error, None, protocol)
+        else:
+            yield m.command_complete(command_tag(copying.statement, rows))
+        self._copying = None
+        if self._copies_simply:
+            self._end_transaction_if_idle()
+            yield m.ready_for_query(self._status)
 
     def _is_own(self, parsed: Parsed) -> bool:
         """Whether a statement is about the connection rather than the database."""

@@ -1,8 +1,9 @@
 """One client: bytes in, messages to the backend, answers out.
 
 Bytes are collected as they come. Messages are handed on in batches, each up to the last message behind which a client
-waits for an answer (Sync, Flush, Query), so that a statement costs one trip to a worker thread. While a batch is worked
-on, no more is read than fits a buffer; while the client does not read its answer, nothing is worked on.
+waits for an answer (Sync, Flush, Query, the end of a COPY), so that a statement costs one trip to a worker thread.
+While a batch is worked on, no more is read than fits a buffer; while the client does not read its answer, nothing is
+worked on.
 
 - A message that has begun must come to its end, at a least speed: who sends byte after byte is cut.
 - A client that goes away has its statement stopped.
@@ -42,7 +43,7 @@ INSIST_SECONDS = 0.1
 """How long a statement may go on after it was cancelled until it is cancelled again."""
 HANDSHAKE_SECONDS_MAX = 10.0
 
-_BOUNDARIES = b"QSHXF"
+_BOUNDARIES = b"QSHXFcf"
 _KNOWN = b"QPBDECSHXFdcf"
 _LENGTH = struct.Struct("!I")
 

@@ -1,7 +1,8 @@
 """Errors as PostgreSQL's clients get them: a severity, an SQLSTATE, a message, and where there is one a hint.
 
-What the database refuses is translated by the one table of statuses. What only this protocol knows (a portal that is
-not there, a message that cannot be read) has a state of its own here.
+What the database refuses is translated by the one table of statuses. What the query engine says of a query is looked
+at more closely, because drivers tell an unknown column from a grouping that does not work by the state. What only this
+protocol knows (a portal that is not there, a message that cannot be read) has a state of its own here.
 
     PgError                      carries its SQLSTATE
     └── ProtocolViolation        a message that cannot be read, or may not come now
@@ -14,6 +15,18 @@ import re
 from tsdb.errors import Status, TsdbError, wire
 
 FATAL_STATES = frozenset({"28000", "28P01", "3D000", "53300", "57P01", "57P05"})
+_ENGINE_STATES = (
+    (re.compile(r"No field named|column .* not found", re.IGNORECASE), "42703"),
+    (re.compile(r"Invalid function|does not exist as a function|No function matches", re.IGNORECASE), "42883"),
+    (re.compile(r"GROUP BY|aggregate function", re.IGNORECASE), "42803"),
+    (re.compile(r"ambiguous", re.IGNORECASE), "42702"),
+    (re.compile(r"divide by zero", re.IGNORECASE), "22012"),
+    (re.compile(r"overflow|out of range", re.IGNORECASE), "22003"),
+    (re.compile(r"Cannot cast string|cast error|Parser error|parsing timestamp", re.IGNORECASE), "22P02"),
+    (re.compile(r"type mismatch|Cannot coerce|Cannot infer common|not compatible", re.IGNORECASE), "42804"),
+)
+"""What the engine says in one word or another, and the state that PostgreSQL has for it."""
+_ENGINE_STATUSES = (Status.PLAN_QUERY, Status.ENGINE_EXECUTE_QUERY)
 _PLACE = re.compile(r" at line (\d+), column (\d+)")
 
 
@@ -36,7 +49,7 @@ class ProtocolViolation(PgError):
 
 def error_fields(error: TsdbError, *, text: str | None = None, is_fatal: bool = False) -> dict[str, str]:
     """Return the fields of an ErrorResponse; `text` is the statement, for the place of an error in it."""
-    state = error.sqlstate if isinstance(error, PgError) else wire(error.status).sqlstate
+    state = sqlstate(error)
     severity = "FATAL" if is_fatal or (isinstance(error, PgError) and state in FATAL_STATES) else "ERROR"
     where = ", ".join(f"{name}: {value}" for name, value in error.fields.items())
     shown = f"{error.message} ({where})" if where else error.message
@@ -46,6 +59,17 @@ def error_fields(error: TsdbError, *, text: str | None = None, is_fatal: bool = 
     if text is not None and (position := _position(shown, text)) is not None:
         fields["P"] = str(position)
     return fields
+
+
+def sqlstate(error: TsdbError) -> str:
+    """Return the state of an error."""
+    if isinstance(error, PgError):
+        return error.sqlstate
+    if error.status in _ENGINE_STATUSES:
+        for words, state in _ENGINE_STATES:
+            if words.search(error.message):
+                return state
+    return wire(error.status).sqlstate
 
 
 def internal_error_fields() -> dict[str, str]:

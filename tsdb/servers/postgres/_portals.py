@@ -48,6 +48,9 @@ class PgDatabase(Protocol):
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name stands for in a session."""
 
+    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
+        """Write columns into a table that exists and stays as it is; the number of rows."""
+
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
 

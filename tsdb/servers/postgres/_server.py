@@ -16,8 +16,9 @@ from contextlib import suppress
 
 from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
-from tsdb.errors import StartError, TsdbError
+from tsdb.errors import TsdbError
 from tsdb.query import Session
+from tsdb.servers._listening import set_keep_alive, take_address, written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._connection import ClientGone, Connection, shutdown_error
@@ -36,6 +37,7 @@ LOGINS_OVER_MAX = 64
 """How many connections over the limit are heard: to be told why not, or because all they want is to cancel."""
 _NS_PER_SECOND = 1e9
 _KEEP_ALIVE_PROBES = 3
+_BACKLOG = 512
 
 _log = get_logger("tsdb.postgres")
 _CONNECTIONS = gauge("tsdb_servers_postgres_connections", "Open connections of the PostgreSQL server.")
@@ -86,8 +88,7 @@ class PostgresServer:
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._port}"
+        return written_address(self._host, self._port)
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -99,15 +100,8 @@ class PostgresServer:
         if self._socket is not None:
             return
         self._tls.load()
-        try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, where = found[0]
-            taken = socket.create_server(where[:2], family=family, backlog=512)
-        except OSError as failure:
-            raise StartError(
-                f"cannot listen on {self.address} for PostgreSQL: {failure.strerror or failure}",
-                hint="change postgres.addr, or set postgres.enable = false",
-            ) from failure
+        hint = "change postgres.addr, or set postgres.enable = false"
+        taken = take_address(self._host, self._port, protocol="PostgreSQL", hint=hint, backlog=_BACKLOG)
         self._port = taken.getsockname()[1]
         self._socket = taken
 
@@ -154,11 +148,7 @@ class PostgresServer:
 
     def _set_options(self, opened: socket.socket) -> None:
         with suppress(OSError):
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self._keep_alive_seconds and hasattr(socket, "TCP_KEEPIDLE"):
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, self._keep_alive_seconds)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, self._keep_alive_seconds)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEP_ALIVE_PROBES)
+            set_keep_alive(opened, self._keep_alive_seconds, probes=_KEEP_ALIVE_PROBES)
 
     async def _serve(self, connection: Connection) -> None:
         """One connection from its beginning to its end."""

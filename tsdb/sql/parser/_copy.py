@@ -1,10 +1,12 @@
-"""COPY: tables, queries and databases to and from files, and to the client (STDOUT).
+"""COPY: tables, queries and databases to and from files, to the client (STDOUT), and from it (STDIN).
 
-The options of STDOUT are written as PostgreSQL writes them: `(FORMAT csv, HEADER)`, or as before its version 9,
-`CSV HEADER DELIMITER AS ';'`. A flag without a value is ''.
+The options of STDOUT and STDIN are written as PostgreSQL writes them: `(FORMAT csv, HEADER)`, or as before its
+version 9, `CSV HEADER DELIMITER AS ';'`. A flag without a value is ''.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind
@@ -34,6 +36,9 @@ def parse_copy(cursor: Cursor) -> Copy:
 def _columns(cursor: Cursor, table: Name, start: int) -> Copy:
     """`COPY t (a, b) TO STDOUT` is a query; files have all columns."""
     names = cursor.parenthesised(lambda: cursor.identifier("the name of a column"))
+    if cursor.is_words("FROM", "STDIN"):
+        cursor.take()
+        return replace(_to_or_from(cursor, "from", table=table), columns=tuple(names))
     if not cursor.is_words("TO", "STDOUT"):
         raise Unsupported("COPY with a list of columns is not supported", hint="copy a query: COPY (SELECT …) TO …")
     cursor.take()
@@ -69,11 +74,10 @@ def _to_or_from(
     query: Slice | None = None,
     database: Name | None = None,
 ) -> Copy:
-    if direction == "from" and cursor.word == "STDIN":
-        raise Unsupported("COPY … FROM STDIN is not supported", hint="send the rows with INSERT")
     path = None
     options: Options = ()
-    if database is None and direction == "to" and cursor.accept("STDOUT"):
+    is_client = database is None and cursor.accept("STDOUT" if direction == "to" else "STDIN")
+    if is_client:
         cursor.accept("WITH")
         if cursor.is_operator("("):
             options = tuple(cursor.parenthesised(lambda: _stdout_option(cursor), may_be_empty=True))
@@ -85,7 +89,7 @@ def _to_or_from(
     connection = parse_options(cursor) if cursor.accept("CONNECTION") else ()
     limit = None
     if cursor.word == "LIMIT":
-        if table is None or direction == "to":
+        if table is None or direction == "to" or is_client:
             raise cursor.error(cursor.token, "LIMIT belongs to COPY table FROM only")
         cursor.take()
         limit = cursor.integer("a number of rows")

@@ -1,0 +1,1 @@
+"""Bytes out of shape at every port of a running server."""

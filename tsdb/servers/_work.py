@@ -1,0 +1,89 @@
+"""The work behind one answer, step by step on threads of a pool.
+
+Executing statements and encoding their rows blocks, so the event loop never does it. A step goes on until there is a
+chunk of the answer. A slow client holds no thread: between steps nothing runs.
+
+When the answer is given up, because its client went away, its time is up or the server stops, what runs for its session
+is cancelled, and whatever the work holds is let go as soon as the step has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+INSIST_SECONDS = 0.1
+"""How long a step may go on after it was cancelled until it is cancelled again."""
+
+
+class Work:
+    """A generator of bytes that is run on a pool."""
+
+    def __init__(
+        self,
+        pool: ThreadPoolExecutor,
+        pieces: Generator[bytes, None, None],
+        cancel: Callable[[], None],
+        *,
+        chunk_bytes: int,
+    ) -> None:
+        """`cancel` makes a piece that is being made fail soon; it is called from the event loop."""
+        self._pool = pool
+        self._pieces = pieces
+        self._cancel = cancel
+        self._chunk_bytes = chunk_bytes
+        self._context = contextvars.copy_context()
+        self._step: Future[tuple[bytes, bool]] | None = None
+        self.is_over = False
+        """Whether nothing is left to be made."""
+
+    async def next_chunk(self) -> bytes:
+        """Return the next part of the answer; b"" only at its end."""
+        if self.is_over:
+            return b""
+        self._step = self._pool.submit(self._context.run, self._gather)
+        try:
+            chunk, self.is_over = await asyncio.wrap_future(self._step)
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        except BaseException:
+            self.is_over = True  # a generator that has failed is closed
+            raise
+        return chunk
+
+    def abandon(self) -> None:
+        """Stop the work if it has not reached its end."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._step is None:
+            self._pieces.close()
+            return
+        self._insist(self._step)
+        # A generator cannot be closed while it runs.
+        self._step.add_done_callback(lambda _: self._close_pieces())
+
+    def _gather(self) -> tuple[bytes, bool]:
+        """Join pieces up to the size of a chunk; say whether that was the end."""
+        pieces, size = [], 0
+        for piece in self._pieces:
+            pieces.append(piece)
+            size += len(piece)
+            if size >= self._chunk_bytes:
+                return b"".join(pieces), False
+        return b"".join(pieces), True
+
+    def _insist(self, step: Future[tuple[bytes, bool]]) -> None:
+        """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""
+        self._cancel()
+        if not step.done():
+            asyncio.get_running_loop().call_later(INSIST_SECONDS, self._insist, step)
+
+    def _close_pieces(self) -> None:
+        try:
+            self._pool.submit(self._context.run, self._pieces.close)
+        except RuntimeError:  # the pool is shut down
+            self._pieces.close()

@@ -1,0 +1,221 @@
+"""COPY … FROM STDIN: lines of a client, as text or CSV, become columns and go to the writer of columns.
+
+What comes is cut behind whole records, some megabytes at a time; each piece is read into columns of text by Arrow's CSV
+reader, which then become columns of the table's types. A piece is written before the next one is read: when a later
+piece is wrong, the rows of those before it stay, as with every statement here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
+from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamps
+from tsdb.query import Session
+from tsdb.servers.postgres._copy import CopyOptions, parse_copy_options
+from tsdb.servers.postgres._errors import PgError
+from tsdb.sql.statements import Copy
+
+PIECE_BYTES = 8 << 20
+"""So many bytes are read at a time."""
+RECORD_BYTES_MAX = 64 << 20
+"""A longer line is refused."""
+
+_BAD_FORMAT, _BAD_VALUE, _TOO_LARGE, _UNDEFINED_COLUMN = "22P04", "22P02", "54000", "42703"
+_END = re.compile(rb"(?:^|(?<=\n))\\\.\r?(?:\n|$)")
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ROW = re.compile(r"Row #(\d+)")
+_TRUE = pa.array(["t", "true", "y", "yes", "on", "1"])
+_FALSE = pa.array(["f", "false", "n", "no", "off", "0"])
+
+
+class AppendDatabase(Protocol):
+    """What a COPY needs of the database."""
+
+    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
+        """Write columns into a table that exists; the number of rows."""
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
+        """Return the table that a name stands for in a session."""
+
+
+class CopyIn:
+    """One COPY that is under way. `take` what comes, then `finish`."""
+
+    def __init__(self, statement: Copy, database: AppendDatabase, session: Session) -> None:
+        """Look whether it can be done; TsdbError if not, and nothing may be sent."""
+        assert statement.table is not None
+        self.statement = statement
+        self._options = _checked(parse_copy_options(statement))
+        self._database, self._session = database, session
+        self._parts = statement.table.parts
+        table = database.find_table(self._parts, session)
+        # Writing nothing tells what speaks against writing: no such table, no right, a column that needs a value.
+        self._append(_empty(() if table is None else table.columns))
+        assert table is not None, "a table that is not there takes nothing"
+        self.columns = _columns(table, statement.columns)
+        self._append(_empty(self.columns))
+        self.rows = 0
+        self._buffer = bytearray()
+        self._has_header = self._options.has_header
+        self._is_ended = False
+
+    def take(self, data: bytes) -> None:
+        """Take a part of what is copied; write what is complete of it."""
+        if self._is_ended:
+            return
+        self._buffer += data
+        if len(self._buffer) >= PIECE_BYTES:
+            self._write(_cut(self._buffer, self._options))
+        if len(self._buffer) > RECORD_BYTES_MAX:
+            raise PgError(_TOO_LARGE, f"a line of COPY has more than {RECORD_BYTES_MAX} bytes")
+
+    def finish(self) -> int:
+        """Write what is left; the number of all rows."""
+        self._write(len(self._buffer))
+        return self.rows
+
+    def _write(self, end: int) -> None:
+        piece = bytes(memoryview(self._buffer)[:end])
+        del self._buffer[:end]
+        if self._options.quote is None and (found := _END.search(piece)):
+            piece, self._is_ended = piece[: found.start()], True
+        if self._has_header and piece:
+            piece, self._has_header = piece.partition(b"\n")[2], False
+        if not piece:
+            return
+        texts = _read(piece, [column.name for column in self.columns], self._options, self.rows)
+        frame = pa.table({column.name: self._typed(texts.column(column.name), column) for column in self.columns})
+        self.rows += self._append(frame)
+
+    def _append(self, frame: pa.Table) -> int:
+        return self._database.append(self._parts, frame, self._session, protocol="postgres")
+
+    def _typed(self, texts: pa.ChunkedArray, column: ColumnInfo) -> pa.ChunkedArray:
+        values = texts
+        if self._options.quote is None:
+            values = _unescaped(texts)
+        try:
+            return convert(values.combine_chunks(), column, self._session.time_zone)
+        except (pa.ArrowInvalid, ValueError) as error:
+            told = str(error).removesuffix(".")
+            raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {told}") from error
+        except TsdbError as error:
+            raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {error.message}", hint=error.hint) from error
+
+
+def _checked(options: CopyOptions) -> CopyOptions:
+    if options.format == "binary":
+        raise Unsupported("COPY … FROM STDIN does not take binary rows", hint="send text or CSV")
+    if options.forced is None or options.forced:
+        raise InvalidArguments("COPY force_quote is only for COPY TO")
+    return options
+
+
+def _columns(table: TableInfo, names: tuple[str, ...]) -> list[ColumnInfo]:
+    if not names:
+        return list(table.columns)
+    if len(set(names)) != len(names):
+        raise PgError("42701", f"a column is named twice in COPY {table.name}")
+    for name in names:
+        if name not in table.by_name:
+            raise PgError(_UNDEFINED_COLUMN, f'column "{name}" of relation "{table.name}" does not exist')
+    return [table.by_name[name] for name in names]
+
+
+def _empty(columns: Sequence[ColumnInfo]) -> pa.Table:
+    return pa.schema([(column.name, column.type.arrow) for column in columns]).empty_table()
+
+
+def _cut(buffer: bytearray, options: CopyOptions) -> int:
+    """The end of the last whole record; 0 if none is whole."""
+    end = buffer.rfind(b"\n")
+    if options.quote is None:
+        return end + 1
+    if options.escape != options.quote:
+        return 0  # only reading from the beginning tells which quotes count
+    quote = options.quote.encode()
+    count = buffer.count(quote, 0, end + 1)
+    while end >= 0 and count % 2:
+        before = buffer.rfind(b"\n", 0, end)
+        count -= buffer.count(quote, before + 1, end)
+        end = before
+    return end + 1
+
+
+def _read(piece: bytes, names: list[str], options: CopyOptions, before: int) -> pa.Table:
+    """Read records as columns of text; `before` is how many rows were read before them."""
+    is_csv = options.quote is not None
+    has_own_escape = is_csv and options.escape != options.quote
+    try:
+        return csv.read_csv(
+            pa.BufferReader(piece),
+            read_options=csv.ReadOptions(column_names=names, block_size=max(len(piece), 1), use_threads=False),
+            parse_options=csv.ParseOptions(
+                delimiter=options.delimiter,
+                quote_char=options.quote if options.quote is not None else False,
+                double_quote=not has_own_escape,
+                escape_char=options.escape if has_own_escape else False,
+                newlines_in_values=is_csv,
+                ignore_empty_lines=False,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[options.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        told = _ROW.sub(lambda found: f"Row #{before + int(found[1])}", str(error))
+        raise PgError(_BAD_FORMAT, told.removeprefix("CSV parse error: ")) from error
+
+
+def _unescaped(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Read the backslashes of PostgreSQL's text form; only the distinct texts that have one are looked at."""
+    if not pc.any(pc.match_substring(texts, "\\")).as_py():
+        return texts
+    encoded = texts.combine_chunks().dictionary_encode()
+    plain = [None if text is None else _ESCAPE.sub(_sign, text) for text in encoded.dictionary.to_pylist()]
+    return pa.chunked_array([pa.array(plain, pa.string()).take(encoded.indices)])
+
+
+def _sign(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] == "x" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    return chr(int(code, 8) & 0xFF) if code[0] in "01234567" else _ESCAPES.get(code, code)
+
+
+def convert(texts: pa.Array, column: ColumnInfo, zone: str) -> pa.Array:
+    """Return texts as values of a column's type; ValueError, ArrowInvalid or TsdbError if one is none."""
+    kind = column.type
+    if kind.is_string or kind.kind in (Kind.JSON, Kind.VECTOR):
+        return texts
+    if kind.is_timestamp:
+        return parse_timestamps(texts, kind.arrow.unit, zone)
+    if kind.kind is Kind.BOOLEAN:
+        return _booleans(texts)
+    if kind.kind is Kind.BINARY:
+        return pa.array([None if text is None else _bytes(text) for text in texts.to_pylist()], pa.binary())
+    return pc.cast(pc.utf8_trim_whitespace(texts), kind.arrow)
+
+
+def _booleans(texts: pa.Array) -> pa.Array:
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    is_true, is_false = pc.is_in(words, _TRUE), pc.is_in(words, _FALSE)
+    bad = pc.and_(pc.invert(pc.or_(is_true, is_false)), texts.is_valid())
+    if pc.any(bad).as_py():
+        raise ValueError(f"invalid input syntax for type boolean: {texts.filter(bad)[0].as_py()!r}")
+    return pc.if_else(texts.is_valid(), is_true, pa.scalar(None, pa.bool_()))
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text[2:]) if text.startswith("\\x") else text.encode("utf-8")
