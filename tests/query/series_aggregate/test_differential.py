@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.harness import World, world
-from tests.query.series_aggregate.tables import BEGIN, END, OPTIONS, STEPS, Past, Step
+from tests.query.series_aggregate.tables import BEGIN, END, OPTIONS, STEPS, MetricPast, Past, Step
 from tsdb.errors import TsdbError
 from tsdb.model import RegionOptions
 from tsdb.query import Session, read_all
@@ -184,11 +185,10 @@ def check_same(made: World, text: str, *, is_ordered: bool) -> None:
         assert all(is_same(*pair) for pair in zip(one, other, strict=True)), f"{text}\n{left}\n{right}"
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+_CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=_CHECKS)
 @given(
     options=OPTIONS,
     regions=st.sampled_from([1, 1, 2]),
@@ -205,3 +205,20 @@ def test_runs_answer_what_the_planner_answers(
         if options.append_mode and "_value(" in text:
             continue  # of two rows at one time either can be the last
         check_same(made, text.format(table=past.name), is_ordered=is_ordered)
+
+
+_FIELDS = re.compile(r"\b[gibuso]\b")
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=_CHECKS)
+@given(options=OPTIONS, steps=STEPS, texts=st.lists(queries(), min_size=1, max_size=QUERIES_PER_TABLE))
+def test_runs_of_metrics_answer_what_the_planner_answers(
+    made: World, options: RegionOptions, steps: list[Step], texts: list[tuple[str, bool]]
+) -> None:
+    past = MetricPast(made, options)
+    for step in steps:
+        past.go_through(step)
+    for text, is_ordered in texts:
+        if options.append_mode and "_value(" in text:
+            continue  # of two rows at one time either can be the last
+        check_same(made, _FIELDS.sub("f", text).format(table=past.name), is_ordered=is_ordered)

@@ -73,8 +73,8 @@ class FittedQuery:
 
 def fit_query(query: SeriesQuery, table: TableInfo, zone: str) -> FittedQuery:
     """Return a query as one of a table; OtherClause if runs cannot answer it."""
-    if table.engine != ENGINE or table.physical_table_id is not None:
-        raise OtherClause("its table is none of regions of its own")
+    if table.engine != ENGINE and not table.is_logical:
+        raise OtherClause("its table is none whose rows lie by series")
     filter = None
     if query.where is not None:
         filter = fit_condition(query.where, table, zone)
