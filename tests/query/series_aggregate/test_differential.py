@@ -54,6 +54,7 @@ _COMPUTED = [
     "abs(min(i))",
     "max(ts) - min(ts)",
 ]
+_OVER_TAGS = ["upper(host)", "coalesce(dc, 'none')", "host = 'a'", "length(host)", "host || dc", "dc IS NULL"]
 _HAVING = [" HAVING count(*) > 1", " HAVING max(f) > 0.5 OR min(i) IS NULL", " HAVING sum(i) BETWEEN -20 AND 20"]
 _ENDS = st.builds(
     "{}_value({} ORDER BY ts{})".format,
@@ -95,6 +96,14 @@ _CONDITIONS = st.one_of(
             "host ~ '('",
             "host ILIKE 'A'",
             "f + 1 > 2",
+            "host ~* 'A|C'",
+            "upper(host) IN ('A', 'C')",
+            "length(dc) + 1 > 1",
+            "coalesce(dc, 'none') <> 'x'",
+            "(upper(host) = 'B' OR dc LIKE 'x')",
+            "(upper(host) = 'B' OR f > 1)",
+            "CASE WHEN host = 'a' AND dc = 'x' THEN true ELSE host = 'b' END",
+            "host::int > 1",
         ]
     ),
 )
@@ -103,11 +112,11 @@ _CONDITIONS = st.one_of(
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[str, bool]:
     """A query with `{table}` in it, and whether the order of its rows is told."""
-    tags = draw(st.lists(st.sampled_from(["host", "dc"]), max_size=2, unique=True))
+    tags = draw(st.lists(st.sampled_from(["host", "dc", "host", "dc", *_OVER_TAGS]), max_size=2, unique=True))
     keys = [*tags, *draw(st.lists(_BUCKETS, max_size=1))]
     keys = draw(st.permutations(keys))
     is_grouped = bool(keys)
-    ends = draw(st.lists(_ENDS, max_size=2)) if len(tags) == 2 else []
+    ends = draw(st.lists(_ENDS, max_size=2)) if {*tags} == {"host", "dc"} else []
     aggregates = draw(st.lists(_AGGREGATES, min_size=0 if ends else 1, max_size=3)) + ends
     aggregates = list(dict.fromkeys(aggregates))
     if draw(st.booleans()):
@@ -127,6 +136,43 @@ def queries(draw: st.DrawFn) -> tuple[str, bool]:
         text += " ORDER BY " + ", ".join(f"{at + 1}{draw(ways)}" for at in draw(st.permutations(range(len(keys)))))
         text += draw(st.sampled_from(["", " LIMIT 3", " LIMIT 2 OFFSET 1", " LIMIT 0", " OFFSET 2"]))
     return text, is_ordered
+
+
+_RANGED = st.one_of(
+    st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg"]), st.sampled_from(["f", "i", "u"])),
+    st.builds("{}({})".format, st.sampled_from(["min", "max"]), st.sampled_from(["f", "i", "ts"])),
+    st.sampled_from(["count(*)", "stddev(i)", "median(f)", "max(f + 1)", "count(ts)"]),
+)
+_FILLS = st.sampled_from(["", "", " FILL NULL", " FILL PREV", " FILL LINEAR", " FILL 3"])
+
+
+@st.composite
+def range_queries(draw: st.DrawFn) -> tuple[str, bool]:
+    """A range query: windows as wide as their steps, wider ones, narrower ones, several widths."""
+    by = draw(st.sampled_from([None, (), ("host",), ("dc",), ("dc", "host"), ("upper(host)",)]))
+    calls = draw(st.lists(_RANGED, min_size=1, max_size=3, unique=True))
+    if by is None or len(by) == 2:
+        ends = ["last_value(f)", "first_value(i ORDER BY ts)", "first_value(s)", "last_value(u ORDER BY ts DESC)"]
+        calls += draw(st.lists(st.sampled_from(ends), max_size=2, unique=True))
+    align = draw(st.sampled_from(["1h", "20m", "1h", "1d"]))
+    span = st.sampled_from([align, align, align, "2h", "10m", "1h30m"])
+    common = draw(span)
+    spans = [draw(span) if draw(st.booleans()) else common for _ in calls]
+    items = [
+        f"{call} RANGE '{each}'{draw(_FILLS)} AS a{at}"
+        for at, (call, each) in enumerate(zip(calls, spans, strict=True))
+    ]
+    keys = ["ts", *(("host", "dc") if by is None else by)]
+    conditions = draw(st.lists(_CONDITIONS, max_size=2))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    to = draw(st.sampled_from(["", " TO '1970-01-01 00:07:00'", " TO '2024-02-29 23:59:59.5'"]))
+    group = "" if by is None else f" BY ({', '.join(by)})"
+    tail = draw(_FILLS) if " FILL" not in "".join(items) else ""
+    order = ", ".join(str(at + 1) for at in range(len(keys)))
+    return (
+        f"SELECT {', '.join([*keys, *items])} FROM {{table}}{where} ALIGN '{align}'{to}{group}{tail} ORDER BY {order}",
+        True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +239,7 @@ _CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthChec
     options=OPTIONS,
     regions=st.sampled_from([1, 1, 2]),
     steps=STEPS,
-    texts=st.lists(queries(), min_size=1, max_size=QUERIES_PER_TABLE),
+    texts=st.lists(queries() | queries() | range_queries(), min_size=1, max_size=QUERIES_PER_TABLE),
 )
 def test_runs_answer_what_the_planner_answers(
     made: World, options: RegionOptions, regions: int, steps: list[Step], texts: list[tuple[str, bool]]

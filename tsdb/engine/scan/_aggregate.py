@@ -117,7 +117,7 @@ class RunPlan:
         self._statistics = statistics or RunStatistics()
         started_ns = _now_ns(scans)
         self._tasks = [task for scan in scans for task in _plan(scan, filter)]
-        self._groups = groups_of(query.keys, [task.series for task in self._tasks])
+        self._groups = groups_of(query.keys, [task.series for task in self._tasks], query.computed)
         for number, task in enumerate(self._tasks):
             task.groups = self._groups.of(number)
         self._statistics.series += self.series

@@ -6,7 +6,7 @@ same cell from several places are put together at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +22,24 @@ State = tuple[str, str]
 """A column and what is kept of its values: count, sum, total, min, max, mean and squares."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedKey:
+    """A key that is no tag: it has one value for each series all the same."""
+
+    names: tuple[str, ...]
+    """The tags it is computed from."""
+    compute: Callable[[pa.RecordBatch], pa.Array]
+    """Returns its values for the rows of these tags."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunQuery:
     """Which cells there are, and what is wanted of them."""
 
     keys: tuple[str, ...]
-    """The tags whose values make a group."""
+    """The tags whose values make a group, and names of what is computed from tags."""
+    computed: Mapping[str, ComputedKey] = field(default_factory=dict)
+    """What is computed from tags, by name."""
     width: int = 0
     """Of a bucket, in ticks of the time column; 0 when there are no buckets."""
     origin: int = 0

@@ -8,14 +8,24 @@ import pyarrow as pa
 
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
-from tsdb.query.series_aggregate._fit import BucketColumn, FittedQuery, KeyColumn
+from tsdb.model import TimeRange
+from tsdb.query.series_aggregate._fit import UNIT_NS, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
 
 
 class BucketOutOfRange(Exception):
-    """A bucket starts before the first time there is; what that means is left to the planner."""
+    """Nanoseconds cannot tell where a bucket starts; what that means is left to the planner."""
+
+
+def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
+    """Refuse times whose buckets nanoseconds cannot tell: the planner computes with these, whatever the column has."""
+    width, origin = fitted.runs.width, fitted.runs.origin
+    unit = UNIT_NS[fitted.table.time_index.type.arrow.unit]
+    start = (span.start - origin) // width * width + origin
+    if start * unit not in _INT64 or span.last * unit not in _INT64:
+        raise BucketOutOfRange
 
 
 def make_rows(fitted: FittedQuery, found: Aggregated, schema: pa.Schema) -> pa.RecordBatch:
@@ -108,8 +118,6 @@ def _column(fitted: FittedQuery, term: object, found: Aggregated, cells: Cells, 
 
 def _bucket_starts(fitted: FittedQuery, buckets: Positions) -> pa.Array:
     width, origin = fitted.runs.width, fitted.runs.origin
-    if len(buckets) and int(buckets.min()) * width + origin not in _INT64:
-        raise BucketOutOfRange
     starts = pa.array(buckets * width + origin)
     return starts.view(fitted.table.time_index.type.arrow)
 
@@ -136,7 +144,7 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
     counts = counted[chosen]
     empty = counts == 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if term.function in ("sum", "min", "max"):
+        if term.function in ("sum", "total", "min", "max"):
             values = cells.states[name, term.function][chosen]
         elif term.function == "avg":
             values = cells.states[name, "total"][chosen] / counts
