@@ -101,6 +101,9 @@ def test_numbers_that_are_none_and_sums_that_overflow(made: World, text: str) ->
         "SELECT max(f) + 1, count(*) FROM empty HAVING count(*) = 0",
         "SELECT upper(host), max(f) FROM empty WHERE host ~* 'a' GROUP BY 1",
         "SELECT host, last_value(f ORDER BY ts) FROM empty GROUP BY host",
+        "SELECT max(f) FROM empty WHERE host ~ '('",
+        "SELECT host ~ '(', max(f) FROM empty GROUP BY 1",
+        "SELECT max(f) + 1 FROM edges WHERE host ~ '(' AND ts > 5 AND ts < 5",
         "SELECT ts, max(f) RANGE '1h' FILL 1 FROM empty ALIGN '1h' BY ()",
     ],
 )

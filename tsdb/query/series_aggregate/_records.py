@@ -123,6 +123,9 @@ class AggregateRecords:
     def _aggregate(self) -> Aggregated:
         fitted = self._fitted
         plan = self._plan_runs(self.statistics)
+        if plan.time_range is None and (fitted.over_tags or fitted.computed):
+            # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
+            raise UndecidedTags
         if fitted.has_bucket and plan.time_range is not None:
             check_buckets(fitted, plan.time_range)
         if fitted.is_by_bucket_alone and (span := plan.time_range) is not None:
