@@ -34,7 +34,7 @@ _INTERVALS_NS = {**TRUNCATIONS_NS, "nanosecond": 1}
 
 AGGREGATES = frozenset({
     "count", "sum", "avg", "mean", "min", "max", "stddev", "stddev_samp", "stddev_pop", "var", "var_samp", "var_pop",
-    "first_value", "last_value",
+    "first_value", "last_value", "median",
 })  # fmt: skip
 _ORDERED = frozenset({"first_value", "last_value"})
 _BUCKETS = frozenset({"date_trunc", "date_bin"})

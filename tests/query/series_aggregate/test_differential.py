@@ -43,6 +43,7 @@ _AGGREGATES = st.one_of(
     # all are infinite it is the largest finite number.
     st.builds("{}({})".format, st.sampled_from(["min", "max"]), st.sampled_from(["f", "i", "b", "u"])),
     st.builds("{}({})".format, st.sampled_from(["stddev", "var_pop", "var_samp"]), st.sampled_from(["i"])),
+    st.sampled_from(["median(f)", "median(i)", "approx_median(f)"]),
     st.builds("{}(ts)".format, st.sampled_from(["min", "max", "count"])),
     st.builds("{}({})".format, st.sampled_from(["count", "min", "max"]), st.sampled_from(["s", "o", "host"])),
 )
@@ -53,6 +54,7 @@ _COMPUTED = [
     "CASE WHEN count(b) > 1 THEN 'many' ELSE 'few' END",
     "abs(min(i))",
     "max(ts) - min(ts)",
+    "max(f) - median(f)",
 ]
 _OVER_TAGS = ["upper(host)", "coalesce(dc, 'none')", "host = 'a'", "length(host)", "host || dc", "dc IS NULL"]
 _HAVING = [" HAVING count(*) > 1", " HAVING max(f) > 0.5 OR min(i) IS NULL", " HAVING sum(i) BETWEEN -20 AND 20"]

@@ -82,6 +82,7 @@ def test_times_at_the_limits_of_their_type(made: World, table: str, text: str) -
         "SELECT sum(n) + 1, sum(u) / 2 FROM numbers_none",
         "SELECT host, last_value(f ORDER BY ts) FROM numbers_none WHERE host <> 'all' GROUP BY host",
         "SELECT host, max(f) FROM numbers_none WHERE host IN ('3', '4', '5', '6') GROUP BY host",
+        "SELECT host, median(f) FROM numbers_none GROUP BY host",
         "SELECT count(*) FROM numbers_none WHERE f = f",
         "SELECT host, count(*) FROM numbers_none WHERE f > 1 GROUP BY host",
         "SELECT host, count(*) FROM numbers_none WHERE n < 0 AND u > 5 GROUP BY host",

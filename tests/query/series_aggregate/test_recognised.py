@@ -80,6 +80,9 @@ def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
         "SELECT CASE WHEN host = 'h1' THEN 1 ELSE 2 END AS c, avg(n) FROM t GROUP BY c ORDER BY c",
         "SELECT count(*) FROM t WHERE length(host) + length(dc) = 3 AND f > 3 AND n BETWEEN 2 AND 30",
         "SELECT max(f) FROM t WHERE host ~ 'h\\d' AND host LIKE 'h\\_%' OR dc > 'a'",
+        "SELECT host, median(f), max(f) FROM t GROUP BY host ORDER BY host",
+        "SELECT date_trunc('hour', ts) AS b, dc, median(f) FROM t WHERE n > 3 GROUP BY b, dc ORDER BY b",
+        "SELECT median(f) FROM t WHERE host = 'nobody'",
         "SELECT substr(host, 2)::int AS k, max(n) FROM t GROUP BY k ORDER BY k DESC LIMIT 2",
     ],
 )
@@ -131,7 +134,8 @@ def test_what_is_computed_with_aggregates_is_computed_with_cells(made: World, te
         ("SELECT max(f) FROM t WHERE f > n", "no plain literal"),
         ("SELECT max(f) FROM t WHERE n = 1.5", "literal of another type"),
         ("SELECT max(t.f) FROM t JOIN t AS y ON t.ts = y.ts", "JOIN"),
-        ("SELECT median(f) FROM t", "median is none of the functions"),
+        ("SELECT median(n) FROM t", "median is of a column of type Int64"),
+        ("SELECT approx_median(f) FROM t", "approx_median is none of the functions"),
         ("SELECT max(number) FROM numbers", "not of one table"),
     ],
 )
@@ -261,3 +265,9 @@ def test_a_query_over_cells_that_differs_in_conditions_is_not_taken_apart_again(
     assert found.num_rows == 3
     assert found.schema.equals(planned.schema, check_metadata=True)
     assert found.to_pylist() == planned.to_pylist()
+
+
+def test_the_middle_of_more_values_than_are_held_is_the_planners(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.engine.scan._aggregate.GATHERED_MAX", 10)
+    found, planned = both(made, "SELECT host, median(f) FROM t GROUP BY host ORDER BY host")
+    assert found.equals(planned)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ _STATES = {
     "var": ("spread",),
     "var_samp": ("spread",),
     "var_pop": ("spread",),
+    "median": (),
 }
 UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
@@ -210,6 +211,8 @@ def _check_aggregate(term: Aggregate, table: TableInfo) -> None:
         raise OtherClause(f"{term.function} is ordered by something else than time")
     if term.function in ("count", "first_value", "last_value"):
         return
+    if term.function == "median" and not pa.types.is_float64(kind):
+        raise OtherClause(f"median is of a column of type {column.type.name}")
     is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
     if not (is_number or (term.function in ("min", "max") and pa.types.is_timestamp(kind))):
         raise OtherClause(f"{term.function} is of a column of type {column.type.name}")
@@ -241,7 +244,14 @@ def _run_query(
         states={column: tuple(names) for column, names in states.items()},
         newest=tuple(ends[True]) if True in ends else None,
         oldest=tuple(ends[False]) if False in ends else None,
+        gathered=tuple(dict.fromkeys(_medians(columns))),
     )
+
+
+def _medians(columns: tuple[AnswerColumn, ...]) -> Iterator[str]:
+    for term in columns:
+        if isinstance(term, Aggregate) and term.function == "median" and term.column is not None:
+            yield term.column
 
 
 def _is_foldable(kind: pa.DataType) -> bool:

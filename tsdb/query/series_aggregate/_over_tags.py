@@ -27,8 +27,8 @@ TAGS = "__tags"
 
 _ROW = "__row"
 
-_KNOWN_MAX = 64
-_KNOWN_BYTES_MAX = 4 << 20
+_KNOWN_MAX = 32
+_KNOWN_BYTES_MAX = 1 << 20
 
 Evaluate = Callable[[TagExpression, pa.RecordBatch], pa.Array]
 """Returns what an expression comes to for the rows of some tags, or raises UndecidedTags."""

@@ -141,6 +141,8 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
         return pa.array((cells.rows if counted is None else counted)[chosen])
     assert name is not None
     assert counted is not None
+    if term.function == "median":
+        return pa.array(_medians(cells.gathered[name], counted)[chosen], mask=(counted == 0)[chosen])
     counts = counted[chosen]
     empty = counts == 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -155,3 +157,18 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
             if term.function.startswith("stddev"):
                 values = np.sqrt(values)
     return pa.array(values, mask=empty if empty.any() else None)
+
+
+def _medians(values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the value in the middle of each cell, or halfway between the two there; 0 where there is none."""
+    if not len(values):
+        return np.zeros(len(counts))
+    of_values = np.repeat(np.arange(len(counts)), counts)
+    laid = values[np.lexsort((sortable_bits(values), of_values))]
+    starts = np.cumsum(counts) - counts
+    low = np.minimum(starts + np.maximum(counts - 1, 0) // 2, len(laid) - 1)
+    high = np.minimum(starts + counts // 2, len(laid) - 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        halfway = (laid[low] + laid[high]) / 2
+    found: npt.NDArray[np.float64] = np.where(low == high, laid[low], halfway)
+    return found

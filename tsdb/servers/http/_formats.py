@@ -157,12 +157,16 @@ def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iter
                 if len(waiting) == STRETCHES_AHEAD:
                     yield from waiting.popleft().result()
                 part = batch.slice(start, STRETCH_ROWS)
-                waiting.append(_encoders().submit(lambda part=part: list(_encode_batch(part, encode))))
+                waiting.append(_encoders().submit(_encode_whole, part, encode))
         while waiting:
             yield from waiting.popleft().result()
     finally:
         for each in waiting:
             each.cancel()
+
+
+def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder) -> list[Stretch]:
+    return list(_encode_batch(batch, encode))
 
 
 def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder) -> Iterator[Stretch]:
