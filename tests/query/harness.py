@@ -54,6 +54,12 @@ class DictCatalog:
     def find_table(self, database: str, name: str) -> TableInfo | None:
         return self.by_name.get((database, name))
 
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return next((table for table in self.by_name.values() if table.id == table_id), None)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        return [table for table in self.by_name.values() if table.physical_table_id == physical.id]
+
     def find_view(self, database: str, name: str) -> ViewInfo | None:
         return self.views_by_name.get((database, name))
 

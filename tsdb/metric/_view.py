@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tsdb.engine.scan import RegionDataset, Share, Snapshot
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, Source, SourceFacts
+from tsdb.engine.source import Counters, PiecedSource, Source, SourceFacts, is_pieced
 from tsdb.metric._decoded import DECODED
 from tsdb.model import (
     METRIC_LABELS,
@@ -68,7 +68,13 @@ def view_sources(physical: RegionSchema, table: TableInfo) -> tuple[RegionSchema
     schema = _view_schema(physical, table)
     table_id = table.id if table.is_logical else None
     labels = [tag.name for tag in table.tags if tag.name not in _OWN]
-    return schema, lambda source: ViewSource(source, schema, table_id, labels)
+
+    def show(source: Source) -> Source:
+        if is_pieced(source):
+            return PiecedView(source, schema, table_id, labels)
+        return ViewSource(source, schema, table_id, labels)
+
+    return schema, show
 
 
 def _view_schema(physical: RegionSchema, table: TableInfo) -> RegionSchema:
@@ -155,3 +161,22 @@ class ViewSource:
 
     def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
         return self._source.field(column, rows)
+
+
+class PiecedView(ViewSource):
+    """A view of a source that can be read in pieces: rows have the numbers that they have in the whole source."""
+
+    _source: PiecedSource
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        return self._source.piece_offsets
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        return self._source.stored_type(column)
+
+    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+        return self._source.pieces(numbers, columns)
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        return self._source.has_pieces(numbers, columns)

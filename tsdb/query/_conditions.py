@@ -14,6 +14,7 @@ import pyarrow as pa
 from tsdb.engine.scan import Call, Literal, Node, Ref
 from tsdb.model import ColumnInfo, InvalidTimestamp, Kind, TableInfo, check_range, parse_timestamp
 from tsdb.sql import clauses
+from tsdb.sql.tag_expression import TagExpression
 
 _INTEGERS = frozenset(
     {Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64}
@@ -48,6 +49,8 @@ def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> 
         function = "and_kleene" if condition.is_and else "or_kleene"
         found = [part for part in parts if part is not None]
         return reduce(lambda left, right: Call(function, (left, right)), found) if len(found) == len(parts) else None
+    if isinstance(condition, TagExpression):
+        return None
     if isinstance(condition, clauses.Not):
         inner = fit_condition(condition.condition, table, zone)
         return None if inner is None else Call("invert", (inner,))
@@ -62,6 +65,13 @@ def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> 
         return _fit_match(condition, column)
     value = _fit_literal(condition.literal, column, zone)
     return None if value is None else Call(_FUNCTIONS[condition.operator], (Ref(column.name), Literal(value)))
+
+
+def conjuncts(condition: clauses.Condition | None) -> list[clauses.Condition]:
+    """Return what must all hold for a condition to hold."""
+    if isinstance(condition, clauses.Junction) and condition.is_and:
+        return [each for part in condition.parts for each in conjuncts(part)]
+    return [] if condition is None else [condition]
 
 
 def _fit_membership(condition: clauses.Membership, column: ColumnInfo, zone: str) -> Node | None:

@@ -8,7 +8,7 @@ Planning happens in the thread that asks; rows are computed by DataFusion's thre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
 from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query.range import run_range
-from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords
+from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords, leave_to_planner
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
@@ -54,7 +54,7 @@ class QueryEngine:
     def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Records:
         """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
         if not tables:
-            again = self._planner.answer_seen(text, session, lambda: self._plan(text, session))
+            again = self._planner.answer_seen(text, session, lambda: self._plan(text, session), self._run_above)
             if again is not None:
                 return again
         text, extra = self._expanded(text, session, tables)
@@ -66,6 +66,18 @@ class QueryEngine:
         if find_range(text, tokens) is not None:
             return TableRecords(run_range(text, tokens, SessionRunner(self, session, extra)))
         return self._run(text, tokens, session, extra)
+
+    def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
+        """Answer an aggregate from runs; None for any other query, and if only a planner can tell the answer."""
+        records = None if tables else self._planner.answer_seen(text, session, leave_to_planner, self._run_above)
+        try:
+            if records is None:
+                records = self._planner.aggregate(
+                    text, tokenize(text, session.dialect), session, tables, leave_to_planner
+                )
+            return read_all(records)
+        except (OtherClause, LeftToPlanner):
+            return None
 
     def schema_of(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
         """Return the columns a query would answer with."""
@@ -143,35 +155,14 @@ class QueryEngine:
         except OtherClause as reason:
             plain_reason = str(reason)
         try:
-            return self._find_outer(text, tokens, session, tables, plan)
+            if tables:
+                return plain_reason
+            return self._planner.aggregate_outer(text, tokens, session, plan, self._run_above)
         except OtherClause:
             return plain_reason
 
-    def _find_outer(
-        self,
-        text: str,
-        tokens: list[Token],
-        session: Session,
-        tables: Mapping[str, pa.Table],
-        plan: Callable[[], Records],
-    ) -> OuterRecords:
-        """Answer a query that computes something with aggregates from runs; OtherClause if it is none."""
-        if tables:
-            raise OtherClause("it has tables of its own")
-        apart = self._planner.take_apart(text, tokens, session)
-        below = tokenize(apart.below, session.dialect)
-
-        def leave() -> Records:
-            raise LeftToPlanner
-
-        inner = self._planner.aggregate(apart.below, below, session, {}, leave)
-        try:
-            schema = self._planner.outer_schema(text, tokens, apart, inner.schema, session)
-        except BaseException:
-            inner.close()
-            raise
-        above = tokenize(apart.above, session.dialect)
-        return OuterRecords(inner, lambda rows: self._run(apart.above, above, session, {CELLS: rows}), schema, plan)
+    def _run_above(self, text: str, cells: pa.Table, session: Session) -> Records:
+        return self._run(text, tokenize(text, session.dialect), session, {CELLS: cells})
 
     def _plan(self, text: str, session: Session) -> Records:
         """Have a query planned that something else could have answered."""

@@ -23,8 +23,8 @@ from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
-from tsdb.query._records import result_schema
-from tsdb.query._seen import Misfit, SeenShapes
+from tsdb.query._records import QueryRecords, result_schema
+from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
 from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
@@ -32,8 +32,19 @@ from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
-from tsdb.query.series_aggregate import AggregateRecords, FittedQuery, Shapes, fit_query, is_series_aggregate_on
-from tsdb.query.session import Channel, Records, Session
+from tsdb.query.series_aggregate import (
+    TAGS,
+    AggregateRecords,
+    FittedQuery,
+    OuterRecords,
+    Shapes,
+    TagValues,
+    bind_expressions,
+    fit_query,
+    is_series_aggregate_on,
+    leave_to_planner,
+)
+from tsdb.query.session import Channel, Records, Session, read_all
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
@@ -78,6 +89,7 @@ _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "R
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
+Above = Callable[[str, pa.Table, Session], Records]
 InformationSource = Callable[[Session], InformationContext]
 Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
@@ -104,6 +116,15 @@ class SeenAggregate:
     """What an aggregate over runs means, whatever its conditions are."""
 
     fitted: FittedQuery
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOuter:
+    """What a query over an aggregate means, whatever the conditions of that are."""
+
+    below: SeenAggregate
+    above: str
     schema: pa.Schema
 
 
@@ -135,7 +156,8 @@ class Planner:
         self._information = information
         self._contexts = Contexts(options)
         self._shapes = Shapes()
-        self._seen: SeenShapes[PlainSelection | SeenAggregate] = SeenShapes()
+        self._tag_values = TagValues(self._evaluate)
+        self._seen: SeenShapes[PlainSelection | SeenAggregate | SeenOuter] = SeenShapes()
         self.expand: Expand = lambda text, session: (text, {})
         """Takes out of a query what is not SQL; returns the rest and the tables it names instead."""
 
@@ -242,9 +264,12 @@ class Planner:
         return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def answer_seen(
-        self, text: str, session: Session, plan: Callable[[], Records]
-    ) -> SelectionRecords | AggregateRecords | None:
-        """Answer a query whose shape was seen before; None for any other."""
+        self, text: str, session: Session, plan: Callable[[], Records], above: Above
+    ) -> SelectionRecords | AggregateRecords | OuterRecords | None:
+        """Answer a query whose shape was seen before; None for any other.
+
+        `plan` is for the rare answer that only a planner can tell, `above` runs a query over an aggregate.
+        """
         known = self._seen.find(text, session)
         if known is None:
             return None
@@ -253,7 +278,7 @@ class Planner:
         meaning = template.meaning
         if table is None or not template.is_of(table):
             return None
-        if isinstance(meaning, SeenAggregate) and not is_series_aggregate_on(session):
+        if not isinstance(meaning, PlainSelection) and not is_series_aggregate_on(session):
             return None
         try:
             filter = template.where.bind(shape.literals)
@@ -261,7 +286,11 @@ class Planner:
             return None
         if isinstance(meaning, PlainSelection):
             return self._start_selection(meaning.where(filter), session)
-        return self._start_aggregate(replace(meaning.fitted, filter=filter), meaning.schema, session, plan)
+        if isinstance(meaning, SeenAggregate):
+            return self._start_aggregate(replace(meaning.fitted, filter=filter), meaning.schema, session, plan)
+        below = meaning.below
+        inner = self._start_aggregate(replace(below.fitted, filter=filter), below.schema, session, leave_to_planner)
+        return OuterRecords(inner, lambda rows: above(meaning.above, rows, session), meaning.schema, plan)
 
     def select(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
@@ -315,22 +344,63 @@ class Planner:
             lambda: self._schema_of(text, tokens, session),
         )
         if not tables:
-            self._seen.remember(text, session, query.where, query.table, table, lambda: SeenAggregate(fitted, schema))
+            self._seen.remember(text, session, fitted.where, query.table, table, lambda: SeenAggregate(fitted, schema))
         return self._start_aggregate(fitted, schema, session, plan)
 
     def _start_aggregate(
         self, fitted: FittedQuery, schema: pa.Schema, session: Session, plan: Callable[[], Records]
     ) -> AggregateRecords:
+        unbound = fitted
+        fitted = bind_expressions(fitted, lambda each, tags: self._tag_values.of(each, tags, session))
         life = QueryLife(self._clock, session.timeout or self._options.timeout)
         source = self._source(life, session, {}, is_ordered=False, is_single=True, numbers_rows=0)
         try:
             dataset = source.dataset(fitted.table)
-            return AggregateRecords(fitted, dataset, life, schema, threads=self._contexts.parallelism, plan=plan)
+            records = AggregateRecords(fitted, dataset, life, schema, threads=self._contexts.parallelism, plan=plan)
+            records.unbound = unbound
+            return records
         except BaseException:
             life.end()
             raise
 
-    def take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:
+    def _evaluate(self, text: str, tags: pa.Table, session: Session) -> pa.Table:
+        """Run a query over tags of series, in the thread that wants its answer."""
+        job = self.prepare(text, tokenize(text, session.dialect), session, {TAGS: tags})
+        planned, stream = self.start(job)
+        return read_all(QueryRecords(stream, planned.schema, planned.life, None))
+
+    def aggregate_outer(
+        self, text: str, tokens: list[Token], session: Session, plan: Callable[[], Records], above: Above
+    ) -> OuterRecords:
+        """Answer a query that computes something with aggregates from runs; OtherClause if it is none."""
+        apart = self._take_apart(text, tokens, session)
+        below = tokenize(apart.below, session.dialect)
+        inner = self.aggregate(apart.below, below, session, {}, leave_to_planner)
+        try:
+            schema = self._outer_schema(text, tokens, apart, inner.schema, session)
+            self._remember_outer(text, tokens, session, apart, inner, schema)
+        except BaseException:
+            inner.close()
+            raise
+        return OuterRecords(inner, lambda rows: above(apart.above, rows, session), schema, plan)
+
+    def _remember_outer(
+        self,
+        text: str,
+        tokens: list[Token],
+        session: Session,
+        apart: Apart,
+        inner: AggregateRecords,
+        schema: pa.Schema,
+    ) -> None:
+        (named,) = find_tables(Layout(text, tokens), session.dialect)
+        # Bound expressions over tags are of this query alone; they are bound anew each time.
+        fitted = inner.unbound
+        where = shifted(fitted.where, apart.shift)
+        meaning = SeenOuter(SeenAggregate(fitted, inner.schema), apart.above, schema)
+        self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)
+
+    def _take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:
         """Take a query that computes something with aggregates apart; OtherClause if it is none."""
         if not is_series_aggregate_on(session):
             raise OtherClause("series_aggregate is off in this session")
@@ -340,7 +410,7 @@ class Planner:
             raise OtherClause("it is not of one table")
         return take_apart(text, tokens, session.dialect, table.by_name)
 
-    def outer_schema(
+    def _outer_schema(
         self, text: str, tokens: list[Token], apart: Apart, below: pa.Schema, session: Session
     ) -> pa.Schema:
         """Return the columns of a query that was taken apart; OtherClause if what is above has others."""

@@ -42,6 +42,13 @@ class SessionRunner:
         self.first = self.first or (text, visible)
         return read_all(self._engine.query(text, self._session, tables=visible))
 
+    def aggregate(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table | None:
+        visible = {**self._tables, **(tables or {})}
+        found = self._engine.aggregate(text, self._session, tables=visible)
+        if found is not None:
+            self.first = self.first or (text, visible)
+        return found
+
     def schema(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
         return self._engine.schema_of(text, self._session, tables={**self._tables, **(tables or {})})
 

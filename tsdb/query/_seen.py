@@ -18,12 +18,13 @@ from typing import Generic, TypeVar
 
 from tsdb.engine.scan import Conditions, Node, TagIs
 from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
-from tsdb.query._conditions import fit_condition, is_canonical_time
+from tsdb.query._conditions import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.shape import Shape, find_shape
 from tsdb.sql.statements import Dialect
+from tsdb.sql.tag_expression import TagExpression
 
 SHAPES_MAX = 1024
 """How many shapes are remembered; the one used longest ago goes first."""
@@ -123,11 +124,15 @@ class Where:
         self._tags: list[_TagBound] = []
         self._rest: list[clauses.Condition] = []
         self._unit: str = table.time_index.type.arrow.unit
-        for part in [] if condition is None else _conjuncts(condition):
-            self._add(part)
+        for part in conjuncts(condition):
+            # What is of tags alone belongs to the meaning of a shape: its literals are part of the shape.
+            if not isinstance(part, TagExpression):
+                self._add(part)
 
     def _add(self, part: clauses.Condition) -> None:
-        column = None if isinstance(part, clauses.Not | clauses.Junction) else self._table.by_name.get(part.column)
+        column = None
+        if not isinstance(part, clauses.Not | clauses.Junction | TagExpression):
+            column = self._table.by_name.get(part.column)
         if column is not None and isinstance(part, clauses.Comparison):
             if column is self._table.time_index and part.operator != "<>":
                 self._times.append(_TimeBound(part.operator, self._slot(part.literal)))
@@ -156,41 +161,24 @@ class Where:
         return Conditions(span, tags, self._bind_rest(literals) if self._rest else None)
 
     def _bind_rest(self, literals: Sequence[str]) -> Node:
-        parts = tuple(self._refill(part, literals) for part in self._rest)
+        def fill(literal: clauses.Literal) -> clauses.Literal:
+            return self._slot(literal).fill(literals, self._dialect)
+
+        parts = tuple(_mapped(part, fill) for part in self._rest)
         condition = parts[0] if len(parts) == 1 else clauses.Junction(parts, is_and=True)
         found = fit_condition(condition, self._table, self._zone)
         if found is None:
             raise Misfit
         return found
 
-    def _refill(self, condition: clauses.Condition, literals: Sequence[str]) -> clauses.Condition:
-        def fill(literal: clauses.Literal) -> clauses.Literal:
-            return self._slot(literal).fill(literals, self._dialect)
-
-        if isinstance(condition, clauses.Comparison | clauses.Match):
-            return replace(condition, literal=fill(condition.literal))
-        if isinstance(condition, clauses.Membership):
-            return replace(condition, literals=tuple(fill(each) for each in condition.literals))
-        if isinstance(condition, clauses.Not):
-            return clauses.Not(self._refill(condition.condition, literals))
-        if isinstance(condition, clauses.Junction):
-            return replace(condition, parts=tuple(self._refill(each, literals) for each in condition.parts))
-        return condition
-
 
 def _is_text_tag(semantic: Semantic, kind: Kind) -> bool:
     return semantic is Semantic.TAG and kind is Kind.STRING
 
 
-def _conjuncts(condition: clauses.Condition) -> list[clauses.Condition]:
-    if isinstance(condition, clauses.Junction) and condition.is_and:
-        return [each for part in condition.parts for each in _conjuncts(part)]
-    return [condition]
-
-
 def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
     """Return all literals of a condition."""
-    if condition is None or isinstance(condition, clauses.IsNull):
+    if condition is None or isinstance(condition, clauses.IsNull | TagExpression):
         return []
     if isinstance(condition, clauses.Comparison | clauses.Match):
         return [condition.literal]
@@ -199,6 +187,28 @@ def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
     if isinstance(condition, clauses.Not):
         return literals_of(condition.condition)
     return [literal for part in condition.parts for literal in literals_of(part)]
+
+
+def shifted(condition: clauses.Condition | None, shift: int) -> clauses.Condition | None:
+    """Return a condition whose literals stand further back by so much."""
+
+    def move(literal: clauses.Literal) -> clauses.Literal:
+        return replace(literal, place=literal.place + shift)
+
+    return None if condition is None else _mapped(condition, move)
+
+
+def _mapped(condition: clauses.Condition, change: Callable[[clauses.Literal], clauses.Literal]) -> clauses.Condition:
+    """Return a condition with other literals."""
+    if isinstance(condition, clauses.Comparison | clauses.Match):
+        return replace(condition, literal=change(condition.literal))
+    if isinstance(condition, clauses.Membership):
+        return replace(condition, literals=tuple(change(each) for each in condition.literals))
+    if isinstance(condition, clauses.Not):
+        return clauses.Not(_mapped(condition.condition, change))
+    if isinstance(condition, clauses.Junction):
+        return replace(condition, parts=tuple(_mapped(each, change) for each in condition.parts))
+    return condition
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite import KEYWORDS
 from tsdb.sql.statements import Dialect
+from tsdb.sql.tag_expression import TagExpression
 
 COMPARISONS = {"=": "=", "==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<>": "<>", "!=": "<>"}
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -85,7 +86,7 @@ class Junction:
     is_and: bool
 
 
-Condition: TypeAlias = Comparison | Membership | Match | IsNull | Not | Junction
+Condition: TypeAlias = Comparison | Membership | Match | IsNull | Not | Junction | TagExpression
 
 
 class ClauseReader:

@@ -37,6 +37,8 @@ class Apart:
 
     below: str
     above: str
+    shift: int
+    """How much further back the conditions stand in the whole than below: they are written the same in both."""
 
 
 def take_apart(text: str, tokens: list[Token], dialect: Dialect, columns: Container[str]) -> Apart:
@@ -73,11 +75,13 @@ class _Splitter:
             raise OtherClause("it has no aggregate")
         below = [f"{self._slice(key)} AS __k{at}" for at, key in enumerate(keys)]
         below += [f"{call} AS {name}" for call, name in self._aggregates.items()]
-        source = f" FROM {self._slice(parts['FROM'])}"
+        source, shift = f"SELECT {', '.join(below)} FROM {self._slice(parts['FROM'])}", 0
         if (where := parts.get("WHERE")) is not None:
-            source += f" WHERE {self._slice(where)}"
+            source += " WHERE "
+            shift = where[0].start - len(source)
+            source += self._slice(where)
         group = ", ".join(self._slice(key) for key in keys)
-        return Apart(f"SELECT {', '.join(below)}{source}" + (f" GROUP BY {group}" if group else ""), above)
+        return Apart(source + (f" GROUP BY {group}" if group else ""), above, shift)
 
     def _clauses(self) -> dict[str, list[Token]]:
         """Cut the query where a clause begins."""

@@ -3,13 +3,14 @@
     SELECT date_trunc('hour', ts) AS bucket, host, avg(usage) FROM cpu
     WHERE host IN ('a', 'b') AND ts >= … AND ts < … GROUP BY 1, 2 ORDER BY bucket DESC, 2 LIMIT 5
 
-Dashboards ask this all day. What an item may be: a tag, a bucket, an aggregate of a column; rows may be ordered by
-items and limited. Everything else is `OtherClause`, with the reason.
+Dashboards ask this all day. What an item may be: a tag, a bucket, an aggregate of a column, or something that may be
+an expression over tags; rows may be ordered by items and limited. Everything else is `OtherClause`, with the reason.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from tsdb.sql.clauses import ClauseReader, Condition, OtherClause
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite import KEYWORDS
 from tsdb.sql.statements import Dialect
+from tsdb.sql.tag_expression import TagExpression, find_end, make_expression, split_at_and
 
 _PLAIN_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)?")
 _S, _DAY = 1_000_000_000, 86_400 * 1_000_000_000
@@ -32,11 +34,13 @@ _INTERVALS_NS = {**TRUNCATIONS_NS, "nanosecond": 1}
 
 AGGREGATES = frozenset({
     "count", "sum", "avg", "mean", "min", "max", "stddev", "stddev_samp", "stddev_pop", "var", "var_samp", "var_pop",
-    "first_value", "last_value",
+    "first_value", "last_value", "median",
 })  # fmt: skip
 _ORDERED = frozenset({"first_value", "last_value"})
 _BUCKETS = frozenset({"date_trunc", "date_bin"})
 ITEMS_MAX = 512
+# Words behind an operand that make more of it.
+_INFIX = frozenset({"AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "BETWEEN", "SIMILAR", "COLLATE", "AT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,8 @@ class Aggregate:
     """Of first_value and last_value: the column that rows are ordered by."""
 
 
-Term: TypeAlias = ColumnItem | Bucket | Aggregate
+Key: TypeAlias = ColumnItem | Bucket | TagExpression
+Term: TypeAlias = Key | Aggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +92,22 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """A condition, and the same as an expression for the case that it is not what it seems to be."""
+
+    condition: Condition
+    expression: TagExpression | None
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesQuery:
     """What such a query asks for."""
 
     items: tuple[Item, ...]
     table: tuple[str, ...]
-    where: Condition | None
-    keys: tuple[ColumnItem | Bucket, ...]
+    where: tuple[Wanted, ...]
+    """What must all hold."""
+    keys: tuple[Key, ...]
     is_grouped: bool
     order: tuple[Order, ...]
     limit: int | None
@@ -122,7 +136,7 @@ class _Reader(ClauseReader):
         self.word("FROM")
         table = self.table()
         where_start = self._tokens[self._at].start
-        where = self.condition() if self.take_word("WHERE") else None
+        where = self._where() if self.take_word("WHERE") else ()
         where_end = self._tokens[self._at].start
         keys, is_grouped = self._group(items)
         order = self._order(items) if self._take_by("ORDER") else ()
@@ -133,9 +147,35 @@ class _Reader(ClauseReader):
         if not self.at_end():
             raise OtherClause(f"it has a clause that is not known here: {self._tokens[self._at].text}")
         if not is_grouped and not any(isinstance(item.term, Aggregate) for item in items):
-            raise OtherClause("it has no aggregate")
+            others = [item.term.reason for item in items if isinstance(item.term, TagExpression)]
+            raise OtherClause(others[0] if others else "it has no aggregate")
         shape = self._text[:where_start] + "\0" + self._text[where_end:]
         return SeriesQuery(items, table, where, keys, is_grouped, order, limit, offset, shape)
+
+    def _where(self) -> tuple[Wanted, ...]:
+        """Read conditions; of those that must all hold, one that is not plain may be an expression over tags."""
+        start = self._at
+        self._at = find_end(self._tokens, start, is_item=False)
+        return tuple(self._condition_of(piece) for piece in split_at_and(self._tokens[start : self._at]))
+
+    def _condition_of(self, tokens: Sequence[Token]) -> Wanted:
+        if not tokens:
+            raise OtherClause("a condition is empty")
+        last = tokens[-1]
+        reason = "a condition is none that compares a column with literals"
+        reader = ClauseReader([*tokens, Token(TokenKind.END, "", last.end, last.end)], self._dialect)
+        reader._table_name = self._table_name
+        try:
+            found = reader.condition()
+            if reader.at_end():
+                reason = "a condition compares a column with a literal of another type"
+                return Wanted(found, make_expression(self._text, tokens, self._dialect, reason))
+        except OtherClause as error:
+            reason = str(error)
+        expression = make_expression(self._text, tokens, self._dialect, reason)
+        if expression is None:
+            raise OtherClause(reason)
+        return Wanted(expression, expression)
 
     def _find_table_name(self) -> str | None:
         """Look ahead for the name behind FROM: columns may have it before them."""
@@ -173,6 +213,23 @@ class _Reader(ClauseReader):
         raise OtherClause("a name of a column is a word of SQL")
 
     def _term_of_item(self) -> Term:
+        start = self._at
+        try:
+            found = self._plain_term()
+            behind = self._tokens[self._at]
+            is_operator = behind.kind == TokenKind.OPERATOR and behind.text not in (",", ")", ";")
+            if is_operator or behind.word in _INFIX:
+                raise OtherClause("it computes with its columns")
+            return found
+        except OtherClause as error:
+            end = find_end(self._tokens, start, is_item=True)
+            expression = make_expression(self._text, self._tokens[start:end], self._dialect, str(error))
+            if expression is None:
+                raise
+            self._at = end
+            return expression
+
+    def _plain_term(self) -> Term:
         token, behind = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         is_call = token.kind == TokenKind.WORD and behind.kind == TokenKind.OPERATOR and behind.text == "("
         if not is_call:
@@ -238,6 +295,8 @@ class _Reader(ClauseReader):
         if function == "count" and self._tokens[self._at].text == "1" and self._tokens[self._at + 1].text == ")":
             self._at += 2
             return Aggregate("count", None)
+        if function == "sum" and self.take_operator("("):
+            return Aggregate("total", self._doubled())
         column = self.column()
         if function not in _ORDERED:
             self.operator(")")
@@ -248,6 +307,16 @@ class _Reader(ClauseReader):
         is_descending = self._direction()
         self.operator(")")
         return Aggregate(function, column, (function == "last_value") != is_descending, order)
+
+    def _doubled(self) -> str:
+        """Read `column) * 1e0)`: the values are added as doubles."""
+        column = self.column()
+        self.operator(")")
+        self.operator("*")
+        if self.next().text != "1e0":
+            raise OtherClause("sum computes with a column")
+        self.operator(")")
+        return column
 
     def _direction(self) -> bool:
         if self.take_word("DESC"):
@@ -262,7 +331,7 @@ class _Reader(ClauseReader):
         self.word("BY")
         return True
 
-    def _group(self, items: tuple[Item, ...]) -> tuple[tuple[ColumnItem | Bucket, ...], bool]:
+    def _group(self, items: tuple[Item, ...]) -> tuple[tuple[Key, ...], bool]:
         if not self._take_by("GROUP"):
             return (), False
         keys = [self._key(items)]
@@ -270,7 +339,7 @@ class _Reader(ClauseReader):
             keys.append(self._key(items))
         return tuple(dict.fromkeys(keys)), True
 
-    def _key(self, items: tuple[Item, ...]) -> ColumnItem | Bucket:
+    def _key(self, items: tuple[Item, ...]) -> Key:
         token = self._tokens[self._at]
         if token.kind == TokenKind.NUMBER:
             term: Term = items[self._position(len(items))].term

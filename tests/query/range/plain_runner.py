@@ -51,6 +51,9 @@ class PlainRunner:
         except Exception as error:
             raise execution_error(error) from error
 
+    def aggregate(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table | None:
+        return None
+
     def schema(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
         return self._frame(text, tables or {}).schema()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.engine.harness import batch_of
 from tests.query.harness import BIGINT, DOUBLE, MILLIS, STRING, World
 from tsdb.engine import region_directory
+from tsdb.metric import plan_metric_table, write_batch
 from tsdb.model import (
     CATALOG,
     AddColumn,
@@ -168,3 +169,50 @@ class Past:
             table, columns=tuple(columns), version=table.version + 1, next_column_id=table.next_column_id + 1
         )
         self._world.catalog.by_name["public", self.name] = self.table
+
+
+class MetricPast:
+    """A logical table beside another one on the same physical table, with what happens to it: `f` is its value."""
+
+    _names: Iterator[int] = itertools.count()
+
+    def __init__(self, world: World, options: RegionOptions) -> None:
+        self._world = world
+        self._options = options
+        number = next(self._names)
+        self._physical = self._create(f"physical{number}", (), {"physical_metric_table": ""})
+        directory = region_directory(CATALOG, "public", self._physical.id, 0)
+        schema = self._physical.first_region_schema()
+        world.engine.create_region(self._physical.region_ids[0], directory, schema, options)
+        self.name = f"metric{number}"
+        on = {"on_physical_table": self._physical.name}
+        self._tables = [self._create(name, ("host", "dc"), on) for name in (self.name, f"beside{number}")]
+
+    def _create(self, name: str, labels: tuple[str, ...], options: dict[str, str]) -> TableInfo:
+        columns = (
+            ColumnInfo(0, "ts", MILLIS, Semantic.TIMESTAMP, nullable=False),
+            ColumnInfo(1, "f", DOUBLE, Semantic.FIELD),
+            *(ColumnInfo(2 + at, label, STRING, Semantic.TAG) for at, label in enumerate(labels)),
+        )
+        catalog = self._world.catalog
+        number = 1024 + len(catalog.by_name)
+        draft = TableInfo(number, "public", name, columns, labels, engine="metric", options=options, next_column_id=4)
+        physical = self._physical if labels else None
+        table = catalog.by_name["public", name] = plan_metric_table(draft, physical, options)
+        return table
+
+    def go_through(self, step: Step) -> None:
+        engine, region = self._world.engine, self._physical.region_ids[0]
+        if step.kind == "flush":
+            engine.flush(region).result(timeout=30)
+        if step.kind == "put" or (step.kind == "delete" and not self._options.append_mode):
+            op = OpType.PUT if step.kind == "put" else OpType.DELETE
+            for table in self._tables:
+                batch = write_batch(engine.schema(region), table, self._rows(step), op)
+                engine.write(region, batch).result(timeout=30)
+
+    @staticmethod
+    def _rows(step: Step) -> pa.RecordBatch:
+        kinds = {"ts": pa.timestamp("ms"), "host": pa.string(), "dc": pa.string(), "f": pa.float64()}
+        columns = {name: pa.array([row.get(name) for row in step.rows], kind) for name, kind in kinds.items()}
+        return pa.RecordBatch.from_pydict(columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.query.harness import World, world
-from tests.query.series_aggregate.tables import BEGIN, END, OPTIONS, STEPS, Past, Step
+from tests.query.series_aggregate.tables import BEGIN, END, OPTIONS, STEPS, MetricPast, Past, Step
 from tsdb.errors import TsdbError
 from tsdb.model import RegionOptions
 from tsdb.query import Session, read_all
@@ -42,6 +43,7 @@ _AGGREGATES = st.one_of(
     # all are infinite it is the largest finite number.
     st.builds("{}({})".format, st.sampled_from(["min", "max"]), st.sampled_from(["f", "i", "b", "u"])),
     st.builds("{}({})".format, st.sampled_from(["stddev", "var_pop", "var_samp"]), st.sampled_from(["i"])),
+    st.sampled_from(["median(f)", "median(i)", "approx_median(f)"]),
     st.builds("{}(ts)".format, st.sampled_from(["min", "max", "count"])),
     st.builds("{}({})".format, st.sampled_from(["count", "min", "max"]), st.sampled_from(["s", "o", "host"])),
 )
@@ -52,7 +54,9 @@ _COMPUTED = [
     "CASE WHEN count(b) > 1 THEN 'many' ELSE 'few' END",
     "abs(min(i))",
     "max(ts) - min(ts)",
+    "max(f) - median(f)",
 ]
+_OVER_TAGS = ["upper(host)", "coalesce(dc, 'none')", "host = 'a'", "length(host)", "host || dc", "dc IS NULL"]
 _HAVING = [" HAVING count(*) > 1", " HAVING max(f) > 0.5 OR min(i) IS NULL", " HAVING sum(i) BETWEEN -20 AND 20"]
 _ENDS = st.builds(
     "{}_value({} ORDER BY ts{})".format,
@@ -94,6 +98,14 @@ _CONDITIONS = st.one_of(
             "host ~ '('",
             "host ILIKE 'A'",
             "f + 1 > 2",
+            "host ~* 'A|C'",
+            "upper(host) IN ('A', 'C')",
+            "length(dc) + 1 > 1",
+            "coalesce(dc, 'none') <> 'x'",
+            "(upper(host) = 'B' OR dc LIKE 'x')",
+            "(upper(host) = 'B' OR f > 1)",
+            "CASE WHEN host = 'a' AND dc = 'x' THEN true ELSE host = 'b' END",
+            "host::int > 1",
         ]
     ),
 )
@@ -102,11 +114,11 @@ _CONDITIONS = st.one_of(
 @st.composite
 def queries(draw: st.DrawFn) -> tuple[str, bool]:
     """A query with `{table}` in it, and whether the order of its rows is told."""
-    tags = draw(st.lists(st.sampled_from(["host", "dc"]), max_size=2, unique=True))
+    tags = draw(st.lists(st.sampled_from(["host", "dc", "host", "dc", *_OVER_TAGS]), max_size=2, unique=True))
     keys = [*tags, *draw(st.lists(_BUCKETS, max_size=1))]
     keys = draw(st.permutations(keys))
     is_grouped = bool(keys)
-    ends = draw(st.lists(_ENDS, max_size=2)) if len(tags) == 2 else []
+    ends = draw(st.lists(_ENDS, max_size=2)) if {*tags} == {"host", "dc"} else []
     aggregates = draw(st.lists(_AGGREGATES, min_size=0 if ends else 1, max_size=3)) + ends
     aggregates = list(dict.fromkeys(aggregates))
     if draw(st.booleans()):
@@ -126,6 +138,43 @@ def queries(draw: st.DrawFn) -> tuple[str, bool]:
         text += " ORDER BY " + ", ".join(f"{at + 1}{draw(ways)}" for at in draw(st.permutations(range(len(keys)))))
         text += draw(st.sampled_from(["", " LIMIT 3", " LIMIT 2 OFFSET 1", " LIMIT 0", " OFFSET 2"]))
     return text, is_ordered
+
+
+_RANGED = st.one_of(
+    st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg"]), st.sampled_from(["f", "i", "u"])),
+    st.builds("{}({})".format, st.sampled_from(["min", "max"]), st.sampled_from(["f", "i", "ts"])),
+    st.sampled_from(["count(*)", "stddev(i)", "median(f)", "max(f + 1)", "count(ts)"]),
+)
+_FILLS = st.sampled_from(["", "", " FILL NULL", " FILL PREV", " FILL LINEAR", " FILL 3"])
+
+
+@st.composite
+def range_queries(draw: st.DrawFn) -> tuple[str, bool]:
+    """A range query: windows as wide as their steps, wider ones, narrower ones, several widths."""
+    by = draw(st.sampled_from([None, (), ("host",), ("dc",), ("dc", "host"), ("upper(host)",)]))
+    calls = draw(st.lists(_RANGED, min_size=1, max_size=3, unique=True))
+    if by is None or len(by) == 2:
+        ends = ["last_value(f)", "first_value(i ORDER BY ts)", "first_value(s)", "last_value(u ORDER BY ts DESC)"]
+        calls += draw(st.lists(st.sampled_from(ends), max_size=2, unique=True))
+    align = draw(st.sampled_from(["1h", "20m", "1h", "1d"]))
+    span = st.sampled_from([align, align, align, "2h", "10m", "1h30m"])
+    common = draw(span)
+    spans = [draw(span) if draw(st.booleans()) else common for _ in calls]
+    items = [
+        f"{call} RANGE '{each}'{draw(_FILLS)} AS a{at}"
+        for at, (call, each) in enumerate(zip(calls, spans, strict=True))
+    ]
+    keys = ["ts", *(("host", "dc") if by is None else by)]
+    conditions = draw(st.lists(_CONDITIONS, max_size=2))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    to = draw(st.sampled_from(["", " TO '1970-01-01 00:07:00'", " TO '2024-02-29 23:59:59.5'"]))
+    group = "" if by is None else f" BY ({', '.join(by)})"
+    tail = draw(_FILLS) if " FILL" not in "".join(items) else ""
+    order = ", ".join(str(at + 1) for at in range(len(keys)))
+    return (
+        f"SELECT {', '.join([*keys, *items])} FROM {{table}}{where} ALIGN '{align}'{to}{group}{tail} ORDER BY {order}",
+        True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -184,16 +233,15 @@ def check_same(made: World, text: str, *, is_ordered: bool) -> None:
         assert all(is_same(*pair) for pair in zip(one, other, strict=True)), f"{text}\n{left}\n{right}"
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+_CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=_CHECKS)
 @given(
     options=OPTIONS,
     regions=st.sampled_from([1, 1, 2]),
     steps=STEPS,
-    texts=st.lists(queries(), min_size=1, max_size=QUERIES_PER_TABLE),
+    texts=st.lists(queries() | queries() | range_queries(), min_size=1, max_size=QUERIES_PER_TABLE),
 )
 def test_runs_answer_what_the_planner_answers(
     made: World, options: RegionOptions, regions: int, steps: list[Step], texts: list[tuple[str, bool]]
@@ -205,3 +253,20 @@ def test_runs_answer_what_the_planner_answers(
         if options.append_mode and "_value(" in text:
             continue  # of two rows at one time either can be the last
         check_same(made, text.format(table=past.name), is_ordered=is_ordered)
+
+
+_FIELDS = re.compile(r"\b[gibuso]\b")
+
+
+@settings(max_examples=EXAMPLES // 3, deadline=None, suppress_health_check=_CHECKS)
+@given(options=OPTIONS, steps=STEPS, texts=st.lists(queries(), min_size=1, max_size=QUERIES_PER_TABLE))
+def test_runs_of_metrics_answer_what_the_planner_answers(
+    made: World, options: RegionOptions, steps: list[Step], texts: list[tuple[str, bool]]
+) -> None:
+    past = MetricPast(made, options)
+    for step in steps:
+        past.go_through(step)
+    for text, is_ordered in texts:
+        if options.append_mode and "_value(" in text:
+            continue  # of two rows at one time either can be the last
+        check_same(made, _FIELDS.sub("f", text).format(table=past.name), is_ordered=is_ordered)

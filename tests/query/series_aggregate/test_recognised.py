@@ -75,6 +75,15 @@ def both(made: World, text: str) -> tuple[pa.Table, pa.Table]:
         "SELECT date_bin(INTERVAL '1 hour', ts, TIMESTAMP '2001-01-01 00:20:00') AS b, max(f) FROM t "
         "GROUP BY b ORDER BY b",
         "SELECT host, count(f) FROM t WHERE host = 'nobody' GROUP BY host",
+        "SELECT upper(host) AS u, dc, max(f) FROM t WHERE host ILIKE 'H%' AND ts > 5 GROUP BY u, dc ORDER BY u",
+        "SELECT host = 'h1', count(*) FROM t WHERE host ~* 'H[12]' OR dc = 'y' GROUP BY 1 ORDER BY 1 DESC",
+        "SELECT CASE WHEN host = 'h1' THEN 1 ELSE 2 END AS c, avg(n) FROM t GROUP BY c ORDER BY c",
+        "SELECT count(*) FROM t WHERE length(host) + length(dc) = 3 AND f > 3 AND n BETWEEN 2 AND 30",
+        "SELECT max(f) FROM t WHERE host ~ 'h\\d' AND host LIKE 'h\\_%' OR dc > 'a'",
+        "SELECT host, median(f), max(f) FROM t GROUP BY host ORDER BY host",
+        "SELECT date_trunc('hour', ts) AS b, dc, median(f) FROM t WHERE n > 3 GROUP BY b, dc ORDER BY b",
+        "SELECT median(f) FROM t WHERE host = 'nobody'",
+        "SELECT substr(host, 2)::int AS k, max(n) FROM t GROUP BY k ORDER BY k DESC LIMIT 2",
     ],
 )
 def test_runs_answer_aggregates_by_tags_and_time(made: World, text: str) -> None:
@@ -118,13 +127,15 @@ def test_what_is_computed_with_aggregates_is_computed_with_cells(made: World, te
         ("SELECT max(s) FROM t", "type String"),
         ("SELECT last_value(f) FROM t", "no order"),
         ("SELECT last_value(f ORDER BY n) FROM t", "ordered by something else than time"),
-        ("SELECT max(f) FROM t WHERE host ILIKE 'h%'", "compares a column with literals"),
-        ("SELECT max(f) FROM t WHERE host ~ 'h\\d'", "literal of another type"),
+        ("SELECT max(f) FROM t WHERE s ILIKE 'h%'", "compares a column with literals"),
+        ("SELECT max(f) FROM t WHERE upper(host) = s", "computes with its columns"),
+        ("SELECT max(f) FROM t WHERE s ~ 'h\\d'", "literal of another type"),
         ("SELECT date_bin(INTERVAL '1 hour', ts, now()), max(f) FROM t GROUP BY 1", "no TIMESTAMP where one"),
         ("SELECT max(f) FROM t WHERE f > n", "no plain literal"),
         ("SELECT max(f) FROM t WHERE n = 1.5", "literal of another type"),
         ("SELECT max(t.f) FROM t JOIN t AS y ON t.ts = y.ts", "JOIN"),
-        ("SELECT median(f) FROM t", "median is none of the functions"),
+        ("SELECT median(n) FROM t", "median is of a column of type Int64"),
+        ("SELECT approx_median(f) FROM t", "approx_median is none of the functions"),
         ("SELECT max(number) FROM numbers", "not of one table"),
     ],
 )
@@ -232,3 +243,31 @@ def test_queries_of_one_shape_have_the_same_columns(made: World) -> None:
     again = read_all(made.queries.query("SELECT max(f) FROM t WHERE host = 'h1'", Session()))
     assert first.schema.equals(again.schema)
     assert first.schema.names == ["max(t.f)"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT host, max(f) + 1 AS m FROM t WHERE n > {} GROUP BY host HAVING count(*) > 1 ORDER BY host",
+        "SELECT upper(host) || '!' AS u, max(n) - 1 FROM t WHERE n >= {} AND host ILIKE 'H%' GROUP BY 1 ORDER BY 1",
+    ],
+)
+def test_a_query_over_cells_that_differs_in_conditions_is_not_taken_apart_again(
+    made: World, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    both(made, text.format(3))
+
+    def fail(*_: object) -> None:
+        raise AssertionError("it was taken apart again")
+
+    monkeypatch.setattr("tsdb.query._planner.take_apart", fail)
+    found, planned = both(made, text.format(20))
+    assert found.num_rows == 3
+    assert found.schema.equals(planned.schema, check_metadata=True)
+    assert found.to_pylist() == planned.to_pylist()
+
+
+def test_the_middle_of_more_values_than_are_held_is_the_planners(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.engine.scan._aggregate.GATHERED_MAX", 10)
+    found, planned = both(made, "SELECT host, median(f) FROM t GROUP BY host ORDER BY host")
+    assert found.equals(planned)

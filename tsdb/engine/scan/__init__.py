@@ -11,12 +11,12 @@ from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref
-from tsdb.engine.scan._filter import Conditions, TagIs, make_filter
+from tsdb.engine.scan._filter import Conditions, TagCheck, TagIs, make_filter
 from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._parts import matching_rows, rows_within
 from tsdb.engine.scan._pieces import RunStatistics
 from tsdb.engine.scan._plan import Share, scan_batches
-from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, sortable_bits
+from tsdb.engine.scan._run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan._series_register import Registered, SeriesRegister
 from tsdb.engine.scan._series_scan import SeriesScan, scan_series
 from tsdb.engine.scan._snapshot import Snapshot
@@ -27,6 +27,7 @@ __all__ = [
     "Aggregated",
     "Call",
     "Cells",
+    "ComputedKey",
     "Conditions",
     "Ends",
     "Literal",
@@ -43,6 +44,7 @@ __all__ = [
     "SeriesScan",
     "Share",
     "Snapshot",
+    "TagCheck",
     "TagIs",
     "count_rows",
     "last_rows",

@@ -10,7 +10,7 @@ as well: a series for which it is false whatever the fields are has no matching 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,17 @@ class TagIs:
         return cls(tag, tuple(values), frozenset((tag,)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TagCheck:
+    """Something about tags that whoever asks decides itself."""
+
+    names: frozenset[str]
+    decide: Callable[[pa.RecordBatch], pa.Array]
+    """Returns booleans for the rows of these tags."""
+
+
 Check = Node | Opaque
-SeriesCheck = Check | TagIs
+SeriesCheck = Check | TagIs | TagCheck
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +68,7 @@ class Conditions:
     """A filter of which whoever made it knows the parts: all of them must hold."""
 
     time_range: TimeRange
-    tags: tuple[TagIs, ...] = ()
+    tags: tuple[TagIs | TagCheck, ...] = ()
     rest: Node | None = None
 
 
@@ -148,6 +157,9 @@ class SeriesFrame:
         if isinstance(check, TagIs):
             column = self.series.column(check.tag)
             return pc.is_in(column, value_set=pa.array(check.values, column.type))
+        if isinstance(check, TagCheck):
+            names = sorted(check.names)
+            return check.decide(pa.RecordBatch.from_arrays([self.series.column(each) for each in names], names=names))
         if isinstance(check, Opaque):
             if not check.names <= self._tags:
                 return pa.nulls(self.series.num_rows, pa.bool_())

@@ -6,26 +6,33 @@ import copy
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.scan._run_query import ComputedKey
 from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 _KEYS_MAX = 16
+_NOTHING: Mapping[str, ComputedKey] = MappingProxyType({})
 _known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], Groups]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def groups_of(keys: Sequence[str], tables: Sequence[SeriesTable]) -> Groups:
+def groups_of(
+    keys: Sequence[str], tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey] = _NOTHING
+) -> Groups:
     """Return the groups of tables; those of a table that lives on, as the series of a data file do, are remembered.
 
     For each key a table's groups take 8 bytes of a series, and no more than a few lists of keys are kept.
     """
+    if computed:
+        return Groups(keys, tables, computed)
     if not keys or not tables or any(table is not tables[0] for table in tables[1:]):
         return Groups(keys, tables)
     wanted = tuple(keys)
@@ -44,7 +51,10 @@ def groups_of(keys: Sequence[str], tables: Sequence[SeriesTable]) -> Groups:
 class Groups:
     """The groups of the series of several tables, numbered in the order of their keys, nulls last."""
 
-    def __init__(self, keys: Sequence[str], tables: Sequence[SeriesTable]) -> None:
+    def __init__(
+        self, keys: Sequence[str], tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey] = _NOTHING
+    ) -> None:
+        self._computed = computed
         distinct, which = _distinct(tables)
         self.codes: list[npt.NDArray[np.int64]] = []
         """For each key, the rank of every group's value among all values of that key."""
@@ -73,7 +83,7 @@ class Groups:
         bounds = np.cumsum([0, *(len(table) for table in tables)])
         if not keys or not bounds[-1]:
             return [np.zeros(len(table), dtype=np.int64) for table in tables], 1 if bounds[-1] else 0
-        codes = [self._rank(pa.concat_arrays([table.tags.column(key) for table in tables])) for key in keys]
+        codes = [self._rank(self._key_of_series(key, tables)) for key in keys]
         numbers = codes[0]
         count = len(self.values[0])
         if len(keys) > 1:
@@ -83,6 +93,15 @@ class Groups:
         first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
         self.codes = [code[first] for code in codes]
         return np.split(numbers, bounds[1:-1]), count
+
+    def _key_of_series(self, key: str, tables: Sequence[SeriesTable]) -> pa.Array:
+        def tag(name: str) -> pa.Array:
+            return pa.concat_arrays([table.tags.column(name) for table in tables])
+
+        found = self._computed.get(key)
+        if found is None:
+            return tag(key)
+        return found.compute(pa.RecordBatch.from_arrays([tag(name) for name in found.names], names=found.names))
 
     def _rank(self, column: pa.Array) -> Positions:
         """Number the values of a key in their order, and keep them."""

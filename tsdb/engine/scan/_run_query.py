@@ -6,7 +6,7 @@ same cell from several places are put together at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,12 +22,24 @@ State = tuple[str, str]
 """A column and what is kept of its values: count, sum, total, min, max, mean and squares."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ComputedKey:
+    """A key that is no tag: it has one value for each series all the same."""
+
+    names: tuple[str, ...]
+    """The tags it is computed from."""
+    compute: Callable[[pa.RecordBatch], pa.Array]
+    """Returns its values for the rows of these tags."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunQuery:
     """Which cells there are, and what is wanted of them."""
 
     keys: tuple[str, ...]
-    """The tags whose values make a group."""
+    """The tags whose values make a group, and names of what is computed from tags."""
+    computed: Mapping[str, ComputedKey] = field(default_factory=dict)
+    """What is computed from tags, by name."""
     width: int = 0
     """Of a bucket, in ticks of the time column; 0 when there are no buckets."""
     origin: int = 0
@@ -37,6 +49,8 @@ class RunQuery:
     newest: tuple[str, ...] | None = None
     """The columns whose value in the newest row of a cell is wanted."""
     oldest: tuple[str, ...] | None = None
+    gathered: tuple[str, ...] = ()
+    """The columns all of whose values are wanted, cell by cell; they are among `states`."""
 
     @property
     def needs_times(self) -> bool:
@@ -70,6 +84,8 @@ class Cells:
     states: dict[State, Values]
     newest: Ends | None = None
     oldest: Ends | None = None
+    gathered: dict[str, Values] = field(default_factory=dict)
+    """By column the values that are not null, cell after cell; the state `count` tells how many each cell has."""
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -95,7 +111,18 @@ def combine_cells(parts: Sequence[Cells]) -> Cells | None:
         states,
         _combine_ends([part.newest for part in filled], order, starts, is_newest=True),
         _combine_ends([part.oldest for part in filled], order, starts, is_newest=False),
+        {name: _combine_gathered(filled, name, order, starts) for name in filled[0].gathered},
     )
+
+
+def _combine_gathered(parts: Sequence[Cells], name: str, order: Positions, starts: Positions) -> Values:
+    """Lay the values of cells from several places together."""
+    counts = np.concatenate([part.states[name, "count"] for part in parts])
+    values = np.concatenate([part.gathered[name] for part in parts])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.searchsorted(starts, np.arange(len(order)), side="right")
+    laid: Values = values[np.argsort(np.repeat(place, counts), kind="stable")]
+    return laid
 
 
 def _combine_states(parts: Sequence[Cells], order: Positions, starts: Positions) -> dict[State, Values]:

@@ -84,6 +84,8 @@ class RangePlan:
     bin_width: int
     sql: str
     """Aggregates the source; its columns are the slot, BY and calls (or their parts), sorted by BY and slot."""
+    runs_sql: str | None
+    """The same by buckets of time, the slot as a time of the source, in a form that runs of rows can answer."""
     empty_sql: str | None
     """Answers with one row: every call over nothing. None when all of them are NULL then."""
 
@@ -106,9 +108,11 @@ def plan_range(query: RangeQuery, runner: RangeRunner) -> RangePlan:
     form, width = _choose_form(times, calls)
     shape = _Shape(query, source, times, by, calls)
     sql = shape.binned(width) if form is Form.BINNED else shape.direct()
+    by_runs = shape.by_bucket(form, width)
     needs_empty = query.has_fill and any(call.call.function not in _NULL_OF_NOTHING for call in calls)
     empty = in_scope(query, shape.empty()) if needs_empty else None
-    return RangePlan(query, source, times, slot, by, calls, form, width, in_scope(query, sql), empty)
+    runs = None if by_runs is None else in_scope(query, by_runs)
+    return RangePlan(query, source, times, slot, by, calls, form, width, in_scope(query, sql), runs, empty)
 
 
 def stepped(plan: RangePlan) -> RangePlan:
@@ -226,10 +230,28 @@ class _Shape:
 
     def binned(self, width: int) -> str:
         """Every row goes to its bin."""
-        values = [
-            f"{part} AS {part_name(call, number)}" for call in self.calls for number, part in enumerate(call.parts)
-        ]
-        return self._grouped(self.times.distance(width), values, "", [])
+        return self._grouped(self.times.distance(width), self._parts(), "", [])
+
+    def _parts(self) -> list[str]:
+        return [f"{part} AS {part_name(call, number)}" for call in self.calls for number, part in enumerate(call.parts)]
+
+    def by_bucket(self, form: Form, width: int) -> str | None:
+        """Every row goes to one bucket of time, or None."""
+        is_dense = form is Form.SINGLE and set(self.times.spans) == {self.times.align}
+        bucket = self.times.bucket(self.source.column, width) if is_dense or form is Form.BINNED else None
+        if bucket is None:
+            return None
+        values = (
+            self._parts()
+            if form is Form.BINNED
+            else [f"{each.column.sql} AS {each.column.name}" for each in self.calls]
+        )
+        keys = [f"{column.sql} AS {column.name}" for column in self.by]
+        where = "" if self.query.where is None else f" WHERE ({self.query.where})"
+        return (
+            f"SELECT {', '.join([f'{bucket} AS {SLOT}', *keys, *values])} FROM {_source_text(self.query)}{where}"
+            f"{_group_and_order(len(keys))}"
+        )
 
     def empty(self) -> str:
         values = ", ".join(f"{call.column.sql} AS {call.column.name}" for call in self.calls)
@@ -241,13 +263,18 @@ class _Shape:
         wheres = [] if self.query.where is None else [f"({self.query.where})"]
         wheres += [] if times.guard is None else [times.guard]
         wheres += [f"{times.time} >= {times.low} + {distance}", *conditions]
-        groups = ", ".join(str(number) for number in range(1, len(keys) + 2))
-        order = ", ".join(str(number) for number in [*range(2, len(keys) + 2), 1])
         columns = ", ".join([f"{times.time} - {distance} AS {SLOT}", *keys, *values])
         return (
             f"SELECT {columns} FROM {_source_text(self.query)}{steps} WHERE {' AND '.join(wheres)}"
-            f" GROUP BY {groups} ORDER BY {order}"
+            f"{_group_and_order(len(keys))}"
         )
+
+
+def _group_and_order(keys: int) -> str:
+    """By the slot, which comes first, and keys behind it; in the order of keys and slot."""
+    groups = ", ".join(str(number) for number in range(1, keys + 2))
+    order = ", ".join(str(number) for number in [*range(2, keys + 2), 1])
+    return f" GROUP BY {groups} ORDER BY {order}"
 
 
 def part_name(call: Call, number: int) -> str:

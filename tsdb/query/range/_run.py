@@ -66,6 +66,9 @@ class _Known:
     def run(self, text: str, tables: Mapping[str, pa.Table] = _NO_TABLES) -> pa.Table:
         return self._runner.run(text, {**self._tables, **tables})
 
+    def aggregate(self, text: str, tables: Mapping[str, pa.Table] = _NO_TABLES) -> pa.Table | None:
+        return self._runner.aggregate(text, {**self._tables, **tables})
+
     def schema(self, text: str, tables: Mapping[str, pa.Table] = _NO_TABLES) -> pa.Schema:
         return self._runner.schema(text, {**self._tables, **tables})
 
@@ -98,13 +101,21 @@ def _run_query(query: RangeQuery, runner: RangeRunner) -> tuple[RangePlan, pa.Ta
 
 
 def _aggregated(plan: RangePlan, runner: RangeRunner) -> pa.Table:
-    table = without_views(runner.run(plan.sql))
+    table = _read(plan, runner)
     if plan.form is not Form.BINNED:
         return table
     try:
         return slide(plan, table)
     except BinsTooFarApart:
         return without_views(runner.run(stepped(plan).sql))
+
+
+def _read(plan: RangePlan, runner: RangeRunner) -> pa.Table:
+    """Aggregate the source: from runs of rows if they can answer, else by a plan."""
+    found = None if plan.runs_sql is None else runner.aggregate(plan.runs_sql)
+    if found is None:
+        return without_views(runner.run(plan.sql))
+    return without_views(found.set_column(0, SLOT, plan.times.from_column(found.column(0))))
 
 
 def _selected(plan: RangePlan, table: pa.Table, runner: RangeRunner) -> pa.Table:

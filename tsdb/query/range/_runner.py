@@ -38,6 +38,9 @@ class RangeRunner(Protocol):
     def run(self, text: str, tables: Mapping[str, pa.Table] = ...) -> pa.Table:
         """Execute a query; `tables` are visible by their bare names."""
 
+    def aggregate(self, text: str, tables: Mapping[str, pa.Table] = ...) -> pa.Table | None:
+        """Answer a query from runs of rows, without a plan; None if it is none that can be."""
+
     def schema(self, text: str, tables: Mapping[str, pa.Table] = ...) -> pa.Schema:
         """Return what a query would answer with; the names of columns are headers."""
 

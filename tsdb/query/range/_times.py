@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from tsdb.query.range._source import Source
 
 _INT64_MIN = -(1 << 63)
+_BUCKET_MS_MAX = 1000 * 365 * 86_400_000
 _SECONDS_MAX = ((1 << 63) - 1) // 1_000
 
 
@@ -51,6 +53,20 @@ class Times:
         """SQL for how far a row lies behind the last slot before it, where slots are `width` apart."""
         shift = 2 * width - self.origin % width
         return f"({self.time} % {width} + {shift}) % {width}"
+
+    def bucket(self, column: str, width: int) -> str | None:
+        """SQL for the slot of a row as a time of its column, where slots are `width` apart; None if there is none."""
+        tick_ms = 1_000 if self.kind.unit == "s" else 1
+        if self.divisor != 1 or width * tick_ms > _BUCKET_MS_MAX:
+            return None
+        origin = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.origin % width * tick_ms)
+        start = origin.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        return f"date_bin(INTERVAL '{width * tick_ms} milliseconds', {column}, TIMESTAMP '{start}')"
+
+    def from_column(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return slots of a column's type as integers: the way back."""
+        slots = np.floor_divide(times.cast(pa.int64()).to_numpy(), self.multiple)
+        return pa.chunked_array([pa.array(slots, pa.int64())])
 
     def to_column(self, slots: np.ndarray) -> pa.Array:
         """Return slots as times of the column's type."""

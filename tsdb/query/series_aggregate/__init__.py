@@ -11,16 +11,21 @@ from __future__ import annotations
 
 from tsdb.query.series_aggregate._fit import FittedQuery, fit_query
 from tsdb.query.series_aggregate._outer import OuterRecords
-from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner
+from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_expressions
+from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner, leave_to_planner
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
 
 __all__ = [
+    "TAGS",
     "VARIABLE",
     "AggregateRecords",
     "FittedQuery",
     "LeftToPlanner",
     "OuterRecords",
     "Shapes",
+    "TagValues",
+    "bind_expressions",
     "fit_query",
     "is_series_aggregate_on",
+    "leave_to_planner",
 ]

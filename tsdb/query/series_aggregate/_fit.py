@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tsdb.engine.scan import Conditions, Node, RunQuery
 from tsdb.model import ColumnInfo, Semantic, TableInfo
-from tsdb.query._conditions import fit_condition
-from tsdb.sql.clauses import OtherClause
-from tsdb.sql.series_query import Aggregate, AmbiguousKey, Bucket, ColumnItem, Order, SeriesQuery
+from tsdb.query._conditions import conjuncts, fit_condition
+from tsdb.sql.clauses import Condition, Junction, OtherClause
+from tsdb.sql.series_query import Aggregate, AmbiguousKey, Bucket, ColumnItem, Key, Order, SeriesQuery, Wanted
+from tsdb.sql.tag_expression import TagExpression, tags_of
 
 ENGINE = "mito"
 
@@ -18,6 +20,7 @@ _STATES = {
     "count": (),
     "sum": ("sum",),
     "avg": ("total",),
+    "total": ("total",),
     "min": ("min",),
     "max": ("max",),
     "stddev": ("spread",),
@@ -26,8 +29,9 @@ _STATES = {
     "var": ("spread",),
     "var_samp": ("spread",),
     "var_pop": ("spread",),
+    "median": (),
 }
-_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,13 @@ class FittedQuery:
     """A query that runs can answer."""
 
     table: TableInfo
+    where: Condition | None
+    """The conditions, those that only a planner understands as expressions over tags."""
     filter: Node | Conditions | None
+    over_tags: tuple[TagExpression, ...]
+    """Conditions over tags beside the filter."""
+    computed: Mapping[str, TagExpression]
+    """The keys that are expressions over tags, by their names among those of the runs."""
     runs: RunQuery
     has_bucket: bool
     columns: tuple[AnswerColumn, ...]
@@ -73,25 +83,29 @@ class FittedQuery:
 
 def fit_query(query: SeriesQuery, table: TableInfo, zone: str) -> FittedQuery:
     """Return a query as one of a table; OtherClause if runs cannot answer it."""
-    if table.engine != ENGINE or table.physical_table_id is not None:
-        raise OtherClause("its table is none of regions of its own")
-    filter = None
-    if query.where is not None:
-        filter = fit_condition(query.where, table, zone)
-        if filter is None:
-            raise OtherClause("a condition compares a column with a literal of another type")
+    if table.engine != ENGINE and not table.is_logical:
+        raise OtherClause("its table is none whose rows lie by series")
+    where = _fit_where(query.where, table, zone)
+    over_tags = tuple(part for part in conjuncts(where) if isinstance(part, TagExpression))
+    for term in (*over_tags, *(item.term for item in query.items)):
+        _check_expression(term, table)
     keys = [_resolve(key, table) for key in query.keys]
-    tags = tuple(key.name for key in keys if isinstance(key, ColumnItem))
+    _check_names(query, keys)
+    tags = tuple(_name_of(key) for key in keys if not isinstance(key, Bucket))
     buckets = [key for key in keys if isinstance(key, Bucket)]
     if len(buckets) > 1:
         raise OtherClause("it is grouped by several buckets of time")
-    for tag in tags:
-        if _column(table, tag).semantic is not Semantic.TAG:
-            raise OtherClause(f"it is grouped by {tag}, which is no tag")
+    for key in keys:
+        _check_expression(key, table)
+        if isinstance(key, ColumnItem) and _column(table, key.name).semantic is not Semantic.TAG:
+            raise OtherClause(f"it is grouped by {key.name}, which is no tag")
     columns = tuple(_answer(item.term, tags, buckets, table) for item in query.items)
     return FittedQuery(
         table=table,
-        filter=filter,
+        where=where,
+        filter=_fit_filter(where, table, zone),
+        over_tags=over_tags,
+        computed={_name_of(key): key for key in keys if isinstance(key, TagExpression)},
         runs=_run_query(tags, buckets, columns, table),
         has_bucket=bool(buckets),
         columns=columns,
@@ -102,7 +116,56 @@ def fit_query(query: SeriesQuery, table: TableInfo, zone: str) -> FittedQuery:
     )
 
 
-def _resolve(key: ColumnItem | Bucket, table: TableInfo) -> ColumnItem | Bucket:
+def _fit_where(where: tuple[Wanted, ...], table: TableInfo, zone: str) -> Condition | None:
+    parts = []
+    for wanted in where:
+        if fit_condition(wanted.condition, table, zone) is not None:
+            parts.append(wanted.condition)
+        elif wanted.expression is None:
+            raise OtherClause("a condition compares a column with a literal of another type")
+        else:
+            parts.append(wanted.expression)
+    return Junction(tuple(parts), is_and=True) if len(parts) > 1 else (parts[0] if parts else None)
+
+
+def _fit_filter(where: Condition | None, table: TableInfo, zone: str) -> Node | None:
+    plain = tuple(part for part in conjuncts(where) if not isinstance(part, TagExpression))
+    if not plain:
+        return None
+    return fit_condition(plain[0] if len(plain) == 1 else Junction(plain, is_and=True), table, zone)
+
+
+def tags_in(expression: TagExpression, table: TableInfo) -> tuple[str, ...]:
+    """Return the tags that an expression is of."""
+    found = tags_of(expression, table.by_name, table.primary_key)
+    if found is None or not all(_is_plain(_column(table, name).type.arrow) for name in found):
+        raise OtherClause(expression.reason)
+    return found
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Tell whether comparing a tag of a type with a literal means the same in every table."""
+    return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def _check_expression(term: object, table: TableInfo) -> None:
+    if isinstance(term, TagExpression):
+        tags_in(term, table)
+
+
+def _check_names(query: SeriesQuery, keys: list[Key]) -> None:
+    """Refuse names of the answer that could be mistaken for a tag in an expression."""
+    names = frozenset().union(*(key.names for key in keys if isinstance(key, TagExpression)))
+    for item in query.items:
+        if item.alias in names and item.term != ColumnItem(item.alias or ""):
+            raise OtherClause(f"the answer calls something else {item.alias}")
+
+
+def _name_of(key: ColumnItem | TagExpression) -> str:
+    return key.name if isinstance(key, ColumnItem) else f"({key.text})"
+
+
+def _resolve(key: Key, table: TableInfo) -> Key:
     if not isinstance(key, AmbiguousKey):
         return key
     if key.name in table.by_name:
@@ -124,6 +187,10 @@ def _answer(term: object, tags: tuple[str, ...], buckets: list[Bucket], table: T
         if term.name not in tags:
             raise OtherClause(f"{term.name} is in the answer but no key")
         return KeyColumn(tags.index(term.name))
+    if isinstance(term, TagExpression):
+        if _name_of(term) not in tags:
+            raise OtherClause(term.reason)
+        return KeyColumn(tags.index(_name_of(term)))
     if isinstance(term, Bucket):
         if term not in buckets:
             raise OtherClause("a bucket of time is in the answer but no key")
@@ -144,6 +211,8 @@ def _check_aggregate(term: Aggregate, table: TableInfo) -> None:
         raise OtherClause(f"{term.function} is ordered by something else than time")
     if term.function in ("count", "first_value", "last_value"):
         return
+    if term.function == "median" and not pa.types.is_float64(kind):
+        raise OtherClause(f"median is of a column of type {column.type.name}")
     is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
     if not (is_number or (term.function in ("min", "max") and pa.types.is_timestamp(kind))):
         raise OtherClause(f"{term.function} is of a column of type {column.type.name}")
@@ -175,7 +244,14 @@ def _run_query(
         states={column: tuple(names) for column, names in states.items()},
         newest=tuple(ends[True]) if True in ends else None,
         oldest=tuple(ends[False]) if False in ends else None,
+        gathered=tuple(dict.fromkeys(_medians(columns))),
     )
+
+
+def _medians(columns: tuple[AnswerColumn, ...]) -> Iterator[str]:
+    for term in columns:
+        if isinstance(term, Aggregate) and term.function == "median" and term.column is not None:
+            yield term.column
 
 
 def _is_foldable(kind: pa.DataType) -> bool:
@@ -191,7 +267,7 @@ def _ticks(bucket: Bucket, table: TableInfo) -> tuple[int, int]:
     time = table.time_index
     if bucket.column != time.name:
         raise OtherClause("a bucket is of a column that is not the time index")
-    unit = _UNIT_NS[time.type.arrow.unit]
+    unit = UNIT_NS[time.type.arrow.unit]
     if bucket.width_ns % unit or bucket.origin_ns % unit:
         raise OtherClause("a bucket is narrower than a tick of the time index")
     return bucket.width_ns // unit, bucket.origin_ns // unit

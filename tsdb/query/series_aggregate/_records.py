@@ -14,7 +14,8 @@ from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
 from tsdb.query.series_aggregate._fit import FittedQuery
-from tsdb.query.series_aggregate._result import BucketOutOfRange, make_rows
+from tsdb.query.series_aggregate._over_tags import UndecidedTags
+from tsdb.query.series_aggregate._result import BucketOutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
 from tsdb.sql.series_query import Aggregate
 
@@ -24,6 +25,10 @@ _WIDENING = 16
 
 class LeftToPlanner(Exception):
     """The answer is one that only a planner can tell, and whoever asks has another question for it."""
+
+
+def leave_to_planner() -> Records:
+    raise LeftToPlanner
 
 
 class AggregateRecords:
@@ -51,6 +56,8 @@ class AggregateRecords:
         self._rows_ns = 0
         """What ordering and finishing the answer took."""
         self.statistics = RunStatistics()
+        self.unbound = fitted
+        """The query as it was before its expressions over tags were bound."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,7 +70,11 @@ class AggregateRecords:
 
     def describe(self) -> str:
         """Say what is aggregated, in one line; series blocks tell how many series that are."""
-        return self._describe(self._plan_runs(RunStatistics(), is_counted=False).series)
+        try:
+            series = self._plan_runs(RunStatistics(), is_counted=False).series
+        except UndecidedTags:
+            return f"{self._describe(0)}, unless an expression over tags fails"
+        return self._describe(series)
 
     def _describe(self, series: int) -> str:
         fitted = self._fitted
@@ -93,7 +104,7 @@ class AggregateRecords:
                 started_ns = self._clock.monotonic_ns()
                 batch = make_rows(self._fitted, found, self._schema)
                 self._rows_ns = self._clock.monotonic_ns() - started_ns
-            except (BucketOutOfRange, ScanTooLarge):
+            except (BucketOutOfRange, ScanTooLarge, UndecidedTags):
                 # The planner answers all the same: it can hold groups on disk.
                 yield from self._plan()
                 return
@@ -112,6 +123,11 @@ class AggregateRecords:
     def _aggregate(self) -> Aggregated:
         fitted = self._fitted
         plan = self._plan_runs(self.statistics)
+        if plan.time_range is None and (fitted.over_tags or fitted.computed):
+            # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
+            raise UndecidedTags
+        if fitted.has_bucket and plan.time_range is not None:
+            check_buckets(fitted, plan.time_range)
         if fitted.is_by_bucket_alone and (span := plan.time_range) is not None:
             return self._aggregate_end(plan, span)
         return plan.run(threads=self._threads)

@@ -8,14 +8,24 @@ import pyarrow as pa
 
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
-from tsdb.query.series_aggregate._fit import BucketColumn, FittedQuery, KeyColumn
+from tsdb.model import TimeRange
+from tsdb.query.series_aggregate._fit import UNIT_NS, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
 
 
 class BucketOutOfRange(Exception):
-    """A bucket starts before the first time there is; what that means is left to the planner."""
+    """Nanoseconds cannot tell where a bucket starts; what that means is left to the planner."""
+
+
+def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
+    """Refuse times whose buckets nanoseconds cannot tell: the planner computes with these, whatever the column has."""
+    width, origin = fitted.runs.width, fitted.runs.origin
+    unit = UNIT_NS[fitted.table.time_index.type.arrow.unit]
+    start = (span.start - origin) // width * width + origin
+    if start * unit not in _INT64 or span.last * unit not in _INT64:
+        raise BucketOutOfRange
 
 
 def make_rows(fitted: FittedQuery, found: Aggregated, schema: pa.Schema) -> pa.RecordBatch:
@@ -108,8 +118,6 @@ def _column(fitted: FittedQuery, term: object, found: Aggregated, cells: Cells, 
 
 def _bucket_starts(fitted: FittedQuery, buckets: Positions) -> pa.Array:
     width, origin = fitted.runs.width, fitted.runs.origin
-    if len(buckets) and int(buckets.min()) * width + origin not in _INT64:
-        raise BucketOutOfRange
     starts = pa.array(buckets * width + origin)
     return starts.view(fitted.table.time_index.type.arrow)
 
@@ -133,10 +141,12 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
         return pa.array((cells.rows if counted is None else counted)[chosen])
     assert name is not None
     assert counted is not None
+    if term.function == "median":
+        return pa.array(_medians(cells.gathered[name], counted)[chosen], mask=(counted == 0)[chosen])
     counts = counted[chosen]
     empty = counts == 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if term.function in ("sum", "min", "max"):
+        if term.function in ("sum", "total", "min", "max"):
             values = cells.states[name, term.function][chosen]
         elif term.function == "avg":
             values = cells.states[name, "total"][chosen] / counts
@@ -147,3 +157,18 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
             if term.function.startswith("stddev"):
                 values = np.sqrt(values)
     return pa.array(values, mask=empty if empty.any() else None)
+
+
+def _medians(values: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the value in the middle of each cell, or halfway between the two there; 0 where there is none."""
+    if not len(values):
+        return np.zeros(len(counts))
+    of_values = np.repeat(np.arange(len(counts)), counts)
+    laid = values[np.lexsort((sortable_bits(values), of_values))]
+    starts = np.cumsum(counts) - counts
+    low = np.minimum(starts + np.maximum(counts - 1, 0) // 2, len(laid) - 1)
+    high = np.minimum(starts + counts // 2, len(laid) - 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        halfway = (laid[low] + laid[high]) / 2
+    found: npt.NDArray[np.float64] = np.where(low == high, laid[low], halfway)
+    return found

@@ -15,8 +15,12 @@ the table, whose columns are as wide as their widest cell: it is refused when it
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -30,7 +34,17 @@ from tsdb.query import Affected, Output, Records
 CHUNK_BYTES = 1 << 21
 """About how much of an answer is made before it is sent."""
 
+PARALLEL_ROWS_MIN = 16_384
+"""A smaller batch is text before a second thread has begun."""
+STRETCH_ROWS = 8192
+"""How many rows one thread takes at a time."""
+STRETCHES_AHEAD = 4
+"""How many stretches of an answer are text, or about to be, before they are sent."""
+ENCODERS_MAX = 4
+
 Epoch: TypeAlias = Literal["s", "ms", "us", "ns"]
+Stretch: TypeAlias = tuple[bytes, int]
+"""Text of rows, and how many."""
 RowEncoder: TypeAlias = Callable[[Any, int], tuple[bytes, int]]
 """Takes a batch and a row, returns the text of some rows from there on and the row to go on with."""
 
@@ -129,16 +143,47 @@ def encode_json(outputs: Iterator[Output], options: FormatOptions) -> Iterator[b
 
 
 def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iterator[tuple[bytes, int]]:
-    """Yield the text of the rows in stretches, each with the number of its rows, and close the records."""
-    for batch in read_batches(records, limit):
-        row = 0
-        while row < batch.num_rows:
-            try:
-                text, following = encode(batch, row)
-            except TypeError as error:
-                raise Unsupported(str(error)) from error
-            yield text, following - row
-            row = following
+    """Yield the text of the rows in stretches, each with the number of its rows, and close the records.
+
+    Stretches of a large batch are made into text by several threads, while the next batch is read.
+    """
+    waiting: deque[Future[list[Stretch]]] = deque()
+    try:
+        for batch in read_batches(records, limit):
+            if batch.num_rows < PARALLEL_ROWS_MIN and not waiting:
+                yield from _encode_batch(batch, encode)
+                continue
+            for start in range(0, batch.num_rows, STRETCH_ROWS):
+                if len(waiting) == STRETCHES_AHEAD:
+                    yield from waiting.popleft().result()
+                part = batch.slice(start, STRETCH_ROWS)
+                waiting.append(_encoders().submit(_encode_whole, part, encode))
+        while waiting:
+            yield from waiting.popleft().result()
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
+def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder) -> list[Stretch]:
+    return list(_encode_batch(batch, encode))
+
+
+def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder) -> Iterator[Stretch]:
+    row = 0
+    while row < batch.num_rows:
+        try:
+            text, following = encode(batch, row)
+        except TypeError as error:
+            raise Unsupported(str(error)) from error
+        yield text, following - row
+        row = following
+
+
+@cache
+def _encoders() -> ThreadPoolExecutor:
+    """The threads that make text of rows, for all answers together: more than there are cores would only wait."""
+    return ThreadPoolExecutor(min(ENCODERS_MAX, os.cpu_count() or 1), thread_name_prefix="tsdb-encode")
 
 
 def read_batches(records: Records, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,121 @@
+"""Expressions over tags: the planner is asked what they come to, once for each series, never for rows.
+
+A series that an expression fails for may have no row that the query is about, and the planner may look at something
+else first. So a failure is no error of the query: it is left to the planner then. What an expression came to for some
+tags is remembered if it must come to the same for these tags always: dashboards ask again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from tsdb.engine.scan import ComputedKey, Conditions, TagCheck
+from tsdb.errors import Cancelled, TsdbError
+from tsdb.model import TimeRange
+from tsdb.query.series_aggregate._fit import FittedQuery, tags_in
+from tsdb.query.session import Session
+from tsdb.sql.tag_expression import TagExpression
+
+TAGS = "__tags"
+"""What the tags of series are called in a query."""
+
+_ROW = "__row"
+
+_KNOWN_MAX = 32
+_KNOWN_BYTES_MAX = 1 << 20
+
+Evaluate = Callable[[TagExpression, pa.RecordBatch], pa.Array]
+"""Returns what an expression comes to for the rows of some tags, or raises UndecidedTags."""
+
+
+class UndecidedTags(Exception):
+    """An expression over tags cannot be decided for series alone."""
+
+
+def bind_expressions(fitted: FittedQuery, evaluate: Evaluate) -> FittedQuery:
+    """Return a query whose expressions over tags can be asked for."""
+    if not fitted.over_tags and not fitted.computed:
+        return fitted
+
+    def names(expression: TagExpression) -> tuple[str, ...]:
+        return tags_in(expression, fitted.table)
+
+    checks = tuple(
+        TagCheck(frozenset(names(each)), lambda tags, each=each: _decide(each, tags, evaluate))  # type: ignore[misc]
+        for each in fitted.over_tags
+    )
+    computed = {
+        key: ComputedKey(names(each), lambda tags, each=each: _compute(each, tags, evaluate))  # type: ignore[misc]
+        for key, each in fitted.computed.items()
+    }
+    filter = fitted.filter
+    known = filter if isinstance(filter, Conditions) else Conditions(TimeRange.ALL, (), filter)
+    return replace(
+        fitted,
+        filter=replace(known, tags=(*known.tags, *checks)) if checks else filter,
+        runs=replace(fitted.runs, computed=computed),
+    )
+
+
+def _decide(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:
+    found = evaluate(expression, tags)
+    if not pa.types.is_boolean(found.type):
+        raise UndecidedTags
+    return found
+
+
+def _compute(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:
+    found = evaluate(expression, tags)
+    kind = found.type
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return found.cast(pa.string())
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        raise UndecidedTags
+    return found
+
+
+class TagValues:
+    """What expressions come to. Thread-safe; remembers a bounded number of them."""
+
+    def __init__(self, run: Callable[[str, pa.Table, Session], pa.Table]) -> None:
+        """`run` runs a query over a table of tags."""
+        self._run = run
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, tuple[pa.RecordBatch, pa.Array]] = OrderedDict()
+
+    def of(self, expression: TagExpression, tags: pa.RecordBatch, session: Session) -> pa.Array:
+        """Return the values of an expression for the rows of some tags."""
+        if not expression.is_pure or tags.nbytes > _KNOWN_BYTES_MAX:
+            return self._compute(expression, tags, session)
+        key = (expression.text, session.dialect, session.time_zone)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known[0].equals(tags):
+            return known[1]
+        found = self._compute(expression, tags, session)
+        with self._lock:
+            self._known[key] = (tags, found)
+            self._known.move_to_end(key)
+            if len(self._known) > _KNOWN_MAX:
+                self._known.popitem(last=False)
+        return found
+
+    def _compute(self, expression: TagExpression, tags: pa.RecordBatch, session: Session) -> pa.Array:
+        rows = pa.Table.from_batches([tags]).append_column(_ROW, pa.array(np.arange(tags.num_rows)))
+        try:
+            answer = self._run(f"SELECT {_ROW}, ({expression.text}\n) AS __value FROM {TAGS}", rows, session)
+        except Cancelled:
+            raise
+        except TsdbError as error:
+            raise UndecidedTags from error
+        if answer.num_rows != tags.num_rows:
+            raise UndecidedTags
+        # Several threads may have computed them.
+        values = answer.column(1).combine_chunks()
+        return values.take(pa.array(np.argsort(answer.column(0).to_numpy())))

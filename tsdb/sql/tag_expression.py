@@ -1,0 +1,100 @@
+"""Expressions that may be of tags alone: whatever a plain reader of clauses does not know, as it was written.
+
+    upper(host)    host ILIKE 'web%'    CASE WHEN dc = 'x' THEN 1 ELSE 2 END
+
+Nothing is understood of such an expression but which words in it can be columns. Who knows the table tells whether all
+of these are tags; then it has one value for each series, and the planner is asked for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tsdb.sql.lexer import Token, TokenKind, unquote
+from tsdb.sql.rewrite import KEYWORDS
+from tsdb.sql.statements import Dialect
+
+# What is no expression of one row, or has another value each time it is asked.
+_REFUSED = frozenset({
+    "SELECT", "EXISTS", "OVER", "FILTER", "WITHIN", "DISTINCT", "RANGE", "ALIGN", "RANDOM", "RAND", "UUID",
+    "GEN_RANDOM_UUID", "UNNEST", "GROUPING",
+})  # fmt: skip
+_ENDS = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ASC", "DESC", "NULLS", "AS"})
+
+
+_PURE = frozenset({
+    "ascii", "bit_length", "btrim", "cast", "char_length", "coalesce", "concat", "concat_ws", "contains", "ends_with",
+    "initcap", "in", "left", "length", "lower", "lpad", "ltrim", "md5", "nullif", "octet_length", "position",
+    "regexp_like", "regexp_match", "regexp_replace", "repeat", "replace", "reverse", "right", "rpad", "rtrim",
+    "split_part", "starts_with", "strpos", "substr", "substring", "trim", "upper",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TagExpression:
+    """An expression, and the words in it that can be columns."""
+
+    text: str
+    names: frozenset[str]
+    reason: str = field(default="", compare=False)
+    """Why it is not something plainer."""
+    is_pure: bool = field(default=False, compare=False)
+    """Whether it has the same value for the same tags whenever it is asked."""
+
+
+def find_end(tokens: Sequence[Token], at: int, *, is_item: bool) -> int:
+    """Return where an expression ends: at the word of a clause, of an item also at a comma or its name."""
+    depth = 0
+    while tokens[at].kind != TokenKind.END:
+        token = tokens[at]
+        if depth == 0 and (token.text in (")", ";") or (is_item and token.text == ",")):
+            return at
+        if depth == 0 and token.word in _ENDS and not (token.word == "AS" and not is_item):
+            return at
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        at += 1
+    return at
+
+
+def make_expression(text: str, tokens: Sequence[Token], dialect: Dialect, reason: str) -> TagExpression | None:
+    """Return tokens as an expression; None if they are certainly none that every series has one value of."""
+    if not tokens or any(token.word in _REFUSED or token.text in (".", ";") for token in tokens):
+        return None
+    names: set[str] = set()
+    is_pure = True
+    for at, token in enumerate(tokens):
+        is_call = at + 1 < len(tokens) and tokens[at + 1].text == "("
+        if is_call and token.kind in (TokenKind.WORD, TokenKind.QUOTED):
+            is_pure &= token.word.lower() in _PURE or token.word in KEYWORDS
+        if token.kind == TokenKind.QUOTED or (token.kind == TokenKind.WORD and not is_call):
+            names.add(unquote(token, dialect))
+    is_pure &= not any(name.startswith(("current", "local", "session", "@")) for name in names)
+    return TagExpression(text[tokens[0].start : tokens[-1].end], frozenset(names), reason, is_pure)
+
+
+def split_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """Cut a condition into those that must all hold: one piece, if it is none of several."""
+    cuts = [0]
+    depth = cases = betweens = 0
+    for at, token in enumerate(tokens):
+        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+        cases += (token.word == "CASE") - (token.word == "END")
+        if depth or cases:
+            continue
+        if token.word == "OR":
+            return [tokens]
+        if token.word == "BETWEEN":
+            betweens += 1
+        elif token.word == "AND" and betweens:
+            betweens -= 1
+        elif token.word == "AND":
+            cuts += [at, at + 1]
+    cuts.append(len(tokens))
+    return [tokens[start:stop] for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
+
+
+def tags_of(expression: TagExpression, columns: Collection[str], tags: Collection[str]) -> tuple[str, ...] | None:
+    """Return the tags that an expression is of; None if it is of none, or of other columns too."""
+    found = sorted(expression.names.intersection(columns))
+    return tuple(found) if found and all(name in tags for name in found) else None
