@@ -60,7 +60,7 @@ def filled(server: ServerProcess) -> ServerProcess:
         (r"\d", "public | seen "),
         (r"\d seen", "usage  | double precision"),
         (r"\d seen", '"seen_pkey" PRIMARY KEY, btree (host, ts)'),
-        (r"\di", "public | seen_pkey | index"),
+        (r"\di", "seen_pkey "),
         (r"\d+ seen", "timestamp without time zone"),
         (r"\dt", "public | seen "),
         (r"\dt+", "public | seen "),

@@ -173,8 +173,6 @@ def test_garbage_at_a_port_leaves_the_server_as_it_was(server: ServerProcess, po
 @pytest.mark.parametrize("port", PORTS)
 def test_who_never_comes_to_an_end_is_cut(server: ServerProcess, port: str) -> None:
     name, conversations = PORTS[port]
-    if port == "opentsdb":
-        pytest.skip("a line may take as long as a connection may be silent")
     first = conversations()[0][0]
     before = _costs(server)
     opened = [socket.create_connection(("127.0.0.1", _port(server, name)), timeout=30) for _ in range(SLOW_CONNECTIONS)]

@@ -21,7 +21,7 @@ from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryOptions, visible
-from tsdb.query.information_schema import InformationContext, NodeFacts, RejectedRows, RunningStatement
+from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore
 
 METADATA_FILE = "metadata.sqlite"
@@ -166,6 +166,27 @@ def _information(
             if is_shown_all or (identity is not None and process.session.user == identity.name)
         ]
 
+    def connected(identity: Identity | None) -> list[OpenConnection]:
+        """Who is connected: everybody for administrators, else the user's own connections."""
+        is_shown_all = identity is None or identity.is_admin
+        busy = {process.session.connection_id: process for process in processes.all()}
+        return [
+            OpenConnection(
+                id=session.connection_id,
+                user=session.user or "",
+                database=session.database,
+                client=session.client,
+                application=session.variables.get("application_name", ""),
+                start_ms=start_ns // 1_000_000,
+                statement=busy[session.connection_id].text if session.connection_id in busy else None,
+                statement_start_ms=(
+                    busy[session.connection_id].started_ns // 1_000_000 if session.connection_id in busy else None
+                ),
+            )
+            for session, start_ns in processes.connected()
+            if is_shown_all or (identity is not None and session.user == identity.name)
+        ]
+
     def refused(identity: Identity | None) -> Sequence[RejectedRows]:
         found = rejections.all()
         if identity is None or identity.sees_all:
@@ -180,6 +201,7 @@ def _information(
             clock=clock,
             node=node,
             processes=lambda: running(session.identity),
+            connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
         )
 

@@ -257,6 +257,12 @@ class _Door:
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         return self._parts.database.find_table(parts, session)
 
+    def connect(self, session: Session) -> None:
+        self._parts.database.connect(session)
+
+    def disconnect(self, session: Session) -> None:
+        self._parts.database.disconnect(session)
+
     def cancel(self, session: Session) -> None:
         self._parts.database.cancel(session)
 

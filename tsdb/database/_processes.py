@@ -56,6 +56,7 @@ class ProcessList:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._running: dict[str, Process] = {}
+        self._connected: dict[int, tuple[Session, int]] = {}
         self.frontend = frontend
         """The address of this server, the first part of every id."""
 
@@ -76,6 +77,17 @@ class ProcessList:
 
     def leave(self, process: Process) -> None:
         self._running.pop(process.id, None)
+
+    def connect(self, session: Session) -> None:
+        """Note that a client is there, whether it runs something or not."""
+        self._connected[session.connection_id] = (session, self._clock.now_ns())
+
+    def disconnect(self, session: Session) -> None:
+        self._connected.pop(session.connection_id, None)
+
+    def connected(self) -> list[tuple[Session, int]]:
+        """The sessions of clients that stay connected, each with the time it began; in their order."""
+        return list(self._connected.values())
 
     def all(self) -> list[Process]:
         return sorted(self._running.values(), key=lambda process: process.started_ns)

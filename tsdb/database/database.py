@@ -216,6 +216,13 @@ class Database:
         output.close()
         return output.schema
 
+    def connect(self, session: Session) -> None:
+        """Show a session among the connections until `disconnect`."""
+        self.services.processes.connect(session)
+
+    def disconnect(self, session: Session) -> None:
+        self.services.processes.disconnect(session)
+
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""
         return self.services.queries.find_table(parts, session)

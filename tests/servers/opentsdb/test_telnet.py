@@ -230,6 +230,19 @@ async def test_a_line_without_end_closes_the_connection(
     assert database.writes == []
 
 
+async def test_a_line_that_does_not_go_on_closes_the_connection_and_silence_does_not(
+    connect: Connect, server: OpentsdbServer, database: CountedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_server, "LINE_SECONDS_MAX", 0.2)
+    silent, slow = await connect(server), await connect(server)
+    await silent.send(b"put x 1 1\n")
+    await slow.send(b"put x 2 1\nput x 3")
+    assert await slow.reply() == ""
+    await silent.send(b"put x 4 1\n")
+    await silent.settle()
+    assert sum(database.writes) == 3
+
+
 async def test_bytes_that_are_no_utf8_are_refused(connect: Connect, server: OpentsdbServer) -> None:
     client = await connect(server)
     await client.send(b"put \xff\xfe 1 1\n")

@@ -156,6 +156,20 @@ def test_long_copies_are_written_piece_by_piece(pg: RunningServer, monkeypatch: 
         assert connection.execute("SELECT count(*), sum(i) FROM copy_long").fetchone() == (2000, 1999000)
 
 
+def test_a_line_that_never_ends_is_refused(pg: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_copy_in, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(_copy_in, "RECORD_BYTES_MAX", 20_000)
+    with pg.raw() as client:
+        client.log_in()
+        client.socket.sendall(query("COPY counted FROM STDIN CSV"))
+        assert client.read()[0] == "G"
+        client.socket.sendall(message("d", b'"') + message("d", b"x\n" * 400) * 40 + message("c"))
+        found = client.read_until("Z")
+        assert error_field(found[-2][1], "C") == "54000"
+        client.socket.sendall(query("SELECT 1"))
+        assert client.read_until("Z")[-1][0] == "Z"
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")) | st.none(), max_size=8))
 def test_escapes_are_read_as_they_are_written(texts: list[str | None]) -> None:

@@ -205,6 +205,23 @@ def test_a_cancel_request_with_the_secret_stops_a_statement(pg: RunningServer) -
         assert error_field(found[-2][1], "C") == "57014"
 
 
+def test_connections_are_listed_whether_they_run_something_or_not(pg: RunningServer) -> None:
+    text = "SELECT pid, state, query, usename FROM pg_stat_activity WHERE application_name = 'listed'"
+    with pg.raw() as client, pg.connect() as other:
+        key = next(body for tag, body in client.log_in(application_name="listed") if tag == "K")
+        number = struct.unpack("!i", key[:4])[0]
+        assert other.execute(text).fetchall() == [(number, "idle", "", "me")]
+        client.socket.sendall(query(_SLOW))
+        _wait_running(pg, _SLOW)
+        assert other.execute(text).fetchall() == [(number, "active", _SLOW, "me")]
+        other.execute(f"KILL {number}".encode())
+        client.read_until("Z")
+    with pg.connect() as other:
+        deadline = time.monotonic() + 20
+        while other.execute(text).fetchall():
+            assert time.monotonic() < deadline
+
+
 def test_kill_stops_the_statement_of_another_connection(pg: RunningServer) -> None:
     with pg.raw() as client, pg.connect() as other:
         key = next(body for tag, body in client.log_in() if tag == "K")

@@ -16,6 +16,7 @@ from tsdb.query.information_schema._context import (
     FlowRow,
     InformationContext,
     NodeFacts,
+    OpenConnection,
     RejectedRows,
     RunningStatement,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "FlowRow",
     "InformationContext",
     "NodeFacts",
+    "OpenConnection",
     "RejectedRows",
     "RunningStatement",
     "build_table",

@@ -61,6 +61,20 @@ class RunningStatement:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenConnection:
+    """One client that is connected, and what it runs if it runs something."""
+
+    id: int
+    user: str
+    database: str
+    client: str
+    application: str
+    start_ms: int
+    statement: str | None = None
+    statement_start_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlowRow:
     """One flow, as the tables about flows show it."""
 
@@ -108,6 +122,10 @@ def _nothing() -> Sequence[RunningStatement]:
     return ()
 
 
+def _no_connections() -> Sequence[OpenConnection]:
+    return ()
+
+
 def _no_flows() -> Sequence[FlowRow]:
     return ()
 
@@ -122,5 +140,6 @@ class InformationContext:
     clock: Clock
     node: NodeFacts = field(default_factory=NodeFacts)
     processes: Callable[[], Sequence[RunningStatement]] = _nothing
+    connections: Callable[[], Sequence[OpenConnection]] = _no_connections
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
     rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections

@@ -35,6 +35,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "pg_namespace": _relations.pg_namespace,
     "pg_roles": _static.pg_roles,
     "pg_settings": _static.pg_settings,
+    "pg_stat_activity": _relations.pg_stat_activity,
     "pg_stat_user_tables": _relations.pg_stat_user_tables,
     "pg_tables": _relations.pg_tables,
     "pg_tablespace": _static.pg_tablespace,

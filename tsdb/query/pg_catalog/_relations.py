@@ -252,6 +252,25 @@ def pg_views(context: InformationContext) -> pa.Table:
     return build_table(pg_schema_of("pg_views"), len(views), columns)
 
 
+def pg_stat_activity(context: InformationContext) -> pa.Table:
+    """Who is connected by this protocol, busy or not."""
+    found = context.connections()
+    columns = {
+        "datid": [_oids.namespace_oid(each.database) for each in found],
+        "datname": [each.database for each in found],
+        "pid": [each.id & 0x7FFFFFFF for each in found],
+        "usename": [each.user for each in found],
+        "application_name": [each.application for each in found],
+        "client_addr": [each.client for each in found],
+        "backend_start": [each.start_ms * 1000 for each in found],
+        "query_start": [None if each.statement_start_ms is None else each.statement_start_ms * 1000 for each in found],
+        "state": ["idle" if each.statement is None else "active" for each in found],
+        "query": [each.statement or "" for each in found],
+        "backend_type": "client backend",
+    }
+    return build_table(pg_schema_of("pg_stat_activity"), len(found), columns)
+
+
 def pg_stat_user_tables(context: InformationContext) -> pa.Table:
     found = [each for each in user_relations(context) if not each.is_view]
     columns = {

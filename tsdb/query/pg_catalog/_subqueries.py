@@ -25,6 +25,7 @@ LIVE_TABLES = frozenset(
             "pg_namespace",
             "pg_roles",
             "pg_settings",
+            "pg_stat_activity",
             "pg_stat_user_tables",
             "pg_tables",
         ),

@@ -24,6 +24,8 @@ _COLUMN = re.compile(
 _KEY = re.compile(r"  PRIMARY KEY \((?P<names>.*)\),?")
 _TYPES = {"STRING": "text", "BOOLEAN": "tinyint(1)", "VARBINARY": "blob", "VECTOR": "blob"}
 _ENGINE = re.compile(r"^ENGINE=(\w+)", re.MULTILINE)
+QUERY_CHARS_MAX = 64 << 10
+"""No tool asks for tables in a longer query."""
 _TABLES_ASKED = re.compile(r"\binformation_schema\b", re.IGNORECASE)
 _CAPITALS = re.compile(r"\b(UPPER|LOWER|UCASE|LCASE)\s*\(\s*CASE\b", re.IGNORECASE)
 _CHARSET = "DEFAULT CHARSET=utf8mb4"
@@ -36,7 +38,8 @@ def is_reflection(text: str) -> bool:
 
 def as_engine_reads(text: str) -> str:
     """Return a query of information_schema with text where MySQL makes it of numbers by itself."""
-    return _CAPITALS.sub(r"\1('' || CASE", text) if _TABLES_ASKED.search(text) else text
+    is_asked = len(text) <= QUERY_CHARS_MAX and _TABLES_ASKED.search(text)
+    return _CAPITALS.sub(r"\1('' || CASE", text) if is_asked else text
 
 
 def as_mysql_prints(output: Output) -> Output:

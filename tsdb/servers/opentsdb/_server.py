@@ -2,7 +2,8 @@
 
 A connection reads what has arrived, handles its complete lines as one write on one of the worker threads, sends the
 replies of the lines that failed, and reads on. While it writes it does not read, so a client that is faster than the
-database is slowed down by TCP. Lines, connections, threads and the time a client may take to read are bounded.
+database is slowed down by TCP. Lines, the time a line may take, connections, threads and the time a client may take to
+read are bounded.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ CONNECTIONS_MAX = 1024
 """How many clients may be connected; further ones are told so and closed."""
 READ_BYTES = 256 << 10
 """How much is read at once, and so how many bytes of lines can become one write."""
+LINE_SECONDS_MAX = 30.0
+"""How long a line may take that has begun; between lines a client may be silent."""
 REPLY_SECONDS_MAX = 10.0
 """How long a client may leave its replies unread."""
 _BACKLOG = 128
@@ -108,10 +111,15 @@ class OpentsdbServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = writer.get_extra_info("peername")
         session = Session(client=str(peer[0]) if peer else "")
-        rest = b""
+        rest, deadline = b"", None
+        loop = asyncio.get_running_loop()
         # An end inside a line leaves it unwritten: half a line may look like a whole one with a shorter value.
-        while piece := await reader.read(READ_BYTES):
+        while piece := await _read(reader, deadline):
             *lines, rest = (rest + piece).split(b"\n")
+            if not rest:
+                deadline = None
+            elif lines or deadline is None:
+                deadline = loop.time() + LINE_SECONDS_MAX
             if lines:
                 handled = await self._handle(lines, session)
                 await _reply(writer, [handled.replies[number] for number in sorted(handled.replies)])
@@ -131,6 +139,12 @@ class OpentsdbServer:
             # Lines that were taken are written before the connection ends.
             await work
             raise
+
+
+async def _read(reader: asyncio.StreamReader, deadline: float | None) -> bytes:
+    """Return what has come, b"" at the end; TimeoutError if a line that has begun does not go on."""
+    async with asyncio.timeout_at(deadline):
+        return await reader.read(READ_BYTES)
 
 
 async def _reply(writer: asyncio.StreamWriter, replies: list[str]) -> None:

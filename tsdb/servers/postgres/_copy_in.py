@@ -66,14 +66,17 @@ class CopyIn:
         self._buffer = bytearray()
         self._has_header = self._options.has_header
         self._is_ended = False
+        self._look_at = 0
 
     def take(self, data: bytes) -> None:
         """Take a part of what is copied; write what is complete of it."""
         if self._is_ended:
             return
         self._buffer += data
-        if len(self._buffer) >= PIECE_BYTES:
+        if len(self._buffer) >= max(PIECE_BYTES, self._look_at):
             self._write(_cut(self._buffer, self._options))
+            # What has no end yet is looked through again only when it has grown a lot.
+            self._look_at = 2 * len(self._buffer)
         if len(self._buffer) > RECORD_BYTES_MAX:
             raise PgError(_TOO_LARGE, f"a line of COPY has more than {RECORD_BYTES_MAX} bytes")
 

@@ -51,6 +51,12 @@ class PgDatabase(Protocol):
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
         """Write columns into a table that exists and stays as it is; the number of rows."""
 
+    def connect(self, session: Session) -> None:
+        """Show a session among the connections until `disconnect`."""
+
+    def disconnect(self, session: Session) -> None:
+        """Show it no more."""
+
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
 

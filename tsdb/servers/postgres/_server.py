@@ -190,11 +190,13 @@ class PostgresServer:
         process = session.connection_id & 0x7FFFFFFF
         self._keys[process] = (secret, session)
         backend = Backend(self._database, session, login.settings)
+        self._database.connect(session)
         try:
             connection.write(login.greeting + backend_key_data(process, secret) + ready_for_query("I"))
             await self._answer_all(connection, backend, session, self._pool)
         finally:
             del self._keys[process]
+            self._database.disconnect(session)
             # Rows may still be computed for what is open; closing it waits for nothing.
             backend.close()
 
