@@ -86,6 +86,7 @@ def test_times_at_the_limits_of_their_type(made: World, table: str, text: str) -
         "SELECT count(*) FROM numbers_none WHERE f = f",
         "SELECT host, count(*) FROM numbers_none WHERE f > 1 GROUP BY host",
         "SELECT host, count(*) FROM numbers_none WHERE n < 0 AND u > 5 GROUP BY host",
+        "SELECT ts, host, last_value(u) RANGE '1h' FILL LINEAR, max(n) RANGE '2h' FROM numbers_none ALIGN '1h'",
         "SELECT ts, sum(n) RANGE '1h', avg(u) RANGE '1h' FROM numbers_none ALIGN '1h' BY ()",
     ],
 )

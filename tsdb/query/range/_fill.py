@@ -114,9 +114,10 @@ def _linear(values: pa.Array, grid: _Grid) -> pa.Array:
     target = values.type if pt.is_floating(values.type) else pa.float64()
     known_mask = np.asarray(pc.is_valid(values))
     known = np.flatnonzero(known_mask)
+    # An integer that a double cannot hold becomes the nearest one: the line between two points is no more exact.
     if not values.null_count or len(known) < 2:
-        return values.cast(target)
-    numbers = values.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).copy()
+        return values.cast(target, safe=False)
+    numbers = values.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False).copy()
     gaps = np.flatnonzero(~known_mask)
     right = np.searchsorted(known, gaps)
     left = right - 1
