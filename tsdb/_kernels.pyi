@@ -336,20 +336,6 @@ class RemoteWriteParser:
     def size(self) -> tuple[int, int]:
         """Return how many names of series are kept, and about how many bytes they take."""
 
-class RemoteWriteReads:
-    """Threads that read bodies of remote write as `RemoteWriteParser.read` does, without the interpreter.
-
-    A byte is written to the socket `bell`, whose descriptor is taken over, when there is something to take.
-    """
-
-    def __init__(self, parser: RemoteWriteParser, *, bell: int, threads: int, bytes_max: int) -> None: ...
-    def submit(self, ticket: int, body: bytes) -> None:
-        """Read a body soon."""
-    def take(self) -> list[tuple[int, RemoteWriteBatch | None]]:
-        """Return what was read since: the tickets, and None for a body that could not be read."""
-    def close(self) -> None:
-        """End the threads; bodies that wait are not read."""
-
 def encode_read_result(
     metric: str,
     labels: SupportsArrowArray,

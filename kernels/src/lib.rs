@@ -112,8 +112,6 @@ mod _kernels {
     #[pymodule_export]
     use crate::remote_write::RemoteWriteParser;
     #[pymodule_export]
-    use crate::remote_write::reading::RemoteWriteReads;
-    #[pymodule_export]
     use crate::repeat_strings::repeat_strings;
     #[pymodule_export]
     use crate::row_hash::row_hash;

@@ -11,7 +11,6 @@
 mod histogram;
 mod labels;
 mod names;
-pub mod reading;
 mod request;
 mod table;
 mod unpacked;
@@ -45,7 +44,7 @@ impl Generation {
     }
 }
 
-pub struct Parser {
+struct Parser {
     is_strict: bool,
     series_max: usize,
     bytes_max: usize,
@@ -53,14 +52,14 @@ pub struct Parser {
 }
 
 #[pyclass(frozen, module = "tsdb._kernels")]
-pub struct RemoteWriteParser(Arc<Parser>);
+pub struct RemoteWriteParser(Parser);
 
 #[pymethods]
 impl RemoteWriteParser {
     #[new]
     #[pyo3(signature = (*, is_strict, series_max, bytes_max))]
     fn new(is_strict: bool, series_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(Parser { is_strict, series_max, bytes_max, current: Mutex::new(Generation::new(0)) }))
+        Self(Parser { is_strict, series_max, bytes_max, current: Mutex::new(Generation::new(0)) })
     }
 
     /// Reads the message of a request.
@@ -93,15 +92,9 @@ impl RemoteWriteParser {
     }
 }
 
-impl RemoteWriteParser {
-    pub fn shared(&self) -> Arc<Parser> {
-        Arc::clone(&self.0)
-    }
-}
-
 impl Parser {
     /// See `RemoteWriteParser::read`.
-    pub fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
+    fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
         unpacked::with(bodies, bytes_max, |message| self.intern(read_v1(message).ok()?, message).ok())
     }
 

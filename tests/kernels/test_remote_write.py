@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import struct
 import threading
 from typing import Any
@@ -89,29 +88,6 @@ def test_what_is_no_request_of_version_one_in_snappy_is_left_to_others() -> None
     assert parser.read([snappy(good)], bytes_max=len(good) - 1) is None
     for wrong in (good, b"", snappy(good)[:-1], snappy(other), snappy(good + b"\x0a\x7f"), b"\xff\xff\xff\x7f" + good):
         assert parser.read([snappy(good), wrong], bytes_max=1 << 20) is None
-
-
-def test_threads_that_read_ring_and_hand_over_what_they_read() -> None:
-    ear, mouth = socket.socketpair()
-    mouth.setblocking(False)
-    parser = make_parser()
-    reads = _kernels.RemoteWriteReads(parser, bell=mouth.detach(), threads=2, bytes_max=1 << 20)
-    body = snappy(write_request([([("__name__", "m")], [(1, 1.0)])]).SerializeToString())
-    found: dict[int, Any] = {}
-    try:
-        for ticket in range(100):
-            reads.submit(ticket, body if ticket % 2 else b"no")
-        ear.settimeout(30)
-        while len(found) < 100:
-            assert ear.recv(100)
-            found.update(reads.take())
-    finally:
-        reads.close()
-        ear.close()
-    assert [found[ticket] is not None for ticket in range(100)] == [bool(ticket % 2) for ticket in range(100)]
-    assert len(read_rows(found[1])) == 1
-    with pytest.raises(RuntimeError, match="closed"):
-        reads.submit(1, body)
 
 
 @settings(deadline=None)

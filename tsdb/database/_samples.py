@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +25,7 @@ from tsdb.database._region_series import Positions, RegionSeries
 from tsdb.database._rows import stored_in
 from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
-from tsdb.engine.errors import RegionBusy, RegionNotFound, SchemaOutdated
+from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.ingest import TableRows, WriteOutcome
 from tsdb.ingest.prometheus import MetricRows, Samples
 from tsdb.metric import make_series
@@ -72,24 +71,6 @@ class SampleWriter:
         count_accepted(request.protocol, written)
         return replace(outcome, rows=outcome.rows + written)
 
-    def begin(self, samples: Samples, request: IngestRequest) -> Future[int] | None:
-        """Write samples whose series are known and of one region, without waiting; None if that cannot be.
-
-        The future may end with SchemaOutdated or RegionNotFound: then nothing was written, and `write` is to look at
-        everything again.
-        """
-        if request.is_dry or not request.new_table.is_metric or samples.histograms is not None:
-            return None
-        found, unknown = self._find(self._directory(samples, request), samples)
-        if len(unknown) or len(found) != 1:
-            return None
-        try:
-            writing = self._send(samples, found[0], may_wait=False)
-        except RegionBusy:
-            return None
-        writing.add_done_callback(partial(_count, request.protocol))
-        return writing
-
     def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
         key = (samples.source, request.session.database, _physical_name(request), _rights(request))
         with self._lock:
@@ -111,7 +92,7 @@ class SampleWriter:
             directory.forget_without_histograms(samples.numbers[samples.with_histograms()])
         return directory.find(samples.numbers, self._services.catalog)
 
-    def _send(self, samples: Samples, found: Found, *, may_wait: bool = True) -> Future[int]:
+    def _send(self, samples: Samples, found: Found) -> Future[int]:
         schema = found.series.schema
         index, times, fields = samples.index, samples.times, {schema.fields[0].name: samples.values}
         if len(found.positions) != len(samples.numbers):
@@ -129,7 +110,6 @@ class SampleWriter:
                 batch,
                 timeout=self._services.options.write_timeout,
                 schema_version=schema.version,
-                may_wait=may_wait,
             )
         except (SchemaOutdated, RegionNotFound) as error:
             refused: Future[int] = Future()
@@ -177,11 +157,6 @@ class SampleWriter:
         table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
         made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
-
-
-def _count(protocol: str, written: Future[int]) -> None:
-    if written.exception() is None:
-        count_accepted(protocol, written.result())
 
 
 def _rights(request: IngestRequest) -> Hashable:

@@ -192,13 +192,11 @@ class Engine:
         *,
         timeout: Duration | None = None,
         schema_version: int | None = None,
-        may_wait: bool = True,
     ) -> Future[int]:
         """Write or delete rows. The future gives the number of rows once they are durable and visible.
 
         With `schema_version`, the write is refused with SchemaOutdated if the region has another version of its schema,
         now or when its turn comes. Otherwise a batch follows the schema as long as none of its values could be lost.
-        Unless the caller `may_wait`, the worker does what takes time; RegionBusy when it has no place for it now.
         """
         region = self._region(region_id)
         version = region.version
@@ -213,16 +211,18 @@ class Engine:
             done.set_result(0)
             return done
         wait = self._context.options.stall_timeout if timeout is None else timeout
+        payload = encode_batch(version.schema, batch)
         request = WriteRequest(
             region=region,
             batch=batch,
             schema=version.schema,
-            payload=encode_batch(version.schema, batch) if may_wait else None,
+            payload=payload,
+            nbytes=payload.raw_bytes,
             deadline_ns=self._context.clock.monotonic_ns() + wait,
             done=done,
             must_fit=schema_version is not None,
         )
-        region.worker.submit(request, may_wait=may_wait)
+        region.worker.submit(request)
         return done
 
     def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:

@@ -77,7 +77,7 @@ def _frame(planned: _Planned) -> Frame:
     return Frame(
         region_id=request.region.id,
         entry_id=planned.entry_id,
-        payload=request.encode(),
+        payload=request.payload,
         kind=FRAME_KINDS[request.batch.op],
         base_seq=planned.base_sequence,
         rows=request.batch.rows,

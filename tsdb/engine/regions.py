@@ -33,12 +33,10 @@ class Regions(Protocol):
         *,
         timeout: Duration | None = None,
         schema_version: int | None = None,
-        may_wait: bool = True,
     ) -> Future[int]:
         """Write or delete rows; the future ends when they are durable and visible.
 
         With `schema_version`, SchemaOutdated (at once or from the future) if the region has another version by then.
-        Unless the caller `may_wait`, RegionBusy when even handing the rows over would take time.
         """
 
     def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> Any:

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.engine.buffer import WriteBuffer
-from tsdb.engine.entry import encode_batch
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
 from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
 from tsdb.engine.region import Region
@@ -46,22 +45,12 @@ class WriteRequest:
     region: Region
     batch: Batch
     schema: RegionSchema
-    payload: EncodedPayload | None
-    """What goes to the log; None if the worker is to make it, for a caller who has no time."""
+    payload: EncodedPayload
+    nbytes: int
     deadline_ns: int
     done: Future[int]
     must_fit: bool = False
     """Refuse it, rather than bring it to the current schema, if that is another one by now."""
-
-    def encode(self) -> EncodedPayload:
-        """Return what goes to the log, made now if it is not there yet."""
-        if self.payload is None:
-            self.payload = encode_batch(self.schema, self.batch)
-        return self.payload
-
-    @property
-    def nbytes(self) -> int:
-        return self.encode().raw_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -107,9 +96,9 @@ class Worker:
         """How many writes wait for memory."""
         return len(self._waiting)
 
-    def submit(self, request: WriteRequest, *, may_wait: bool = True) -> None:
-        """Queue a write; RegionBusy when there is no place in the queue before its deadline, or now."""
-        seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9 if may_wait else 0.0
+    def submit(self, request: WriteRequest) -> None:
+        """Queue a write; raise RegionBusy when there is no place in the queue before its deadline."""
+        seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
         if not self._slots.acquire(timeout=max(0.0, seconds)):
             raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)
         if not self._put(request):

@@ -121,7 +121,7 @@ class RemoteWriteReader:
         None if that cannot be: they are to be read one by one, and each told what is wrong with it.
         """
         batch = self._parser.read(bodies, bytes_max=bytes_max)
-        return None if batch is None else self.samples(batch)
+        return None if batch is None else self._samples(batch)
 
     def read(self, message: bytes, *, version: int = 1) -> Samples:
         """Read the message of a request; InvalidArguments if it is malformed."""
@@ -130,13 +130,9 @@ class RemoteWriteReader:
             batch = self._parser.parse(message, version=version)
         except ValueError as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
-        return self.samples(batch)
+        return self._samples(batch)
 
-    def start_reading(self, *, bell: int, threads: int, bytes_max: int) -> _kernels.RemoteWriteReads:
-        """Start threads that read bodies, and write to the socket `bell` when one is read."""
-        return _kernels.RemoteWriteReads(self._parser, bell=bell, threads=threads, bytes_max=bytes_max)
-
-    def samples(self, batch: _kernels.RemoteWriteBatch) -> Samples:
+    def _samples(self, batch: _kernels.RemoteWriteBatch) -> Samples:
         _KNOWN_SERIES.set(self._parser.size()[0])
         return Samples(batch, (self._source, batch.generation))
 

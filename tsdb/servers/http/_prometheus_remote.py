@@ -7,10 +7,7 @@ version 2 tells how many samples were written, also when it is a refusal.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -18,7 +15,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
-from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
@@ -41,7 +37,6 @@ from tsdb.servers.http._ingest import (
     read_hints,
 )
 from tsdb.servers.http._messages import Request, Response
-from tsdb.servers.http._remote_write_reads import RemoteWriteReads
 
 PROTOCOL = "prometheus"
 
@@ -66,17 +61,6 @@ class PrometheusDatabase(IngestDatabase, Protocol):
     ) -> WriteOutcome:
         """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
 
-    def begin_samples(
-        self,
-        samples: Samples,
-        session: Session,
-        new_table: NewTable,
-        *,
-        hints: Mapping[str, str] | None = None,
-        protocol: str = ...,
-    ) -> Future[int] | None:
-        """Begin to write samples; None if there is more to do than to write them."""
-
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries, each with an encoded `QueryResult`."""
 
@@ -90,13 +74,9 @@ class PrometheusRemoteRoutes:
         self._reader = RemoteWriteReader(is_strict=is_strict)
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
-        self._lock = threading.Lock()
-        self._reads: RemoteWriteReads | None = None
         self._gathering = Gathering("http-prometheus-write", self._write_group, threads=GROUPS_AT_ONCE)
 
     def close(self) -> None:
-        if self._reads is not None:
-            self._reads.close()
         self._gathering.close()
         self._pool.close()
 
@@ -110,38 +90,8 @@ class PrometheusRemoteRoutes:
             return _unsupported_media_type()
         body = await request.body()
         if version == 1 and len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
-            if await self._write_known(request, body):
-                return Response(status=204)
             return await self._gathering.run(gathering_key(request), (request, body), len(body))
         return await self._pool.run(partial(self._write, request, body, version))
-
-    async def _write_known(self, request: Request, body: bytes) -> bool:
-        """Write a request of series that are known; False if it is none, and nothing was written."""
-        reads = None if _is_zstd(request) else self._reads_here()
-        samples = None if reads is None else await reads.read(body)
-        if samples is None or samples.metadata:
-            return False
-        writing = self._database.begin_samples(
-            samples, self._session(request), self._new_table, hints=_hints(request), protocol=PROTOCOL
-        )
-        if writing is None:
-            return False
-        try:
-            await asyncio.wrap_future(writing)
-        except (SchemaOutdated, RegionNotFound):
-            return False
-        return True
-
-    def _reads_here(self) -> RemoteWriteReads | None:
-        """Return the threads that read for the event loop that runs here; None if they do for another one."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._reads is not None and self._reads.loop.is_closed():
-                self._reads.close()
-                self._reads = None
-            if self._reads is None:
-                self._reads = RemoteWriteReads(self._reader, bytes_max=UNPACKED_BYTES_MAX)
-            return self._reads if self._reads.loop is loop else None
 
     async def read(self, request: Request) -> Response:
         """Answer with samples."""
