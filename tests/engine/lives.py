@@ -191,13 +191,14 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
 def settle(engine: Engine) -> None:
     """Wait until no background job is left, and the workers have done what the last ones asked for."""
     background = engine.context.background
-    is_busy = True
-    while is_busy:
+    submitted = -1
+    # Until no worker asks for another job: one that came and went meanwhile has left its last step to a worker.
+    while submitted != background.submitted:
+        submitted = background.submitted
+        wait_until(lambda: not background.queued and not background.running)
         # Twice: what a worker asks for after an acknowledgement is queued behind the first of these calls.
         settle_workers(engine)
         settle_workers(engine)
-        is_busy = bool(background.queued or background.running)
-        wait_until(lambda: not background.queued and not background.running)
 
 
 def settle_workers(engine: Engine) -> None:

@@ -7,7 +7,6 @@ than half of the cores compact at a time.
 from __future__ import annotations
 
 import heapq
-import itertools
 import os
 import threading
 import time
@@ -38,7 +37,7 @@ class Background:
     """Runs jobs on `jobs_max` threads. With more than one, the first is reserved for flushes."""
 
     def __init__(self, jobs_max: int) -> None:
-        self._count = itertools.count()
+        self._submitted = 0
         self._changed = threading.Condition()
         self._jobs: list[_Job] = []
         self._is_closing = False
@@ -64,6 +63,11 @@ class Background:
     def queued(self) -> int:
         """How many jobs wait for a thread."""
         return len(self._jobs)
+
+    @property
+    def submitted(self) -> int:
+        """How many jobs were ever queued."""
+        return self._submitted
 
     @property
     def has_one_thread(self) -> bool:
@@ -103,7 +107,8 @@ class Background:
             if self._is_closing or (self._is_stopping and priority == Priority.COMPACT):
                 future.set_exception(StorageUnavailable("the engine is closed"))
             else:
-                heapq.heappush(self._jobs, (priority, next(self._count), job, future))
+                heapq.heappush(self._jobs, (priority, self._submitted, job, future))
+                self._submitted += 1
                 self._changed.notify_all()
         return future
 
