@@ -12,6 +12,10 @@ from tsdb import _kernels
 from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Text, Vector, format_float
 
 TRUNCATED = "results truncated due to limit"
+KEPT_LABELS_MAX = 256
+"""Of how many series, at most, labels are kept as they were written, for as long as the series are remembered."""
+
+_JSON = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,16 @@ def _pair(time_ms: int, text: str) -> bytes:
 
 
 def encode_labels(labels: LabelTable) -> pa.Array:
-    """Return the labels of each series as a JSON object."""
+    """Return the labels of each series as a JSON object; those of few series are kept with them."""
+    written = labels.written.get(_JSON)
+    if written is None:
+        written = _write_labels(labels)
+        if labels.rows <= KEPT_LABELS_MAX:
+            labels.written[_JSON] = written
+    return written
+
+
+def _write_labels(labels: LabelTable) -> pa.Array:
     names = sorted(labels.columns)
     columns = [labels.columns[name] for name in names]
     values, codes = [column.values.arrow for column in columns], [pa.array(column.codes) for column in columns]

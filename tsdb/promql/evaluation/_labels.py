@@ -8,7 +8,7 @@ ordering of series work on codes; texts are made for the answer only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -100,6 +100,8 @@ class LabelTable:
     columns: Mapping[str, LabelColumn]
     is_ordered: bool = False
     """Known to be in the order of labels, no two of them alike."""
+    written: dict[str, pa.Array] = field(default_factory=dict, repr=False)
+    """The labels as texts, by the form of the text: who asks the same again finds them made."""
 
     @classmethod
     def of_dicts(cls, labels: Sequence[Mapping[str, str]]) -> LabelTable:
