@@ -35,7 +35,7 @@ class ServerProcess:
         """Wait for the start-up summary and learn the address from it."""
         deadline = time.monotonic() + seconds_max
         while time.monotonic() < deadline:
-            if found := re.search(r"^  HTTP +(http://\S+)$", self.output, flags=re.MULTILINE):
+            if found := re.search(r"^  HTTP +(https?://\S+)$", self.output, flags=re.MULTILINE):
                 self.url = found[1]
                 return
             if self.process.poll() is not None:

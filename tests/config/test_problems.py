@@ -87,6 +87,11 @@ CROSS_CHECKS = [
         "mysql.tls.key_path: is required with TLS mode require",
     ),
     (
+        "metasrv",
+        '[http.tls]\nmode = "require"\nkey_path = "k.pem"',
+        "http.tls.cert_path: is required with TLS mode require",
+    ),
+    (
         "standalone",
         '[postgres.tls]\nmode = "prefer"\nkey_path = "k.pem"',
         "postgres.tls.cert_path: is required with TLS mode prefer",

@@ -24,6 +24,7 @@ from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
 from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, StandaloneConfig, render
 from tsdb.errors import StartError
+from tsdb.servers import Tls
 from tsdb.servers.http import HttpApp, HttpServer, operational_routes
 from tsdb.store import DirectoryLock
 from tsdb.telemetry import LogSetup, Tracing, app_info, get_logger, setup_logging, setup_tracing
@@ -72,7 +73,7 @@ class Parts(Protocol):
     def close(self) -> None:
         """Let go of everything; blocks."""
 
-    def examples(self, address: str) -> list[str]:
+    def examples(self, url: str) -> list[str]:
         """Commands that show a newcomer what the component can do."""
 
     @property
@@ -94,7 +95,7 @@ class NoParts:
 
     def close(self) -> None: ...
 
-    def examples(self, address: str) -> list[str]:
+    def examples(self, url: str) -> list[str]:
         return []
 
 
@@ -133,8 +134,8 @@ class Process:
                 stack.callback(tracing.shutdown)
             app = self._make_app(log_setup, tracing)
             stack.callback(app.close)
-            address = self._loaded.config.http.addr
-            server = HttpServer(app, host=address.host, port=address.port)
+            http = self._loaded.config.http
+            server = HttpServer(app, host=http.addr.host, port=http.addr.port, tls=Tls.of(http.tls, section="http.tls"))
             server.probe()
             services = [*self._parts.services(), *self._exporters()]
             for service in services:
@@ -152,7 +153,7 @@ class Process:
                 await service.start()
             self._state = True
             _log.info("ready", component=str(self._loaded.component), version=self._build.version)
-            self._announce(self._summary(server.address, services))
+            self._announce(self._summary(server.url, services))
             await self._wait_for_end(server)
         finally:
             self._state = "stopping"
@@ -254,8 +255,8 @@ class Process:
             )
         return []
 
-    def _summary(self, address: str, services: Sequence[Service]) -> str:
-        facts = {"HTTP": f"http://{address}"}
+    def _summary(self, url: str, services: Sequence[Service]) -> str:
+        facts = {"HTTP": url}
         for service in services:
             facts |= service.facts
         if self._directory is not None:
@@ -265,9 +266,9 @@ class Process:
         lines += [f"  {name:<8} {value}" for name, value in facts.items()]
         lines += [
             "try",
-            f"  curl http://{address}/health",
-            f"  curl http://{address}/config",
-            *(f"  {example}" for example in self._parts.examples(address)),
+            f"  curl {url}/health",
+            f"  curl {url}/config",
+            *(f"  {example}" for example in self._parts.examples(url)),
         ]
         return "\n".join(lines)
 

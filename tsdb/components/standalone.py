@@ -204,9 +204,9 @@ class Standalone:
         if opened is not None:
             opened.close()
 
-    def examples(self, address: str) -> list[str]:
+    def examples(self, url: str) -> list[str]:
         login = "-u user:password " if self._authenticator.is_enabled else ""
-        return [f"curl {login}http://{address}/v1/sql -d 'sql=SELECT 1'"]
+        return [f"curl {login}{url}/v1/sql -d 'sql=SELECT 1'"]
 
     @property
     def database(self) -> Database:

@@ -59,13 +59,13 @@ def _wal_directory_is_known(config: ComponentConfig) -> Iterator[Problem]:
 
 
 def _tls_has_certificate_and_key(config: ComponentConfig) -> Iterator[Problem]:
-    if not isinstance(config, StandaloneConfig | FrontendConfig):
-        return
-    servers = (
-        ("grpc", config.grpc.tls, True),
-        ("mysql", config.mysql.tls, config.mysql.enable),
-        ("postgres", config.postgres.tls, config.postgres.enable),
-    )
+    servers = [("http", config.http.tls, True)]
+    if isinstance(config, StandaloneConfig | FrontendConfig):
+        servers += [
+            ("grpc", config.grpc.tls, True),
+            ("mysql", config.mysql.tls, config.mysql.enable),
+            ("postgres", config.postgres.tls, config.postgres.enable),
+        ]
     for name, tls, is_enabled in servers:
         if not is_enabled or tls.mode is TlsMode.DISABLE:
             continue

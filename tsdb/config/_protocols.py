@@ -20,33 +20,6 @@ from tsdb.config._fields import (
 from tsdb.units import Duration, Size
 
 
-class OperationalHttpOptions(Section):
-    """The HTTP server of every component."""
-
-    addr: AddressValue = Field(
-        default=Address("127.0.0.1", 4000),
-        description="Address the HTTP server listens on; port 0 picks a free one.",
-    )
-    timeout: DurationValue = Field(
-        default=Duration.parse("30s"),
-        description="Longest time a request may take; it is answered 408 then. 0s: no limit.",
-    )
-    body_limit: SizeValue = Field(
-        default=Size.parse("64MB"),
-        description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
-    )
-
-
-class HttpOptions(OperationalHttpOptions):
-    """The HTTP API of frontend and standalone."""
-
-    is_strict_mode: FlagValue = Field(
-        default=False,
-        description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
-    )
-    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
-
-
 class TlsOptions(Section):
     """Transport security of one server."""
 
@@ -63,6 +36,36 @@ class TlsOptions(Section):
     watch: FlagValue = Field(
         default=True, description="Use a new certificate for new connections when the files change."
     )
+
+
+class OperationalHttpOptions(Section):
+    """The HTTP server of every component."""
+
+    addr: AddressValue = Field(
+        default=Address("127.0.0.1", 4000),
+        description="Address the HTTP server listens on; port 0 picks a free one.",
+    )
+    timeout: DurationValue = Field(
+        default=Duration.parse("30s"),
+        description="Longest time a request may take; it is answered 408 then. 0s: no limit.",
+    )
+    body_limit: SizeValue = Field(
+        default=Size.parse("64MB"),
+        description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
+    )
+    tls: TlsOptions = Field(
+        default=TlsOptions(), description="Transport security of the HTTP server; prefer means plain text here."
+    )
+
+
+class HttpOptions(OperationalHttpOptions):
+    """The HTTP API of frontend and standalone."""
+
+    is_strict_mode: FlagValue = Field(
+        default=False,
+        description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
+    )
+    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
 
 
 class GrpcOptions(Section):

@@ -354,8 +354,8 @@ def test_a_port_that_needs_privileges_is_named_with_its_key(monkeypatch: pytest.
 async def test_a_server_that_cannot_listen_says_so() -> None:
     server = unstarted("127.0.0.1", 0)
     await server.start()
-    assert server._serving is not None
-    server._serving.cancel()
+    assert server._engine is not None
+    server._engine.serving.cancel()
     with pytest.raises(StartError, match=r"http\.addr: cannot listen on|does not accept"):
         await server.wait_listening(deadline_seconds=0.3)
     await server.stop(0.1)

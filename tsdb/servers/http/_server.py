@@ -7,6 +7,9 @@ server would start without an error and take half of the connections. Therefore:
 - The address is bound first without sharing. That fails if anybody has it, and one line says what to do.
 - The bound socket is kept until granian listens beside it, so there is no moment in which another could slip in.
 
+With TLS the files of the certificate are looked at every second. New ones are for new connections: an engine that has
+them takes the place of the one before, which ends when its requests have ended (`_engine.py`).
+
 Only HTTP/1.1 is spoken: with HTTP/2 detection on, granian lets a connection that never says a word stay for
 ever.
 """
@@ -16,39 +19,34 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
 import socket
+import ssl
 import sys
 from contextlib import suppress
 
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-from granian.server.embed import Server
-
+from tsdb.config import TlsMode
 from tsdb.errors import StartError
+from tsdb.servers._tls import Pem, Tls
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._engine import Engine
 from tsdb.telemetry import get_logger
-
-BACKLOG_MAX = 1024
-"""Connections that may wait to be accepted."""
 
 CONNECTIONS_MAX = 4096
 """Open connections. Further ones wait in the backlog until one closes."""
-
-IDLE_SECONDS_MAX = 75
-"""How long a connection may be silent between requests, and how long the headers of one may take."""
 
 LISTEN_SECONDS_MAX = 5.0
 INTERRUPT_SECONDS_MAX = 1.0
 """How long a handler may take to end after it was cancelled."""
 
+WATCH_SECONDS = 1.0
+"""How often the files of the certificate are looked at."""
+
+HANDSHAKE_SECONDS_MAX = 10.0
+"""How long the handshake of TLS may take: granian's own limit."""
+
 _CONNECT_INTERVAL_SECONDS = 0.005
 
 _log = get_logger("tsdb.http")
-
-# Granian would replace the handlers of all loggers. This makes it touch only the level of its own.
-_LEAVE_LOGGING_ALONE = {"incremental": True, "handlers": {}, "loggers": {}}
 
 
 class HttpServer:
@@ -66,6 +64,7 @@ class HttpServer:
         port: int,
         address_key: str = "http.addr",
         connections_max: int = CONNECTIONS_MAX,
+        tls: Tls | None = None,
     ) -> None:
         self._app = app
         self._host = host.removeprefix("[").removesuffix("]")
@@ -74,8 +73,15 @@ class HttpServer:
         self._connections_max = connections_max
         self._ip = ""
         self._reservation: socket.socket | None = None
-        self._server: Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._tls = tls or Tls(TlsMode.DISABLE)
+        self._engine: Engine | None = None
+        self._retired: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """How clients reach it: `http://host:port`, or `https://…`."""
+        return f"{'https' if self._tls.is_required else 'http'}://{self.address}"
 
     @property
     def address(self) -> str:
@@ -87,9 +93,15 @@ class HttpServer:
         return self._port
 
     def probe(self) -> None:
-        """Take the address, or raise a StartError that says in one line why it cannot be had."""
+        """Read the certificate and take the address, or raise a StartError that says why that cannot be."""
         if self._reservation is not None:
             return
+        if self._tls.verifies_user:
+            raise StartError(
+                "http.tls.mode: verify_full cannot be had: granian does not tell in whose name a certificate is",
+                hint="use verify_ca, or leave http.tls.ca_cert_path out",
+            )
+        self._tls.load()
         family, self._ip = self._resolve()
         reservation = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -112,16 +124,18 @@ class HttpServer:
         if sys.platform != "linux":
             # Elsewhere a bound socket keeps granian from binding, whatever its options.
             self._release()
-        self._server = self._make_server()
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(), name="tsdb-http")
+        self._engine = self._start_engine()
+        if self._tls.is_required:
+            self._watching = asyncio.create_task(self._follow_files(self._tls.read_pem()))
 
     async def wait_listening(self, *, deadline_seconds: float = LISTEN_SECONDS_MAX) -> None:
         """Return when a connection is accepted; raise StartError when that does not happen in time."""
-        assert self._serving is not None, "start() comes first"
+        engine = self._engine
+        assert engine is not None, "start() comes first"
         try:
             async with asyncio.timeout(deadline_seconds):
                 while not await self._try_connect():
-                    self._raise_if_failed(self._serving)
+                    self._raise_if_failed(engine)
                     await asyncio.sleep(_CONNECT_INTERVAL_SECONDS)
         except TimeoutError as error:
             raise StartError(
@@ -132,24 +146,62 @@ class HttpServer:
 
     async def wait_stopped(self) -> None:
         """Return when the server has ended, for whatever reason."""
-        if self._serving is not None:
-            await asyncio.wait({self._serving})
+        while (engine := self._engine) is not None:
+            await asyncio.wait({engine.serving})
+            if engine is self._engine:
+                return
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let requests in progress end, and cancel those that last longer than the grace."""
         self._release()
-        server, serving = self._server, self._serving
-        if server is None or serving is None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+            self._watching = None
+        engine, self._engine = self._engine, None
+        if engine is None:
             return
-        self._server = None
-        server.stop()  # type: ignore[no-untyped-call]
-        if not await _has_ended(serving, grace_seconds):
+        self._retire(engine)
+        if not await _have_ended(self._retired, grace_seconds):
             _log.warning("cancelling requests that are still running", count=self._app.in_flight)
             self._app.interrupt_requests()
-            if not await _has_ended(serving, INTERRUPT_SECONDS_MAX):
+            if not await _have_ended(self._retired, INTERRUPT_SECONDS_MAX):
                 _log.error("requests did not end when cancelled", count=self._app.in_flight)
-                serving.cancel()
-                await _has_ended(serving, INTERRUPT_SECONDS_MAX)
+                for serving in self._retired:
+                    serving.cancel()
+                await _have_ended(self._retired, INTERRUPT_SECONDS_MAX)
+
+    async def _follow_files(self, pem: Pem) -> None:
+        """Let another engine take over whenever there is a new certificate that can be used."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            found = await asyncio.to_thread(self._tls.read_changed_pem, pem)
+            if found is None:
+                continue
+            pem = found
+            try:
+                await self._exchange_engine()
+            except (OSError, ssl.SSLError) as error:
+                _log.error("the certificate was not reloaded", section="http.tls", error=str(error))
+
+    async def _exchange_engine(self) -> None:
+        before, after = self._engine, self._start_engine()
+        assert before is not None
+        try:
+            if not await after.wait_listening():
+                _log.error("the certificate was not reloaded", section="http.tls", error=str(after.failure))
+                return
+            self._engine = after
+            after.take_over()
+            await asyncio.sleep(HANDSHAKE_SECONDS_MAX)
+        finally:
+            self._retire(before if self._engine is after else after)
+
+    def _retire(self, engine: Engine) -> None:
+        """Let an engine end when its requests have ended."""
+        engine.stop()
+        self._retired.add(engine.serving)
+        engine.serving.add_done_callback(self._retired.discard)
 
     def _resolve(self) -> tuple[socket.AddressFamily, str]:
         try:
@@ -178,26 +230,14 @@ class HttpServer:
         option = "--" + self._address_key.replace(".", "-").replace("_", "-")
         return f"{first}choose another address with {option}"
 
-    def _make_server(self) -> Server:
-        engine_logger = logging.getLogger("_granian")
-        # Its own account of starting and stopping says nothing that our lines do not.
-        engine_logger.setLevel(logging.WARNING)
-        level = engine_logger.level
-        server = Server(
+    def _start_engine(self) -> Engine:
+        return Engine(
             self._app,
-            address=self._ip,
+            ip=self._ip,
             port=self._port,
-            interface=Interfaces.ASGINL,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=BACKLOG_MAX,
-            backpressure=self._connections_max,
-            http1_settings=HTTP1Settings(header_read_timeout=IDLE_SECONDS_MAX * 1000),
-            log_level=LogLevels.notset,
-            log_dictconfig=_LEAVE_LOGGING_ALONE,
+            connections_max=self._connections_max,
+            files=self._tls.files if self._tls.is_required else None,
         )
-        engine_logger.setLevel(level)
-        return server
 
     async def _try_connect(self) -> bool:
         ip = ipaddress.ip_address(self._ip)
@@ -208,10 +248,11 @@ class HttpServer:
             return True
         return False
 
-    def _raise_if_failed(self, serving: asyncio.Task[None]) -> None:
-        if serving.done():
-            cause = None if serving.cancelled() else serving.exception()
-            raise StartError(f"{self._address_key}: cannot listen on {self.address}: {cause}") from cause
+    def _raise_if_failed(self, engine: Engine) -> None:
+        if engine.serving.done():
+            raise StartError(
+                f"{self._address_key}: cannot listen on {self.address}: {engine.failure}"
+            ) from engine.failure
 
     def _release(self) -> None:
         if self._reservation is not None:
@@ -219,9 +260,11 @@ class HttpServer:
             self._reservation = None
 
 
-async def _has_ended(serving: asyncio.Task[None], seconds: float) -> bool:
-    await asyncio.wait({serving}, timeout=seconds)
-    return serving.done()
+async def _have_ended(serving: set[asyncio.Task[None]], seconds: float) -> bool:
+    running = {each for each in serving if not each.done()}
+    if running:
+        _, running = await asyncio.wait(running, timeout=seconds)
+    return not running
 
 
 def _format_address(host: str, port: int) -> str:

@@ -1,0 +1,268 @@
+"""HTTP inside of TLS: every mode, certificates of clients, and new certificates while requests are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import warnings
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+import trustme
+
+from tsdb.config import TlsMode
+from tsdb.errors import StartError
+from tsdb.servers import Tls
+from tsdb.servers._tls import Pem
+from tsdb.servers.http import HttpApp, HttpServer, Request, Response
+from tsdb.units import Duration
+
+pytestmark = pytest.mark.timeout(30)
+
+SECONDS_MAX = 10
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+async def hello(request: Request) -> Response:
+    return Response.text("hello")
+
+
+def put_certificate(authority: trustme.CA, directory: Path, *, ends: datetime | None = None) -> None:
+    """Write a new pair; the certificate comes last, by a move, as tools that renew certificates do it."""
+    issued = authority.issue_cert("localhost", "127.0.0.1", not_after=ends)
+    for name, pem in (("key.pem", issued.private_key_pem), ("cert.pem", issued.cert_chain_pems[0])):
+        pem.write_to_path(directory / f"{name}.new")
+        os.replace(directory / f"{name}.new", directory / name)
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+
+
+def transport_security(directory: Path, mode: TlsMode, *, with_ca: bool = False) -> Tls:
+    return Tls(
+        mode,
+        cert_path=str(directory / "cert.pem"),
+        key_path=str(directory / "key.pem"),
+        ca_cert_path=str(directory / "ca.pem") if with_ca else "",
+        section="http.tls",
+    )
+
+
+@asynccontextmanager
+async def serving(tls: Tls, app: HttpApp | None = None) -> AsyncIterator[HttpServer]:
+    if app is None:
+        app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/hello", hello)
+    server = HttpServer(app, host="127.0.0.1", port=0, tls=tls)
+    await server.start()
+    await server.wait_listening()
+    try:
+        yield server
+    finally:
+        await server.stop(1.0)
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+async def get(server: HttpServer, path: str, context: ssl.SSLContext) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False, verify=context) as client:
+        return await client.get(f"{server.url}{path}")
+
+
+async def serial_number(server: HttpServer) -> int:
+    """The number of the certificate that a new connection is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    try:
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        return hash(shown)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("mode", [TlsMode.DISABLE, TlsMode.PREFER])
+async def test_plain_text_is_spoken_where_tls_is_not_required(
+    tmp_path: Path, authority: trustme.CA, mode: TlsMode
+) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, mode)) as server:
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+@pytest.mark.parametrize("mode", [TlsMode.REQUIRE, TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL])
+async def test_tls_is_spoken_and_the_certificate_can_be_verified(
+    tmp_path: Path, authority: trustme.CA, mode: TlsMode
+) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, mode)) as server:
+        assert server.url == f"https://127.0.0.1:{server.port}"
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            await get(server, "/hello", trusting(trustme.CA()))
+
+
+async def test_a_client_sees_that_a_certificate_has_expired(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path, ends=datetime.now(UTC) - timedelta(days=1))
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+        with pytest.raises(httpx.ConnectError, match="certificate has expired"):
+            await get(server, "/hello", trusting(authority))
+
+
+async def test_plain_text_on_a_port_with_tls_is_refused_at_once(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+        alert = await asyncio.wait_for(reader.read(), SECONDS_MAX)
+        writer.close()
+        assert alert[:1] == b"\x15", "an alert of TLS, and the end"
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+async def test_clients_must_show_a_certificate_of_the_ca(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.VERIFY_CA, with_ca=True)) as server:
+        # The client believes that it is connected before the server has looked at its certificate.
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            await get(server, "/hello", trusting(authority))
+        other = trusting(authority)
+        trustme.CA().issue_cert("me@example.org").configure_cert(other)
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            await get(server, "/hello", other)
+        known = trusting(authority)
+        authority.issue_cert("me@example.org").configure_cert(known)
+        assert (await get(server, "/hello", known)).text == "hello"
+
+
+async def test_names_in_certificates_are_not_promised_to_be_compared(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    with pytest.raises(StartError, match=r"http\.tls\.mode: verify_full cannot be had.*use verify_ca"):
+        async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True)):
+            pass
+
+
+async def test_a_server_does_not_start_without_its_certificate(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"cannot use the certificate and the key of http\.tls: .*cert\.pem"):
+        async with serving(transport_security(tmp_path, TlsMode.REQUIRE)):
+            pass
+
+
+async def test_versions_of_tls_before_1_2_are_refused(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+        for version, is_spoken in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
+            context = trusting(authority)
+            with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+                context.minimum_version = version
+                context.maximum_version = version
+            context.set_ciphers("DEFAULT@SECLEVEL=0")
+            if is_spoken:
+                assert (await get(server, "/hello", context)).text == "hello"
+            else:
+                with pytest.raises(httpx.ConnectError):
+                    await get(server, "/hello", context)
+
+
+async def test_a_new_certificate_is_for_new_connections_and_requests_under_way_go_on(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tsdb.servers.http._server.WATCH_SECONDS", 0.02)
+    monkeypatch.setattr("tsdb.servers.http._server.HANDSHAKE_SECONDS_MAX", 0.2)
+    put_certificate(authority, tmp_path)
+    entered, proceed = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: Request) -> Response:
+        entered.set()
+        await proceed.wait()
+        return Response.text("at last")
+
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/wait", wait)
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE), app) as server:
+        before = await serial_number(server)
+        waiting = asyncio.create_task(get(server, "/wait", trusting(authority)))
+        await entered.wait()
+        first_engine = server._engine
+        assert first_engine is not None
+        put_certificate(authority, tmp_path)
+        await _until(lambda: server._engine is not first_engine)
+        assert await serial_number(server) != before
+        await _until(lambda: bool(server._retired))
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+        proceed.set()
+        assert (await waiting).text == "at last"
+        await asyncio.wait_for(asyncio.wait({first_engine.serving}), SECONDS_MAX)
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+async def test_nobody_who_connects_while_certificates_change_is_turned_away(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tsdb.servers.http._server.WATCH_SECONDS", 0.02)
+    monkeypatch.setattr("tsdb.servers.http._server.HANDSHAKE_SECONDS_MAX", 0.2)
+    put_certificate(authority, tmp_path)
+    context = trusting(authority)
+    changes_done = asyncio.Event()
+
+    async def connect_again_and_again(server: HttpServer) -> int:
+        count = 0
+        while not changes_done.is_set():
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+            writer.write(b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"hello")
+            writer.close()
+            count += 1
+        return count
+
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+        clients = [asyncio.create_task(connect_again_and_again(server)) for _ in range(4)]
+        for _ in range(4):
+            engine = server._engine
+            assert engine is not None
+            put_certificate(authority, tmp_path)
+            await _until(lambda engine=engine: server._engine is not engine)  # type: ignore[misc]
+            await asyncio.wait_for(asyncio.wait({engine.serving}), SECONDS_MAX)
+        changes_done.set()
+        assert min(await asyncio.gather(*clients)) > 0
+
+
+async def test_files_that_cannot_be_used_leave_the_certificate_in_use(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tsdb.servers.http._server.WATCH_SECONDS", 0.02)
+    put_certificate(authority, tmp_path)
+    tls = transport_security(tmp_path, TlsMode.REQUIRE)
+    async with serving(tls) as server:
+        before = await serial_number(server)
+        looked_at: list[object] = []
+        look = tls.read_changed_pem
+
+        def noted(was: Pem) -> Pem | None:
+            looked_at.append(was)
+            return look(was)
+
+        monkeypatch.setattr(tls, "read_changed_pem", noted)
+        (tmp_path / "cert.pem").write_text("half of a certificate")
+        already = len(looked_at)
+        await _until(lambda: len(looked_at) >= already + 3)
+        assert await serial_number(server) == before
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while not is_so():  # noqa: ASYNC110 - files are watched by looking at them
+            await asyncio.sleep(0.01)
