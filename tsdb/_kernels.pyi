@@ -7,7 +7,9 @@ copy (numpy does not read it). The encoders take a record batch and return text.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import numpy.typing as npt
 
 class SupportsArrowArray(Protocol):
     """What Arrow's PyCapsule protocol asks of an array. Exists for type checkers only."""
@@ -628,6 +630,19 @@ def parse_greptime_rows(body: bytes) -> list[tuple[str, list[bytes], list[ArrowA
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
     """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""
 
+def find_known(
+    numbers: npt.NDArray[Any],
+    region_of: npt.NDArray[Any],
+    place_of: npt.NDArray[Any],
+    table_of: npt.NDArray[Any],
+    is_checked: npt.NDArray[Any],
+) -> tuple[int, bytes] | None:
+    """Look up series (uint32) in columns by their numbers: regions (int32), places (uint32), tables (int32).
+
+    Return their region and the bytes of their places if all of them have the same region, not a negative one, and a
+    table that `is_checked` (uint8); otherwise None.
+    """
+
 def seal_payload(parts: list[memoryview], *, compress_from: int) -> tuple[bytes, int, bool, int]:
     """Join parts, compress them (an LZ4 block) if there are `compress_from` bytes and it pays, and sum up the result.
 
@@ -656,7 +671,21 @@ class MetricSeries:
         """
     def hashes(self, places: bytes) -> tuple[bytes, bytes]:
         """Return both hashes of series, as the bytes of numbers (uint64)."""
-    def pack(self, places: bytes) -> bytes:
-        """Return tags as a log holds them: of each column the distinct values, as texts, and which one it is."""
+    def seal(
+        self,
+        places: bytes,
+        headers: tuple[bytes, bytes],
+        fields: memoryview,
+        fields_form: int,
+        times: memoryview,
+        index: memoryview,
+        *,
+        compress_from: int,
+    ) -> tuple[bytes, int, bool, int]:
+        """Return the payload of a log entry, with the tags packed, as `seal_payload` does.
+
+        `headers` are the schemas of the tags and of the fields; times and fields are the bytes of the rows' columns,
+        `index` those of the positions (uint32) of their series in `places`.
+        """
     def tags(self, places: bytes) -> tuple[ArrowArray, ArrowArray]:
         """Return the ids of tables (uint32) and the labels (string) of series."""

@@ -10,6 +10,7 @@ mod encode_column;
 mod encode_json;
 mod encode_rows;
 mod encode_text;
+mod find_known;
 mod form;
 mod greptime_rows;
 mod group_series;
@@ -65,6 +66,8 @@ mod _kernels {
     use crate::encode_rows::encode_table_rows;
     #[pymodule_export]
     use crate::encode_rows::measure_table_cells;
+    #[pymodule_export]
+    use crate::find_known::find_known;
     #[pymodule_export]
     use crate::form::parse_form;
     #[pymodule_export]

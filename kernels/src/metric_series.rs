@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use arrow_array::types::{Int32Type, UInt32Type, UInt64Type};
 use arrow_array::{Array as _, StringArray};
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -15,7 +16,11 @@ use pyo3::types::PyBytes;
 
 use crate::arrow_ffi::{Array, ArrowArray};
 use crate::packing::Packing;
+use crate::seal_payload::{Bytes, Sealed, seal_joined};
 use crate::values::Text;
+
+/// The form of tags in a log entry that `pack` writes.
+const PACKED: u32 = 1;
 
 #[derive(Default)]
 struct Kept {
@@ -119,12 +124,39 @@ impl MetricSeries {
         Ok((of(&kept.tsid)?, of(&kept.check)?))
     }
 
-    /// The tags of the series at places, as a log holds them: the id of the table as text, and the labels.
-    fn pack<'py>(&self, py: Python<'py>, places: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
+    /// The payload of a log entry of rows of the series at places, sealed: as `tsdb.engine.entry` lays it out, with the
+    /// tags packed. `headers` are those of the tags and of the fields, `fields` is in the form `fields_form`.
+    #[pyo3(signature = (places, headers, fields, fields_form, times, index, *, compress_from))]
+    #[allow(clippy::too_many_arguments, reason = "they are the parts of an entry, and named in its docs")]
+    fn seal<'py>(
+        &self,
+        py: Python<'py>,
+        places: PyBackedBytes,
+        headers: (PyBackedBytes, PyBackedBytes),
+        fields: PyBuffer<u8>,
+        fields_form: u32,
+        times: PyBuffer<u8>,
+        index: PyBuffer<u8>,
+        compress_from: usize,
+    ) -> PyResult<Sealed<'py>> {
+        if [&fields, &times, &index].iter().any(|part| !part.is_c_contiguous()) {
+            return Err(PyValueError::new_err("parts: each must be one stretch of bytes"));
+        }
+        if index.len_bytes() * 2 != times.len_bytes() {
+            return Err(PyValueError::new_err("index: there must be a series for each time"));
+        }
+        let (fields, times, index) = (Bytes::of(&fields), Bytes::of(&times), Bytes::of(&index));
         let kept = self.read();
         let places = kept.check(&places)?;
-        let packed = kept.pack(places);
-        Ok(PyBytes::new(py, &packed))
+        let entry = Entry {
+            headers: (&headers.0, &headers.1),
+            fields: fields.get(),
+            fields_form,
+            times: times.get(),
+            index: index.get(),
+        };
+        let kept: &Kept = &kept;
+        seal_joined(py, compress_from, |joined| entry.write(kept, places, joined))
     }
 
     /// The tags of the series at places: the ids of tables (uint32) and the labels (string).
@@ -139,6 +171,42 @@ impl MetricSeries {
         };
         let labels = StringArray::from_iter_values(places.iter().map(text));
         Ok((ArrowArray::from_values::<UInt32Type>(owners), ArrowArray::from_data(labels.into_data())))
+    }
+}
+
+/// The parts of a log entry beside its series.
+struct Entry<'a> {
+    headers: (&'a [u8], &'a [u8]),
+    fields: &'a [u8],
+    fields_form: u32,
+    times: &'a [u8],
+    index: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn write(&self, kept: &Kept, places: &[[u8; 4]], out: &mut Vec<u8>) {
+        let (tags_header, fields_header) = self.headers;
+        let lengths = |tags: usize| {
+            let sizes = [tags_header.len(), tags, fields_header.len(), self.fields.len(), places.len()];
+            let rows = (self.index.len() / 4) as u32;
+            let [a, b, c, d, e] = sizes.map(|size| size as u32);
+            [a, b, c, d, e, rows, PACKED, self.fields_form].map(u32::to_le_bytes).concat()
+        };
+        let start = lengths(0).len() + tags_header.len();
+        out.resize(start, 0);
+        kept.pack(places, out);
+        let head = lengths(out.len() - start);
+        out[..head.len()].copy_from_slice(&head);
+        out[head.len()..start].copy_from_slice(tags_header);
+        out.extend_from_slice(fields_header);
+        out.extend_from_slice(self.fields);
+        for hashes in [&kept.tsid, &kept.check] {
+            let of = |place: &[u8; 4]| hashes[u32::from_le_bytes(*place) as usize].to_le_bytes();
+            out.extend(places.iter().flat_map(of));
+        }
+        out.extend_from_slice(self.times);
+        out.extend_from_slice(self.index);
+        out.resize(out.len().next_multiple_of(8), 0);
     }
 }
 
@@ -166,7 +234,8 @@ impl Kept {
         }
     }
 
-    fn pack(&self, places: &[[u8; 4]]) -> Vec<u8> {
+    /// Appends the tags as a log holds them.
+    fn pack(&self, places: &[[u8; 4]], packed: &mut Vec<u8>) {
         let mut owners = Packing::new(usize::MAX, places.len());
         let mut labels = Packing::new(self.texts.ends.len(), places.len());
         for (row, place) in places.iter().enumerate() {
@@ -174,10 +243,8 @@ impl Kept {
             owners.set(row, self.owner[at]);
             labels.set(row, self.text_of[at]);
         }
-        let mut packed = Vec::new();
         let names: HashMap<u32, String> = owners.values().iter().map(|&id| (id, id.to_string())).collect();
-        owners.write(|id| names[&id].as_bytes(), &mut packed);
-        labels.write(|at| self.texts.get(at), &mut packed);
-        packed
+        owners.write(|id| names[&id].as_bytes(), packed);
+        labels.write(|at| self.texts.get(at), packed);
     }
 }

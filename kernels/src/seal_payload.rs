@@ -31,13 +31,32 @@ pub fn seal_payload<'py>(
     py: Python<'py>,
     parts: Vec<PyBuffer<u8>>,
     compress_from: usize,
-) -> PyResult<(Bound<'py, PyBytes>, u32, bool, usize)> {
+) -> PyResult<Sealed<'py>> {
     if parts.iter().any(|part| !part.is_c_contiguous()) {
         return Err(PyValueError::new_err("parts: each must be one stretch of bytes"));
     }
     let slices: Vec<Bytes> = parts.iter().map(Bytes::of).collect();
+    seal_joined(py, compress_from, |joined| {
+        joined.reserve(slices.iter().map(|part| part.length).sum());
+        slices.iter().for_each(|part| joined.extend_from_slice(part.get()));
+    })
+}
+
+/// What `seal_payload` returns.
+pub type Sealed<'py> = (Bound<'py, PyBytes>, u32, bool, usize);
+
+/// Seals what a function writes, which runs without the interpreter.
+pub fn seal_joined<'py>(
+    py: Python<'py>,
+    compress_from: usize,
+    write: impl FnOnce(&mut Vec<u8>) + Send,
+) -> PyResult<Sealed<'py>> {
     SPACE.with_borrow_mut(|space| {
-        let (is_compressed, crc) = py.detach(|| space.seal(&slices, compress_from));
+        let (is_compressed, crc) = py.detach(|| {
+            space.joined.clear();
+            write(&mut space.joined);
+            space.seal(compress_from)
+        });
         let stored = if is_compressed { &space.packed } else { &space.joined };
         let result = (PyBytes::new(py, stored), crc, is_compressed, space.joined.len());
         space.shrink();
@@ -46,17 +65,18 @@ pub fn seal_payload<'py>(
 }
 
 /// The bytes of a part, which its exporter holds still as long as the buffer lives.
-struct Bytes {
+pub struct Bytes {
     start: *const u8,
     length: usize,
 }
 
 impl Bytes {
-    fn of(buffer: &PyBuffer<u8>) -> Self {
+    /// Those of a buffer that is one stretch.
+    pub fn of(buffer: &PyBuffer<u8>) -> Self {
         Self { start: buffer.buf_ptr().cast(), length: buffer.len_bytes() }
     }
 
-    fn get(&self) -> &[u8] {
+    pub fn get(&self) -> &[u8] {
         if self.length == 0 {
             return &[];
         }
@@ -72,12 +92,9 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Space {
-    /// Fills `joined`, and `packed` if that is shorter; whether it is, and the checksum of the one to be stored.
-    fn seal(&mut self, parts: &[Bytes], compress_from: usize) -> (bool, u32) {
+    /// Fills `packed` if that is shorter than `joined`; whether it is, and the checksum of the one to be stored.
+    fn seal(&mut self, compress_from: usize) -> (bool, u32) {
         let Self { joined, packed } = self;
-        joined.clear();
-        joined.reserve(parts.iter().map(|part| part.length).sum());
-        parts.iter().for_each(|part| joined.extend_from_slice(part.get()));
         if joined.len() >= compress_from {
             // The capacity is kept, so the bytes are set once and then only overwritten.
             packed.resize(packed.len().max(get_maximum_output_size(joined.len())), 0);

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tsdb.catalog import Catalog
 from tsdb.database._region_series import RegionSeries
 from tsdb.database._series_directory import SeriesDirectory
 from tsdb.engine.entry import decode_batch, encode_batch
@@ -21,6 +24,7 @@ from tsdb.model import (
     RegionSchema,
     Semantic,
     SeriesTable,
+    TableInfo,
 )
 
 Tags = list[tuple[int, str]]
@@ -88,7 +92,45 @@ def test_what_the_log_holds_of_known_series_is_read_back(count: int) -> None:
     assert decoded.series.tsid.tolist() == make_table(tags[::-1]).tsid.tolist()
 
 
+class _Catalog:
+    """A catalog of tables that can be looked up."""
+
+    def __init__(self, *tables: TableInfo) -> None:
+        self.state = object()
+        self.tables = {(table.database, table.name): table for table in tables}
+
+    def find_table(self, database: str, name: str) -> TableInfo | None:
+        return self.tables.get((database, name))
+
+
 def test_a_number_that_was_never_entered_is_not_known() -> None:
-    found, unknown = SeriesDirectory().find(np.array([0, 5], np.uint32), None)  # type: ignore[arg-type]
+    found, unknown = SeriesDirectory().find(np.array([0, 5], np.uint32), cast(Catalog, _Catalog()))
     assert found == []
     assert unknown.tolist() == [0, 1]
+
+
+def test_series_are_found_until_their_table_is_another() -> None:
+    one, two = TableInfo(1024, "public", "one", ()), TableInfo(1024, "public", "two", ())
+    catalog, directory = _Catalog(one, two), SeriesDirectory()
+    schema = make_schema()
+    series = directory.region(RegionId(1), schema)
+    numbers = np.array([7, 3, 5], np.uint32)
+    made = make_table([(1, "a"), (1, "b"), (2, "c")])
+    directory.enter(series, numbers, made, [one, two], np.array([0, 0, 1]))
+
+    def find(*wanted: int) -> tuple[list[tuple[list[int], list[int]]], list[int]]:
+        found, unknown = directory.find(np.array(wanted, np.uint32), cast(Catalog, catalog))
+        assert all(each.series is series for each in found)
+        return [(each.positions.tolist(), each.places.tolist()) for each in found], unknown.tolist()
+
+    for _ in range(3):
+        assert find(5, 7) == ([([0, 1], [2, 0])], [])
+        assert find(3, 4, 5, 2000) == ([([0, 2], [1, 2])], [1, 3])
+    # A catalog that changed is asked again, once.
+    catalog.state = object()
+    assert find(7, 3) == ([([0, 1], [0, 1])], [])
+    catalog.state, catalog.tables[(two.database, "two")] = object(), TableInfo(1024, "public", "two", ())
+    for _ in range(3):
+        assert find(7, 5) == ([([0], [0])], [1])
+    directory.forget(series)
+    assert find(7) == ([], [0])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -34,6 +37,26 @@ def as_bytes(places: list[int]) -> bytes:
     return np.array(places, np.uint32).tobytes()
 
 
+def seal(series: _kernels.MetricSeries, places: bytes) -> bytes:
+    """Make a log entry without rows and without compression."""
+    nothing = memoryview(b"")
+    stored, _, is_compressed, size = series.seal(
+        places, (b"", b""), nothing, 2, nothing, nothing, compress_from=1 << 40
+    )
+    assert not is_compressed
+    assert size == len(stored)
+    return stored
+
+
+def read_packed(series: _kernels.MetricSeries, places: list[int]) -> list[pa.Array]:
+    """Return the tags as the log holds them."""
+    stored = seal(series, as_bytes(places))
+    none, tags, none_either, fields, count, rows, tags_form, fields_form = struct.unpack_from("<8I", stored)
+    assert (none, none_either, fields, count, rows, tags_form, fields_form) == (0, 0, 0, len(places), 0, 1, 2)
+    assert len(stored) == 32 + tags + 16 * len(places)
+    return unpack_tags(pa.py_buffer(stored[32 : 32 + tags]), columns=2, rows=len(places))
+
+
 def drawn_series() -> st.SearchStrategy[Drawn]:
     return st.lists(st.text(max_size=5), min_size=1, max_size=400).flatmap(
         lambda texts: st.tuples(
@@ -61,16 +84,14 @@ def test_what_was_added_is_read_back_in_every_form(drawn: Drawn, add_in: int, da
     assert np.frombuffer(check, np.uint64).tolist() == [at + (1 << 40) for at in chosen]
     read = [pa.array(column).to_pylist() for column in series.tags(as_bytes(chosen))]
     assert read == [tables, labels]
-    unpacked = unpack_tags(pa.py_buffer(series.pack(as_bytes(chosen))), columns=2, rows=len(chosen))
-    assert [column.to_pylist() for column in unpacked] == [[str(table) for table in tables], labels]
+    assert [column.to_pylist() for column in read_packed(series, chosen)] == [[str(table) for table in tables], labels]
 
 
 def test_many_distinct_values_have_wider_codes() -> None:
     count = 70_000
     texts = [str(at) for at in range(count)]
     series = make([7] * count, list(range(count)), texts)
-    packed = pa.py_buffer(series.pack(as_bytes(list(range(count)))))
-    owners, labels = unpack_tags(packed, columns=2, rows=count)
+    owners, labels = read_packed(series, list(range(count)))
     assert labels.to_pylist() == texts
     assert set(owners.to_pylist()) == {"7"}
 
@@ -83,7 +104,7 @@ def test_a_text_that_is_not_there_is_refused(wrong: int) -> None:
 
 def test_a_place_that_is_not_there_is_refused() -> None:
     series = make([1, 2], [0, 0], ["a"])
-    for ask in (series.hashes, series.pack, series.tags):
+    for ask in (series.hashes, partial(seal, series), series.tags):
         with pytest.raises(ValueError, match="there is no series 2"):
             ask(as_bytes([0, 2]))
         with pytest.raises(ValueError, match="not numbers of four bytes"):
@@ -101,3 +122,10 @@ def test_columns_of_other_types_and_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="not UTF-8"):
         series.add(hashes, hashes, owner, text_of, broken)
     assert len(series) == 0
+
+
+def test_an_entry_has_a_series_for_each_of_its_rows() -> None:
+    series = make([1], [0], ["a"])
+    times, index = memoryview(bytes(16)), memoryview(bytes(4))
+    with pytest.raises(ValueError, match="a series for each time"):
+        series.seal(as_bytes([0]), (b"", b""), times, 2, times, index, compress_from=0)

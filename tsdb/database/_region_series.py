@@ -1,6 +1,6 @@
 """Series of the region of a physical table that writers name again and again: hashes ready, tags at hand.
 
-Tags are read when somebody asks for them: the log packs them, a memtable reads them when it is flushed.
+Tags are read when somebody asks for them, as a memtable does when it is flushed; the entries of the log are made here.
 """
 
 from __future__ import annotations
@@ -42,13 +42,25 @@ class RegionSeries:
     def take(self, places: Places) -> SeriesTable:
         """Return the series at places."""
         tsid, check = self._kept.hashes(places.tobytes())
-        late = LateTags(self.schema.arrow_tags, places, self._read_tags, self._pack_tags)
+        late = LateTags(self.schema.arrow_tags, places, self._read_tags, seal=self._seal)
         return SeriesTable(np.frombuffer(tsid, np.uint64), np.frombuffer(check, np.uint64), late)
 
     def _read_tags(self, places: Places) -> pa.RecordBatch:
         columns = [pa.array(column) for column in self._kept.tags(places.tobytes())]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema.arrow_tags)
 
-    def _pack_tags(self, places: Places) -> bytes:
-        """Return tags as the log holds them: of each column the distinct values, as texts, and which one it is."""
-        return self._kept.pack(places.tobytes())
+    def _seal(
+        self,
+        places: Places,
+        headers: tuple[bytes, bytes],
+        fields: memoryview,
+        fields_form: int,
+        times: memoryview,
+        index: memoryview,
+        *,
+        compress_from: int,
+    ) -> tuple[bytes, int, bool, int]:
+        """Make a log entry of rows, in one call of the kernel that keeps the tags."""
+        return self._kept.seal(
+            places.tobytes(), headers, fields, fields_form, times, index, compress_from=compress_from
+        )

@@ -4,7 +4,8 @@
     tags schema │ tags │ fields schema │ fields │ tsid u64[] │ check u64[] │ times i64[] │ series index u32[] │ padding
 
 Schemas are encoded once and kept, and the record batch of the tags is taken as it is, so that an entry costs little
-more than its buffers. Tags that somebody else keeps are packed by him: each value once, and a small number per series.
+more than its buffers. Tags that somebody else keeps are packed by him: each value once, and a small number per series;
+some make the whole entry in one step.
 A single field of floats without nulls is its values, and nothing more.
 Columns are named by their id, so that an entry survives renaming, and carry their type, so that it survives widening;
 which columns existed when it was written is told by the schema version of its frame. Every part begins at a multiple of
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.wal import EncodedPayload, FrameKind, encode_frame_payload
+from tsdb.engine.wal import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
 from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, make_tags
 
 _LENGTHS = struct.Struct("<8I")
@@ -43,8 +44,14 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     _, tags_header = _schema(tuple((tag.id, tag.type) for tag in schema.tags))
     columns = [schema.by_name[name] for name in batch.fields]
     fields_schema, fields_header = _schema(tuple((column.id, column.type) for column in columns))
-    tags_form, tags = _encode_tags(batch.series)
     fields_form, fields = _encode_fields(list(batch.fields.values()), fields_schema)
+    late = batch.series.late
+    if late is not None and late.seal is not None:
+        headers, times, index = (tags_header, fields_header), _bytes(batch.times), _bytes(batch.series_index)
+        return sealed_payload(
+            late.seal(late.numbers, headers, fields, fields_form, times, index, compress_from=COMPRESS_BYTES_MIN)
+        )
+    tags_form, tags = _encode_tags(batch.series)
     sizes = len(tags_header), len(tags), len(fields_header), len(fields)
     lengths = _LENGTHS.pack(*sizes, len(batch.series), batch.rows, tags_form, fields_form)
     series, index = batch.series, batch.series_index

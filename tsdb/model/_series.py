@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,24 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
     return pa.array(first).to_numpy().astype(np.int64), pa.array(group).to_numpy()
 
 
+class SealEntry(Protocol):
+    """Makes the payload of a log entry of rows whose tags somebody else keeps."""
+
+    def __call__(
+        self,
+        numbers: npt.NDArray[np.uint32],
+        headers: tuple[bytes, bytes],
+        fields: memoryview,
+        fields_form: int,
+        times: memoryview,
+        index: memoryview,
+        *,
+        compress_from: int,
+    ) -> tuple[bytes, int, bool, int]:
+        """Return what is to be stored, its checksum, whether it is compressed, and its length when it is not."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTags:
     """Tags that somebody else keeps, under numbers; they are read whenever they are asked for, and not kept here."""
@@ -66,6 +84,8 @@ class LateTags:
     """Return the tags of some numbers, with this schema."""
     pack: Callable[[npt.NDArray[np.uint32]], bytes | pa.Buffer] | None = None
     """Return them as the log holds them, each value of a tag once; None for an owner who cannot."""
+    seal: SealEntry | None = None
+    """Make a whole log entry of rows of some numbers, in one step; None for an owner who cannot."""
 
 
 class _Tags:

@@ -1,7 +1,15 @@
 """The write-ahead log. Format and rules: `docs/format/wal.md`."""
 
 from tsdb.engine.wal._continuity import Corruption, EntryRange
-from tsdb.engine.wal._frame import EncodedPayload, Frame, FrameKind, ReplayedFrame, encode_frame_payload
+from tsdb.engine.wal._frame import (
+    COMPRESS_BYTES_MIN,
+    EncodedPayload,
+    Frame,
+    FrameKind,
+    ReplayedFrame,
+    encode_frame_payload,
+    sealed_payload,
+)
 from tsdb.engine.wal._options import WalOptions, WalStatistics
 from tsdb.engine.wal._purge import PurgeResult
 from tsdb.engine.wal._recover import Recovery, TornTail
@@ -24,6 +32,7 @@ CRASH_POINTS = (
 """The places of the log where a test can end the process."""
 
 __all__ = [
+    "COMPRESS_BYTES_MIN",
     "CRASH_POINTS",
     "Corruption",
     "EncodedPayload",
@@ -40,4 +49,5 @@ __all__ = [
     "WalOptions",
     "WalStatistics",
     "encode_frame_payload",
+    "sealed_payload",
 ]

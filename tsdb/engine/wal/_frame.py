@@ -162,7 +162,14 @@ def encode_frame_payload(raw: ByteSource | Sequence[ByteSource]) -> EncodedPaylo
     size = sum(len(part) for part in parts)
     if size > PAYLOAD_BYTES_MAX:
         raise ValueError(f"a payload of {size} bytes is over the limit of {PAYLOAD_BYTES_MAX} bytes")
-    stored, crc, is_compressed, _ = _kernels.seal_payload(parts, compress_from=COMPRESS_BYTES_MIN)
+    return sealed_payload(_kernels.seal_payload(parts, compress_from=COMPRESS_BYTES_MIN))
+
+
+def sealed_payload(sealed: tuple[bytes, int, bool, int]) -> EncodedPayload:
+    """Take a payload as a kernel seals it: bytes, checksum, whether they are compressed, length when they are not."""
+    stored, crc, is_compressed, size = sealed
+    if size > PAYLOAD_BYTES_MAX:
+        raise ValueError(f"a payload of {size} bytes is over the limit of {PAYLOAD_BYTES_MAX} bytes")
     return EncodedPayload(stored, len(stored), crc, Codec.LZ4 if is_compressed else Codec.NONE, size)
 
 
