@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -306,6 +307,17 @@ class _Door:
             protocol=protocol,
             notes_rejections=notes_rejections,
         )
+
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> Future[int] | None:
+        return self._parts.database.begin_samples(samples, session, new_table, hints=hints, protocol=protocol)
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
         return self._parts.database.append(parts, frame, session, protocol=protocol)

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -70,6 +71,21 @@ class SampleWriter:
                 outcome = _add(outcome, more)
         count_accepted(request.protocol, written)
         return replace(outcome, rows=outcome.rows + written)
+
+    def begin(self, samples: Samples, request: IngestRequest) -> Future[int] | None:
+        """Write samples whose series are known and of one region, without waiting for the end; None if they are not.
+
+        The future may end with SchemaOutdated or RegionNotFound: then nothing was written, and `write` is to look at
+        everything again.
+        """
+        if request.is_dry or not request.new_table.is_metric or samples.histograms is not None:
+            return None
+        found, unknown = self._find(self._directory(samples, request), samples)
+        if len(unknown) or len(found) != 1:
+            return None
+        writing = self._send(samples, found[0])
+        writing.add_done_callback(partial(_count, request.protocol))
+        return writing
 
     def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
         key = (samples.source, request.session.database, _physical_name(request), _rights(request))
@@ -157,6 +173,11 @@ class SampleWriter:
         table_ids = np.array([table.id for table, _ in members], np.uint32)[owner]
         made = make_series(series.schema, pa.array(table_ids), samples.labels(positions))
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
+
+
+def _count(protocol: str, written: Future[int]) -> None:
+    if written.exception() is None:
+        count_accepted(protocol, written.result())
 
 
 def _rights(request: IngestRequest) -> Hashable:

@@ -9,6 +9,7 @@ after the other, and the first that fails ends the text; what ran before it stay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -143,6 +144,22 @@ class Database:
         check_writing(self.services, session)
         request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
         return self._samples.write(samples, request)
+
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+    ) -> Future[int] | None:
+        """Begin to write samples, and do not wait for the end; None if `ingest_samples` has to do it.
+
+        It has to as well when the future ends with SchemaOutdated or RegionNotFound: then nothing was written.
+        """
+        check_writing(self.services, session)
+        return self._samples.begin(samples, IngestRequest(session, new_table, hints or {}, protocol))
 
     def delete_rows(self, table: str, keys: pa.Table, time: str, session: Session) -> int:
         """Delete rows of a table of the session's database by their tags and times; the number of keys."""

@@ -47,9 +47,16 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     fields_form, fields = _encode_fields(list(batch.fields.values()), fields_schema)
     late = batch.series.late
     if late is not None and late.seal is not None:
-        headers, times, index = (tags_header, fields_header), _bytes(batch.times), _bytes(batch.series_index)
         return sealed_payload(
-            late.seal(late.numbers, headers, fields, fields_form, times, index, compress_from=COMPRESS_BYTES_MIN)
+            late.seal(
+                late.numbers,
+                (tags_header, fields_header),
+                fields,
+                fields_form,
+                _bytes(batch.times),
+                _bytes(batch.series_index),
+                compress_from=COMPRESS_BYTES_MIN,
+            )
         )
     tags_form, tags = _encode_tags(batch.series)
     sizes = len(tags_header), len(tags), len(fields_header), len(fields)

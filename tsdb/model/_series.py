@@ -66,6 +66,7 @@ class SealEntry(Protocol):
         fields_form: int,
         times: memoryview,
         index: memoryview,
+        /,
         *,
         compress_from: int,
     ) -> tuple[bytes, int, bool, int]:

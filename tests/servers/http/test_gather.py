@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Session, read_all
 from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
-from tsdb.servers.http._gather import GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Gathering
+from tsdb.servers.http._gather import GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
 from tsdb.units import Duration
 
 WAIT_SECONDS = 10
@@ -191,3 +192,61 @@ async def test_samples_of_many_requests_at_once_are_all_there_but_those_of_a_bad
         answers = await send_all(app, "/v1/prometheus/write", bodies)
         assert [at for at, answer in enumerate(answers) if answer.status != 204] == [20, 40]
     assert rows(local, "SELECT count(*), sum(tsdb_value) FROM m") == [f"58 | {sum(range(60)) - 60}.0"]
+
+
+class Elsewhere:
+    """Work that is only begun here; the test ends it."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[list[str], Future[None]]] = []
+        self.has_begun = threading.Semaphore(0)
+        self.gathering: Gathering[str, str] = Gathering("test", self._work, self._recover, threads=1)
+
+    def _work(self, group: Sequence[str]) -> Begun[str]:
+        done: Future[None] = Future()
+        self.begun.append((list(group), done))
+        self.has_begun.release()
+        return Begun(done, [item.upper() for item in group])
+
+    def _recover(self, group: Sequence[str], error: Exception) -> list[str | Exception]:
+        if "crash" in group:
+            raise RuntimeError("crash")
+        return [f"{item} after {error}" for item in group]
+
+    async def send(self, item: str) -> asyncio.Task[str]:
+        """Send a request and wait until it was begun."""
+        sent = asyncio.ensure_future(self.gathering.run("k", item, 1))
+        assert await asyncio.to_thread(self.has_begun.acquire, timeout=WAIT_SECONDS)
+        return sent
+
+
+async def test_work_that_was_begun_holds_no_thread() -> None:
+    elsewhere = Elsewhere()
+    sent = [await elsewhere.send(item) for item in "abc"]
+    assert [group for group, _ in elsewhere.begun] == [["a"], ["b"], ["c"]]
+    assert not any(each.done() for each in sent)
+    for (_, done), each, answer in reversed(list(zip(elsewhere.begun, sent, "ABC", strict=True))):
+        done.set_result(None)
+        assert await asyncio.wait_for(each, WAIT_SECONDS) == answer
+    elsewhere.gathering.close()
+
+
+async def test_work_that_ended_badly_is_recovered_on_a_thread_of_the_gathering() -> None:
+    elsewhere = Elsewhere()
+    good, bad = await elsewhere.send("good"), await elsewhere.send("crash")
+    for _, done in elsewhere.begun:
+        done.set_exception(ValueError("the table is another"))
+    assert await asyncio.wait_for(good, WAIT_SECONDS) == "good after the table is another"
+    with pytest.raises(RuntimeError, match="crash"):
+        await asyncio.wait_for(bad, WAIT_SECONDS)
+    elsewhere.gathering.close()
+
+
+async def test_without_a_way_to_recover_the_error_is_the_answer() -> None:
+    done: Future[None] = Future()
+    gathering: Gathering[str, str] = Gathering("test", lambda group: Begun(done, list(group)), threads=1)
+    sent = asyncio.ensure_future(gathering.run("k", "item", 1))
+    done.set_exception(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        await asyncio.wait_for(sent, WAIT_SECONDS)
+    gathering.close()

@@ -3,7 +3,7 @@
 A small write costs mostly what every write costs, whatever its size: looking up tables, an entry in the log, threads
 that wake each other. So while the threads are busy, requests that may share all of this (they have the same key) are
 collected, and the next free thread takes them as one group. Nobody waits for company: who finds a free thread goes at
-once, alone if need be.
+once, alone if need be. Work that goes on elsewhere (`Begun`) holds no thread: whoever ends it hands over the answers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 GROUP_REQUESTS_MAX = 64
 GROUP_BYTES_MAX = 8 << 20
@@ -32,16 +33,34 @@ class _Waiting(NamedTuple, Generic[_Item, _Result]):
     done: asyncio.Future[_Result]
 
 
+class Begun(NamedTuple, Generic[_Result]):
+    """Work on a group that somebody else ends."""
+
+    done: Future[Any]
+    answers: Sequence[_Result]
+    """For each of the requests, if it ends well."""
+
+
+_Answers = Sequence[_Result | Exception]
+
+
 class Gathering(Generic[_Item, _Result]):
     """Works on groups of requests in `threads` threads. `close` it when the server has stopped.
 
-    `work` gets the requests of a group and returns an answer, or an error, for each of them in the same order.
+    `work` gets the requests of a group and returns an answer, or an error, for each of them in the same order. If it
+    has only begun the work and that ends with an error, `recover` makes the answers.
     """
 
     def __init__(
-        self, name: str, work: Callable[[Sequence[_Item]], Sequence[_Result | Exception]], *, threads: int
+        self,
+        name: str,
+        work: Callable[[Sequence[_Item]], _Answers[_Result] | Begun[_Result]],
+        recover: Callable[[Sequence[_Item], Exception], _Answers[_Result]] | None = None,
+        *,
+        threads: int,
     ) -> None:
         self._work = work
+        self._recover = recover
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tsdb-{name}")
         self._lock = threading.Lock()
@@ -66,12 +85,35 @@ class Gathering(Generic[_Item, _Result]):
     def _serve(self) -> None:
         """Work on groups as long as there are any."""
         while group := self._take_group():
-            answers: Sequence[_Result | Exception]
-            try:
-                answers = self._work([each.item for each in group])
-            except Exception as error:  # noqa: BLE001 - handed to those who wait; the thread lives on
-                answers = [error] * len(group)
+            self._work_on(group, self._work)
+
+    def _work_on(
+        self,
+        group: list[_Waiting[_Item, _Result]],
+        work: Callable[[Sequence[_Item]], _Answers[_Result] | Begun[_Result]],
+    ) -> None:
+        answers: _Answers[_Result] | Begun[_Result]
+        try:
+            answers = work([each.item for each in group])
+        except Exception as error:  # noqa: BLE001 - handed to those who wait; the thread lives on
+            answers = [error] * len(group)
+        if isinstance(answers, Begun):
+            answers.done.add_done_callback(partial(self._end, group, answers.answers))
+        else:
             _hand_over(group, answers)
+
+    def _end(self, group: list[_Waiting[_Item, _Result]], answers: Sequence[_Result], done: Future[Any]) -> None:
+        """Answer a group whose work has ended. On a thread of somebody else, who is not to be kept."""
+        error = done.exception()
+        if error is None:
+            _hand_over(group, answers)
+        elif self._recover is None or not isinstance(error, Exception):
+            _hand_over(group, [error if isinstance(error, Exception) else RuntimeError(str(error))] * len(group))
+        else:
+            recover = partial(_swapped, self._recover, error)
+            # A pool that is closed has nobody left who waits.
+            with suppress(RuntimeError):
+                self._pool.submit(self._work_on, group, recover)
 
     def _take_group(self) -> list[_Waiting[_Item, _Result]]:
         """Take what fits into one group, of the key that has waited longest; nothing if that was all."""
@@ -86,6 +128,12 @@ class Gathering(Generic[_Item, _Result]):
                     return group
             self._running -= 1
             return []
+
+
+def _swapped(
+    recover: Callable[[Sequence[_Item], Exception], _Answers[_Result]], error: Exception, items: Sequence[_Item]
+) -> _Answers[_Result]:
+    return recover(items, error)
 
 
 def _first_of(queue: deque[_Waiting[_Item, _Result]]) -> list[_Waiting[_Item, _Result]]:

@@ -8,6 +8,7 @@ version 2 tells how many samples were written, also when it is a refusal.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -15,6 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
+from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
@@ -23,7 +25,7 @@ from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_r
 from tsdb.query import Session
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
-from tsdb.servers.http._gather import Gathering
+from tsdb.servers.http._gather import Begun, Gathering
 from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
@@ -61,6 +63,17 @@ class PrometheusDatabase(IngestDatabase, Protocol):
     ) -> WriteOutcome:
         """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
 
+    def begin_samples(
+        self,
+        samples: Samples,
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = ...,
+    ) -> Future[int] | None:
+        """Begin to write samples; None if there is more to do than to write them."""
+
     def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
         """Answer queries, each with an encoded `QueryResult`."""
 
@@ -74,7 +87,9 @@ class PrometheusRemoteRoutes:
         self._reader = RemoteWriteReader(is_strict=is_strict)
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
-        self._gathering = Gathering("http-prometheus-write", self._write_group, threads=GROUPS_AT_ONCE)
+        self._gathering = Gathering(
+            "http-prometheus-write", self._write_group, self._write_again, threads=GROUPS_AT_ONCE
+        )
 
     def close(self) -> None:
         self._gathering.close()
@@ -112,18 +127,37 @@ class PrometheusRemoteRoutes:
         headers = _written_headers(outcome.rows - histograms, histograms) if version == 2 else ()
         return Response(status=204, headers=headers)
 
-    def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception]:
+    def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception] | Begun[Response]:
         """Write requests that say the same beside their samples, as one if that goes well."""
         samples = self._read_group(group)
-        if samples is not None:
-            try:
-                request = group[0][0]
-                self._ingest(request, samples, self._session(request), version=1, is_alone=len(group) == 1)
-                return [Response(status=204) for _ in group]
-            except TsdbError as error:
-                # If it is for what they hold, nothing is written yet, and each is to learn what is wrong with itself.
-                if len(group) == 1 or not isinstance(error, InvalidArguments):
-                    return [error] * len(group)
+        if samples is None:
+            return self._write_each(group)
+        if not samples.metadata:
+            request = group[0][0]
+            done = self._database.begin_samples(
+                samples, self._session(request), self._new_table, hints=_hints(request), protocol=PROTOCOL
+            )
+            if done is not None:
+                return Begun(done, [Response(status=204) for _ in group])
+        return self._write_samples(group, samples)
+
+    def _write_again(self, group: Sequence[tuple[Request, bytes]], error: Exception) -> Sequence[Response | Exception]:
+        """Write requests whose tables are not what they were when their samples were sent."""
+        samples = self._read_group(group) if isinstance(error, SchemaOutdated | RegionNotFound) else None
+        return [error] * len(group) if samples is None else self._write_samples(group, samples)
+
+    def _write_samples(self, group: Sequence[tuple[Request, bytes]], samples: Samples) -> list[Response | Exception]:
+        try:
+            request = group[0][0]
+            self._ingest(request, samples, self._session(request), version=1, is_alone=len(group) == 1)
+            return [Response(status=204) for _ in group]
+        except TsdbError as error:
+            # If it is for what they hold, nothing is written yet, and each is to learn what is wrong with itself.
+            if len(group) == 1 or not isinstance(error, InvalidArguments):
+                return [error] * len(group)
+        return self._write_each(group)
+
+    def _write_each(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception]:
         return [self._try_write(request, body) for request, body in group]
 
     def _try_write(self, request: Request, body: bytes) -> Response | Exception:
