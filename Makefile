@@ -41,7 +41,7 @@ fuzz: $(VENV)/.dev-ready ## send bytes out of shape to every port of a server (T
 
 .PHONY: differential
 differential: $(VENV)/.dev-ready ## compare PromQL with an installed Prometheus, on thousands of queries
-	$(BIN)/pytest -m differential tests/differential $(ARGS)
+	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest -m differential tests/differential $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.dev-ready ## check format, style, types and the Rust crate

@@ -26,7 +26,7 @@ def _free_port() -> int:
 @contextmanager
 def running_prometheus(directory: Path) -> Iterator[str]:
     """Run the program and yield its address."""
-    assert PROGRAM is not None
+    assert PROGRAM is not None, "the program prometheus is not installed: tests/clients/install installs it"
     config = directory / "prometheus.yml"
     config.write_text("scrape_configs: []\n")
     url = f"http://127.0.0.1:{_free_port()}"

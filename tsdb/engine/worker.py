@@ -81,7 +81,7 @@ class Worker:
         self._buffer = buffer
         self._clock = clock
         self._commit = commit
-        self._queue: queue.Queue[_Message] = queue.Queue()
+        self._queue: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(QUEUE_MAX)
         self._waiting: deque[WriteRequest] = deque()
         self._gate = threading.Lock()
