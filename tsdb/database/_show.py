@@ -27,6 +27,7 @@ from tsdb.query.information_schema import (
     format_database_options,
     information_table,
     is_system_table,
+    sleeping_connections_table,
     statistics_of,
     table_type,
     tables_of,
@@ -286,8 +287,9 @@ _FULL_PROCESS_COLUMNS = {
 
 def _processlist(statement: Show, services: Sources, session: Session) -> pa.Table:
     names = _FULL_PROCESS_COLUMNS if statement.is_full else _PROCESS_COLUMNS
-    rows = renamed(_information("process_list", services, session), names)
-    return filtered(rows, statement.filter, services, session)
+    context = services.information(session)
+    rows = pa.concat_tables([information_table("process_list", context), sleeping_connections_table(context)])
+    return filtered(renamed(rows, names), statement.filter, services, session)
 
 
 def _variables(statement: Show, services: Sources, session: Session) -> pa.Table:

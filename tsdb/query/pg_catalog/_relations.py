@@ -29,6 +29,7 @@ from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._calls import UTF8_ENCODING
 from tsdb.query.pg_catalog._keys import has_key, primary_keys
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
+from tsdb.query.session import Channel
 
 _FIRST_ID = 256
 
@@ -254,7 +255,7 @@ def pg_views(context: InformationContext) -> pa.Table:
 
 def pg_stat_activity(context: InformationContext) -> pa.Table:
     """Who is connected by this protocol, busy or not."""
-    found = context.connections()
+    found = [each for each in context.connections() if each.channel is Channel.POSTGRES]
     columns = {
         "datid": [_oids.namespace_oid(each.database) for each in found],
         "datname": [each.database for each in found],
