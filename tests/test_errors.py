@@ -81,6 +81,13 @@ def test_faults_of_the_server_are_logged_as_errors() -> None:
     assert faults == {1000, 1002, 1003, 1005, 1006, 1007, 1008, 3001, 5000, 6000}
 
 
+def test_who_changed_his_mind_and_who_came_at_a_bad_moment_are_no_faults() -> None:
+    assert not errors.is_fault(errors.Cancelled("the statement was cancelled"))
+    assert not errors.is_fault(errors.Busy("too many at a time"))
+    assert errors.is_fault(errors.DeadlineExceeded("it took too long"))
+    assert not errors.is_fault(errors.InvalidArguments("what is this"))
+
+
 def test_every_exception_is_in_the_drawn_tree() -> None:
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or "")) | {"TsdbError"}
     defined = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, TsdbError)}

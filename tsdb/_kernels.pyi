@@ -275,6 +275,13 @@ def encode_postgres_copy(
     `forced` says of each column whether its values are always in quotes.
     """
 
+def parse_postgres_copy(body: bytes, columns: int) -> tuple[list[ArrowArray], int, int, bool, str | None]:
+    """Read rows of PostgreSQL's binary COPY, as far as they have come whole.
+
+    Return the columns as arrays of bytes, the number of rows, the place behind them, whether the mark of the end came,
+    and what is wrong with the row at that place, if anything is.
+    """
+
 class RemoteWriteBatch:
     """A request of Prometheus remote write as columns."""
 

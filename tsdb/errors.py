@@ -12,6 +12,7 @@ and never choose codes themselves.
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
     ├── Cancelled                 whoever asked no longer wants the answer
+    ├── Busy                      too much to do at this moment: try again a little later
     └── BodyTooLarge              the request body is over `http.body_limit`
 """
 
@@ -146,6 +147,14 @@ WIRE: dict[Status, Wire] = {
 }
 
 
+def is_fault(error: TsdbError) -> bool:
+    """Tell whether an error is to be logged as one of the server.
+
+    Somebody who does not want an answer any more, and many who want one at the same time, are none.
+    """
+    return wire(error.status).is_fault and not isinstance(error, Cancelled | Busy)
+
+
 def wire(status: Status) -> Wire:
     """Return how a status looks on each protocol."""
     return WIRE[status]
@@ -215,6 +224,13 @@ class Cancelled(TsdbError):
     """The work was stopped because its answer is not wanted any more."""
 
     status = Status.CANCELLED
+
+
+class Busy(TsdbError):
+    """There is too much to do at this moment: the same request may succeed a little later."""
+
+    status = Status.RUNTIME_RESOURCES_EXHAUSTED
+    retry_after_seconds = 1
 
 
 class BodyTooLarge(InvalidArguments):

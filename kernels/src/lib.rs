@@ -25,6 +25,7 @@ mod mysql_cells;
 mod mysql_rows;
 mod packing;
 mod postgres_cells;
+mod postgres_copy;
 mod postgres_rows;
 mod postgres_text;
 mod prom_aggregate;
@@ -90,6 +91,8 @@ mod _kernels {
     use crate::metric_series::MetricSeries;
     #[pymodule_export]
     use crate::mysql_rows::encode_mysql_rows;
+    #[pymodule_export]
+    use crate::postgres_copy::parse_postgres_copy;
     #[pymodule_export]
     use crate::postgres_rows::encode_postgres_copy;
     #[pymodule_export]

@@ -54,7 +54,7 @@ def test_connector_j_works(server: ServerProcess, options: str) -> None:
         "product": "MySQL",
         "tables": "[jdbc_tour]",
         "columns": _COLUMNS,
-        "keys": "[host]",
+        "keys": "[host, ts]",
         "schemas": "true",
         "types": "true",
         "refused": "42S02",

@@ -96,7 +96,7 @@ def test_a_condition_may_end_in_a_comment(opened: LocalDatabase) -> None:
 
 def test_quoted_columns_of_a_condition_keep_their_case(opened: LocalDatabase) -> None:
     session = Session(channel=Channel.MYSQL)
-    assert first_column(opened, "SHOW INDEX FROM monitor WHERE `Key_name` = 'PRIMARY'", session) == ["monitor"] * 2
+    assert first_column(opened, "SHOW INDEX FROM monitor WHERE `Key_name` = 'PRIMARY'", session) == ["monitor"] * 3
 
 
 def test_table_status_counts_rows(opened: LocalDatabase) -> None:

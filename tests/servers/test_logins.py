@@ -1,8 +1,9 @@
 """Logins at every port: none, wrong, right, malformed, replayed, unknown; who may only read or only write.
 
 HTTP and gRPC carry the password itself, so a login that somebody has recorded is a login: what they must never do is
-answer a recorded proof of MySQL's or PostgreSQL's protocol, which hold for one connection only. OpenTSDB's telnet
-protocol has no logins and takes nothing where they are needed.
+answer a recorded proof of MySQL's or PostgreSQL's protocol, which hold for one connection only, or a token of Flight
+at another server than the one that gave it out. OpenTSDB's telnet protocol has no logins and takes nothing where they
+are needed.
 """
 
 from __future__ import annotations
@@ -15,21 +16,28 @@ import socket
 import statistics
 import struct
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import adbc_driver_flightsql.dbapi as flight_sql
+import adbc_driver_manager
 import grpc
 import httpx
 import psycopg
+import pyarrow as pa
+import pyarrow.flight as fl
 import pymysql
 import pytest
 
 from tests.server_process import ServerProcess, running
+from tests.servers.grpc.flight.clients import command
 from tests.servers.grpc.running import basic, trailer
 from tests.servers.mysql.raw_client import RawClient as MysqlClient
 from tests.servers.mysql.raw_client import errno_of, login_packet
 from tests.servers.postgres.running import RawClient as PostgresClient
 from tests.servers.postgres.running import error_field
+from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 
 SECONDS = 30
@@ -139,6 +147,52 @@ def _grpc_with(server: ServerProcess, metadata: tuple[tuple[str, str], ...], sta
     return IN
 
 
+def _flight(server: ServerProcess, user: str | None, password: str, statement: str) -> str:
+    """By Flight: a handshake for a token, and the statement with that."""
+    try:
+        with fl.connect(f"grpc://127.0.0.1:{_port(server, 'gRPC')}") as client:
+            options = None
+            if user is not None:
+                options = fl.FlightCallOptions(
+                    headers=[client.authenticate_basic_token(user, password)], timeout=SECONDS
+                )
+            _ask_flight(client, statement, options)
+    except fl.FlightUnauthenticatedError:
+        return "UNAUTHENTICATED"
+    except fl.FlightUnauthorizedError:
+        return "PERMISSION_DENIED"
+    return IN
+
+
+def _ask_flight(client: fl.FlightClient, statement: str, options: fl.FlightCallOptions | None) -> None:
+    if statement.startswith("SELECT"):
+        info = client.get_flight_info(command(sql.CommandStatementQuery(query=statement)), options)
+        client.do_get(info.endpoints[0].ticket, options).read_all()
+        return
+    writer, reader = client.do_put(command(sql.CommandStatementUpdate(query=statement)), pa.schema([]), options)
+    with writer:
+        writer.done_writing()
+        reader.read()
+
+
+def _adbc(server: ServerProcess, user: str | None, password: str, statement: str) -> str:
+    """By Flight SQL, as the driver of ADBC speaks it."""
+    given = {} if user is None else {"username": user, "password": password}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are no transactions
+            opened = flight_sql.connect(f"grpc://127.0.0.1:{_port(server, 'gRPC')}", db_kwargs=given)
+        with opened as connection, connection.cursor() as cursor:
+            if statement.startswith("SELECT"):
+                cursor.execute(statement)
+                cursor.fetchall()
+            else:
+                cursor.executemany("INSERT INTO logins VALUES (?, ?)", [(1, 1.0)])
+    except adbc_driver_manager.Error as refused:
+        return refused.status_code.name
+    return IN
+
+
 def _varint(number: int) -> bytes:
     return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
 
@@ -158,6 +212,8 @@ DOORS = {
     "mysql": Door(_mysql, "1698", "1698", "1045"),
     "postgres": Door(_postgres, "28P01", "28P01", "42501"),
     "grpc": Door(_grpc, "UNAUTHENTICATED/7003", "UNAUTHENTICATED/7002", "PERMISSION_DENIED/7006"),
+    "flight": Door(_flight, "UNAUTHENTICATED", "UNAUTHENTICATED", "PERMISSION_DENIED"),
+    "flight_sql": Door(_adbc, "UNAUTHENTICATED", "UNAUTHENTICATED", "UNAUTHORIZED"),
 }
 doors = pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
 
@@ -196,6 +252,54 @@ def test_a_malformed_header_is_refused_at_http_and_grpc(server: ServerProcess, h
         assert _http_with(server, {"Authorization": header.encode("latin-1")}, READ) == "401/7004"  # type: ignore[dict-item]
     if header.isascii() and "\x00" not in header:
         assert _grpc_with(server, (("authorization", header),), READ) == "UNAUTHENTICATED/7004"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic !!!",
+        "Basic",
+        "Bearer",
+        "Bearer " + "x" * 43,
+        "Bearer " + "x" * 5000,
+        "me:secret",
+        "Basic " + base64.b64encode(b"me").decode(),
+        "Basic " + base64.b64encode(b"\xff:\xff").decode(),
+    ],
+)
+def test_a_malformed_header_is_refused_at_flight(server: ServerProcess, header: str) -> None:
+    options = fl.FlightCallOptions(headers=[(b"authorization", header.encode())], timeout=SECONDS)
+    with fl.connect(f"grpc://127.0.0.1:{_port(server, 'gRPC')}") as client:
+        for statement in (READ, WRITE):
+            with pytest.raises(fl.FlightUnauthenticatedError):
+                _ask_flight(client, statement, options)
+        for ask in (client.list_flights, client.list_actions):
+            with pytest.raises(fl.FlightUnauthenticatedError):
+                list(ask(options=options))
+
+
+def test_a_recorded_token_is_worth_nothing_at_another_server(server: ServerProcess, costly: ServerProcess) -> None:
+    with fl.connect(f"grpc://127.0.0.1:{_port(server, 'gRPC')}") as client:
+        token = client.authenticate_basic_token("me", "secret")
+        options = fl.FlightCallOptions(headers=[token], timeout=SECONDS)
+        _ask_flight(client, READ, options)
+        _ask_flight(client, READ, options)
+    with fl.connect(f"grpc://127.0.0.1:{_port(costly, 'gRPC')}") as client:
+        with pytest.raises(fl.FlightUnauthenticatedError):
+            _ask_flight(client, "SELECT 1", options)
+        with pytest.raises(fl.FlightUnauthenticatedError):
+            client.authenticate_basic_token("me", token[1].decode())
+
+
+def test_a_token_gives_no_more_than_its_user_has(server: ServerProcess) -> None:
+    with fl.connect(f"grpc://127.0.0.1:{_port(server, 'gRPC')}") as client:
+        reader, writer = (
+            fl.FlightCallOptions(headers=[client.authenticate_basic_token(user, "secret")], timeout=SECONDS)
+            for user in ("reader", "writer")
+        )
+        ticket = client.get_flight_info(command(sql.CommandStatementQuery(query=READ)), reader).endpoints[0].ticket
+        with pytest.raises(fl.FlightUnauthorizedError):
+            client.do_get(ticket, writer).read_all()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +383,7 @@ def test_telnet_has_no_logins_and_takes_nothing(server: ServerProcess) -> None:
     assert _http(server, "me", "secret", "SELECT * FROM telnet_login").startswith("400")
 
 
-@pytest.mark.parametrize("port", DOORS)
+@pytest.mark.parametrize("port", ["http", "mysql", "postgres", "grpc"])
 def test_an_unknown_user_takes_as_long_as_a_wrong_password(costly: ServerProcess, port: str) -> None:
     """Of the most costly secret there is; the fastest of several tries, because others use the machine."""
 

@@ -16,7 +16,7 @@ from tsdb.auth import Authenticator, Identity, UserStore
 from tsdb.catalog import Catalog, known_regions
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
-from tsdb.database import Database, DatabaseOptions, ProcessList, RejectionLog, Services, Session
+from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
 from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
@@ -133,6 +133,22 @@ def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOption
     return open_local(store, MemoryKv(), wal_directory, options=options)
 
 
+def _open_connection(connected: Connected, busy: Process | None) -> OpenConnection:
+    session = connected.session
+    return OpenConnection(
+        id=session.connection_id,
+        channel=session.channel,
+        user=session.user or "",
+        database=session.database,
+        client=session.client,
+        application=session.variables.get("application_name", ""),
+        start_ms=connected.began_ns // 1_000_000,
+        quiet_since_ms=connected.quiet_since_ns // 1_000_000,
+        statement=None if busy is None else busy.text,
+        statement_start_ms=None if busy is None else busy.started_ns // 1_000_000,
+    )
+
+
 def _information(
     catalog: Catalog,
     engine: Engine,
@@ -171,20 +187,9 @@ def _information(
         is_shown_all = identity is None or identity.is_admin
         busy = {process.session.connection_id: process for process in processes.all()}
         return [
-            OpenConnection(
-                id=session.connection_id,
-                user=session.user or "",
-                database=session.database,
-                client=session.client,
-                application=session.variables.get("application_name", ""),
-                start_ms=start_ns // 1_000_000,
-                statement=busy[session.connection_id].text if session.connection_id in busy else None,
-                statement_start_ms=(
-                    busy[session.connection_id].started_ns // 1_000_000 if session.connection_id in busy else None
-                ),
-            )
-            for session, start_ns in processes.connected()
-            if is_shown_all or (identity is not None and session.user == identity.name)
+            _open_connection(each, busy.get(each.session.connection_id))
+            for each in processes.connected()
+            if is_shown_all or (identity is not None and each.session.user == identity.name)
         ]
 
     def refused(identity: Identity | None) -> Sequence[RejectedRows]:

@@ -233,6 +233,11 @@ class Process:
         if not isinstance(config, StandaloneConfig | FrontendConfig):
             return Authenticator()
         authenticator = open_authenticator(config.user_provider.get_secret_value())
+        if authenticator.has_stored_users and not isinstance(config, StandaloneConfig):
+            raise StartError(
+                f"user_provider: {self._loaded.component} has no metadata of its own to keep users in",
+                hint="use static_user_provider or watch_file_user_provider",
+            )
         if not authenticator.is_enabled and not _is_local(config.http.addr.host):
             _log.warning(
                 "nobody has to log in, and the server can be reached from other machines", hint="user_provider"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsdb.database._cells import canonical_json
 from tsdb.database._ingest_rejections import RejectionLog
-from tsdb.database._processes import Process, ProcessList
+from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, Services
 from tsdb.database.database import Database
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
@@ -12,6 +12,7 @@ from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
 __all__ = [
     "Affected",
     "Channel",
+    "Connected",
     "Database",
     "DatabaseOptions",
     "Output",

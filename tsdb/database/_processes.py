@@ -49,6 +49,16 @@ class Process:
             raise Cancelled("the statement was cancelled", process=self.id)
 
 
+@dataclass(slots=True)
+class Connected:
+    """A client that stays connected, busy or not."""
+
+    session: Session
+    began_ns: int
+    quiet_since_ns: int
+    """When its last statement ended, or when it came if there was none."""
+
+
 class ProcessList:
     """All statements that are running, of all sessions."""
 
@@ -56,7 +66,7 @@ class ProcessList:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._running: dict[str, Process] = {}
-        self._connected: dict[int, tuple[Session, int]] = {}
+        self._connected: dict[int, Connected] = {}
         self.frontend = frontend
         """The address of this server, the first part of every id."""
 
@@ -77,16 +87,22 @@ class ProcessList:
 
     def leave(self, process: Process) -> None:
         self._running.pop(process.id, None)
+        connected = self._connected.get(process.session.connection_id)
+        if connected is not None:
+            connected.quiet_since_ns = self._clock.now_ns()
 
     def connect(self, session: Session) -> None:
-        """Note that a client is there, whether it runs something or not."""
-        self._connected[session.connection_id] = (session, self._clock.now_ns())
+        """Note that a client is there, whether it runs something or not; again when its session is another one."""
+        now_ns = self._clock.now_ns()
+        before = self._connected.get(session.connection_id)
+        began_ns = now_ns if before is None else before.began_ns
+        self._connected[session.connection_id] = Connected(session, began_ns, now_ns)
 
     def disconnect(self, session: Session) -> None:
         self._connected.pop(session.connection_id, None)
 
-    def connected(self) -> list[tuple[Session, int]]:
-        """The sessions of clients that stay connected, each with the time it began; in their order."""
+    def connected(self) -> list[Connected]:
+        """The clients that stay connected, in the order in which they came."""
         return list(self._connected.values())
 
     def all(self) -> list[Process]:

@@ -27,6 +27,7 @@ from tsdb.query.information_schema import (
     format_database_options,
     information_table,
     is_system_table,
+    sleeping_connections_table,
     statistics_of,
     table_type,
     tables_of,
@@ -112,7 +113,7 @@ _FULL_COLUMN_COLUMNS = {
 def _columns(statement: Show, services: Sources, session: Session) -> pa.Table:
     """The columns of a table by name. A view has none of its own."""
     found = _named(statement, services, session)
-    rows = columns_of([] if isinstance(found, ViewInfo) else [found]).sort_by("column_name")
+    rows = columns_of([] if isinstance(found, ViewInfo) else [found], session.channel).sort_by("column_name")
     names = _FULL_COLUMN_COLUMNS if statement.is_full else _COLUMN_COLUMNS
     return filtered(renamed(rows, names), statement.filter, services, session)
 
@@ -141,7 +142,7 @@ def _index(statement: Show, services: Sources, session: Session) -> pa.Table:
         raise Unsupported("SHOW INDEX takes WHERE, not LIKE")
     found = _named(statement, services, session)
     has_keys = isinstance(found, TableInfo) and not is_system_table(found)
-    rows = statistics_of([found] if has_keys and isinstance(found, TableInfo) else [])
+    rows = statistics_of([found] if has_keys and isinstance(found, TableInfo) else [], session.channel)
     return filtered(renamed(rows, _INDEX_COLUMNS), statement.filter, services, session)
 
 
@@ -286,8 +287,9 @@ _FULL_PROCESS_COLUMNS = {
 
 def _processlist(statement: Show, services: Sources, session: Session) -> pa.Table:
     names = _FULL_PROCESS_COLUMNS if statement.is_full else _PROCESS_COLUMNS
-    rows = renamed(_information("process_list", services, session), names)
-    return filtered(rows, statement.filter, services, session)
+    context = services.information(session)
+    rows = pa.concat_tables([information_table("process_list", context), sleeping_connections_table(context)])
+    return filtered(renamed(rows, names), statement.filter, services, session)
 
 
 def _variables(statement: Show, services: Sources, session: Session) -> pa.Table:

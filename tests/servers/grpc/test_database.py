@@ -321,6 +321,24 @@ def ddl(**expr: Any) -> v1.GreptimeRequest:
     return v1.GreptimeRequest(ddl=v1.DdlRequest(**expr))
 
 
+def test_definitions_make_views(served: RunningServer) -> None:
+    def make(**said: Any) -> None:
+        served.handle(ddl(create_view=v1.CreateViewExpr(schema_name="public", view_name="The-View", **said)))
+
+    make(definition="SELECT 1 AS a, 2 AS b")
+    assert served.sql('SELECT * FROM "The-View"') == [{"a": 1, "b": 2}]
+    make(definition="CREATE VIEW other AS SELECT 3 AS a", create_if_not_exists=True)
+    assert served.sql('SELECT a FROM "The-View"') == [{"a": 1}]
+    with pytest.raises(grpc.RpcError):
+        make(definition="SELECT 3")
+    make(definition="CREATE VIEW other (x) AS SELECT 3", or_replace=True)
+    assert served.sql('SELECT * FROM "The-View"') == [{"x": 3}]
+    make(definition="SELECT 4, 5", columns=["p", "q"], or_replace=True)
+    assert served.sql('SELECT * FROM "The-View"') == [{"p": 4, "q": 5}]
+    served.handle(ddl(drop_view=v1.DropViewExpr(view_name="The-View")))
+    assert served.sql("SHOW VIEWS") == []
+
+
 def test_definitions_make_change_and_drop_databases_and_tables(served: RunningServer) -> None:
     served.handle(ddl(create_database=v1.CreateDatabaseExpr(schema_name="made", options={"ttl": "7d"})))
     served.handle(ddl(create_database=v1.CreateDatabaseExpr(schema_name="made", create_if_not_exists=True)))
@@ -365,6 +383,22 @@ def test_definitions_make_change_and_drop_databases_and_tables(served: RunningSe
     ("request_", "code", "number"),
     [
         (ddl(drop_table=v1.DropTableExpr(table_name="no")), grpc.StatusCode.NOT_FOUND, "4001"),
+        (ddl(create_view=v1.CreateViewExpr(view_name="v")), grpc.StatusCode.UNIMPLEMENTED, "1001"),
+        (
+            ddl(create_view=v1.CreateViewExpr(view_name="v", definition="DROP TABLE t")),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "1004",
+        ),
+        (
+            ddl(create_view=v1.CreateViewExpr(view_name="v", definition="SELECT 1; SELECT 2")),
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "1004",
+        ),
+        (
+            ddl(create_view=v1.CreateViewExpr(view_name="v", definition="SELECT * FROM nowhere")),
+            grpc.StatusCode.NOT_FOUND,
+            "4001",
+        ),
         (ddl(create_flow=v1.CreateFlowExpr(flow_name="f")), grpc.StatusCode.UNIMPLEMENTED, "1001"),
         (ddl(drop_table=v1.DropTableExpr(catalog_name="x", table_name="t")), grpc.StatusCode.INVALID_ARGUMENT, "1004"),
         (ddl(create_database=v1.CreateDatabaseExpr()), grpc.StatusCode.INVALID_ARGUMENT, "1004"),

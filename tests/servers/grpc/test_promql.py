@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import grpc
 import pytest
 
-from tests.servers.grpc.running import RunningServer
+from tests.servers.grpc.running import RunningServer, trailer
 from tests.servers.grpc.test_database import HOST, insert, rows, schema
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 
@@ -70,3 +71,15 @@ def test_what_is_wrong_with_a_query_is_told_in_the_json(asked: RunningServer, qu
     answer = ask(asked, **query)
     assert (answer["status"], answer["errorType"]) == ("error", kind)
     assert answer["error"]
+
+
+def test_too_many_queries_at_the_same_time_may_be_tried_again(asked: RunningServer) -> None:
+    budget = asked.database.promql._budget
+    budget.take(budget.samples_max)
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(asked, instant_query=v1.PromInstantQuery(query="up", time="50"))
+    finally:
+        budget.give(budget.samples_max)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert trailer(caught.value, "x-greptime-err-retry-hint") == "retryable"

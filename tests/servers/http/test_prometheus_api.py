@@ -14,6 +14,7 @@ from tests.kernels.histogram_reference import Hist
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Session
+from tsdb.query.promql import PromqlEngine
 from tsdb.servers.http import HttpApp, prometheus_api_routes
 from tsdb.units import Duration
 
@@ -48,6 +49,10 @@ class World:
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
         self._routes = prometheus_api_routes(self._app, self._opened.database, {"version": "1"})
         self.run(*SETUP)
+
+    @property
+    def promql(self) -> PromqlEngine:
+        return self._opened.database.promql
 
     def run(self, *statements: str) -> None:
         for text in statements:
@@ -207,3 +212,15 @@ def test_promql_is_also_answered_like_sql(world: World) -> None:
     assert records["rows"] == [[1.0, "a", "x", 0], [2.0, "a", "x", 10000]]
     assert world.raw("GET", "/v1/promql?query=1&start=0&end=0&step=1&format=csv").body == b"0,1.0\r\n"
     assert world.raw("GET", "/v1/promql?query=1").status == 400
+
+
+def test_too_many_queries_at_the_same_time_may_be_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    budget = world.promql._budget
+    budget.take(budget.samples_max)
+    with caplog.at_level("INFO"):
+        answer = world.get("query", query="up", time=10)
+    budget.give(budget.samples_max)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert "at the same time would hold more than" in answer.json()["error"]
+    assert not caplog.records, "it is no fault of the server"
+    assert world.get("query", query="up", time=10).status == 200

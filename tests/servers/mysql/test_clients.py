@@ -287,7 +287,7 @@ def test_sqlalchemy_reflects_a_table_and_reads_it(server: Served, driver: str) -
     engine = sqlalchemy.create_engine(f"mysql+{driver}://me:secret@127.0.0.1:{server.port}/public")
     inspector = sqlalchemy.inspect(engine)
     assert "kinds" in inspector.get_table_names()
-    assert inspector.get_pk_constraint("kinds")["constrained_columns"] == ["host"]
+    assert inspector.get_pk_constraint("kinds")["constrained_columns"] == ["host", "ts"]
     table = sqlalchemy.Table("kinds", sqlalchemy.MetaData(), autoload_with=engine)
     kinds = {column.name: type(column.type).__name__ for column in table.columns}
     assert kinds == {

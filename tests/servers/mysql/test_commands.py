@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -18,6 +19,7 @@ from tsdb.units import Duration
 
 LONG = "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e"
 COM_FIELD_LIST, COM_STATISTICS, COM_PROCESS_INFO, COM_PROCESS_KILL = b"\x04", b"\x09", b"\x0a", b"\x0c"
+COM_RESET_CONNECTION = b"\x1f"
 COM_DEBUG, COM_PING, COM_SET_OPTION, COM_STMT_FETCH = b"\x0d", b"\x0e", b"\x1b", b"\x1c"
 
 
@@ -108,6 +110,72 @@ def test_a_query_is_killed_by_another_connection(server: Served) -> None:
         thread.join(SECONDS_MAX)
         assert failures[0].args[0] == 1317
         victim.ping(reconnect=False)
+
+
+def test_connections_that_run_nothing_sleep(server: Served) -> None:
+    sleeper = server.connect()
+    with server.connect() as other, other.cursor() as cursor:
+        sleeper.cursor().execute("SELECT 1")
+        cursor.execute("SHOW PROCESSLIST")
+        found = {row[0]: row for row in cursor.fetchall()}
+        assert found[str(sleeper.thread_id())][1:3] == ("tsdb", "Sleep")
+        assert str(other.thread_id()) not in found, "it runs the statement that asks"
+        cursor.execute(f"SHOW FULL PROCESSLIST WHERE Id = '{sleeper.thread_id()}'")
+        ((_, _, database, client, *_, text),) = cursor.fetchall()
+        assert (database, text) == ("public", "Sleep")
+        assert client.startswith("127.0.0.1")
+        number = str(sleeper.thread_id())
+        sleeper.close()
+        _wait_until(lambda: number not in _sleeping(other))
+
+
+def _sleeping(connection: pymysql.Connection[Any]) -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW PROCESSLIST WHERE Query = 'Sleep'")
+        return {row[0] for row in cursor.fetchall()}
+
+
+def test_a_connection_that_was_reset_is_listed_once(server: Served) -> None:
+    with RawClient(server.port) as client, server.connect() as other:
+        number = str(int.from_bytes(client.greeting.split(b"\x00", 1)[1][:4], "little"))
+        assert client.ask(COM_RESET_CONNECTION)[:1] == b"\x00"
+        with other.cursor() as cursor:
+            cursor.execute("SHOW PROCESSLIST")
+            assert [row[0] for row in cursor.fetchall()].count(number) == 1
+
+
+def test_too_many_queries_of_promql_at_the_same_time_are_told(server: Served) -> None:
+    server.fetch("CREATE TABLE IF NOT EXISTS busy (ts TIMESTAMP TIME INDEX, v DOUBLE, host STRING PRIMARY KEY)")
+    server.fetch("INSERT INTO busy VALUES (1, 1.0, 'a')")
+    budget = server.database.promql._budget
+    budget.take(budget.samples_max)
+    try:
+        with pytest.raises(pymysql.err.MySQLError) as caught:
+            server.fetch("TQL EVAL (0, 10, '5s') busy")
+    finally:
+        budget.give(budget.samples_max)
+    assert caught.value.args[0] == 1041
+
+
+def test_what_nobody_wants_any_more_is_no_error_of_the_server(server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level("INFO"),
+        RawClient(server.port) as leaver,
+        RawClient(server.port) as killed,
+        server.connect() as other,
+        other.cursor() as cursor,
+    ):
+        for client in (leaver, killed):
+            client.send(b"\x03" + LONG.encode())
+        _wait_until(lambda: _processes(server).count(LONG) == 2)
+        leaver.socket.close()
+        number = int.from_bytes(killed.greeting.split(b"\x00", 1)[1][:4], "little")
+        cursor.execute(f"KILL QUERY {number}")
+        while (packet := killed.read())[:1] != b"\xff":
+            assert packet
+        assert errno_of(packet) == 1317
+        _wait_until(lambda: LONG not in _processes(server))
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_a_connection_is_killed_while_all_threads_are_busy(server: Served) -> None:

@@ -80,6 +80,6 @@ def test_a_table_is_printed_in_the_words_of_mysql() -> None:
     )
     assert mysql_create_table(own) == (
         "CREATE TABLE `t` (\n  `ts` timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP,\n  `host` text COMMENT 'a',\n"
-        "  `n` int unsigned,\n  `x` decimal(10,2) DEFAULT 1,\n  PRIMARY KEY (`host`,`n`)\n"
+        "  `n` int unsigned,\n  `x` decimal(10,2) DEFAULT 1,\n  PRIMARY KEY (`host`,`n`,`ts`)\n"
         ") ENGINE=mito DEFAULT CHARSET=utf8mb4"
     )

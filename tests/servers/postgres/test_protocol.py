@@ -211,6 +211,8 @@ def test_connections_are_listed_whether_they_run_something_or_not(pg: RunningSer
         key = next(body for tag, body in client.log_in(application_name="listed") if tag == "K")
         number = struct.unpack("!i", key[:4])[0]
         assert other.execute(text).fetchall() == [(number, "idle", "", "me")]
+        listed = other.execute(f"SHOW PROCESSLIST WHERE \"Id\" = '{number}'".encode()).fetchall()
+        assert [(row[0], row[2]) for row in listed] == [(str(number), "Sleep")]
         client.socket.sendall(query(_SLOW))
         _wait_running(pg, _SLOW)
         assert other.execute(text).fetchall() == [(number, "active", _SLOW, "me")]
@@ -220,6 +222,19 @@ def test_connections_are_listed_whether_they_run_something_or_not(pg: RunningSer
         deadline = time.monotonic() + 20
         while other.execute(text).fetchall():
             assert time.monotonic() < deadline
+
+
+def test_what_nobody_wants_any_more_is_no_error_of_the_server(
+    pg: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"), pg.raw() as client, pg.connect() as other:
+        key = next(body for tag, body in client.log_in() if tag == "K")
+        client.socket.sendall(query(_SLOW))
+        _wait_running(pg, _SLOW)
+        other.execute(f"KILL {struct.unpack('!i', key[:4])[0]}".encode())
+        found = client.read_until("Z")
+        assert error_field(next(body for tag, body in found if tag == "E"), "C") == "57014"
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_kill_stops_the_statement_of_another_connection(pg: RunningServer) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from tsdb.errors import Status, TsdbError
+from tsdb.errors import Busy
 from tsdb.telemetry import gauge
 
 SHARED_SAMPLES_MAX = 100_000_000
@@ -18,10 +18,8 @@ SHARED_SAMPLES_MAX = 100_000_000
 _HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, that PromQL queries hold at the moment.")
 
 
-class PromqlBusy(TsdbError):
-    """The queries under way hold all that queries may hold: the same query may succeed a little later."""
-
-    status = Status.RUNTIME_RESOURCES_EXHAUSTED
+class PromqlBusy(Busy):
+    """The queries under way hold all that queries may hold."""
 
 
 class SampleBudget:

@@ -21,6 +21,7 @@ from tsdb.query.information_schema._context import (
     RunningStatement,
 )
 from tsdb.query.information_schema._keys import statistics_of
+from tsdb.query.information_schema._node import sleeping_connections_table
 from tsdb.query.information_schema._schemas import INFORMATION_TABLES, information_schema_of, parse_schema
 from tsdb.query.information_schema._system import (
     INFORMATION_SCHEMA,
@@ -34,6 +35,7 @@ from tsdb.query.information_schema._tables import (
     columns_of,
     database_options,
     format_database_options,
+    has_unique_key,
     is_system_table,
     table_size,
     table_type,
@@ -93,11 +95,13 @@ __all__ = [
     "columns_of",
     "database_options",
     "format_database_options",
+    "has_unique_key",
     "information_schema_of",
     "information_table",
     "information_table_infos",
     "is_system_table",
     "parse_schema",
+    "sleeping_connections_table",
     "statistics_of",
     "table_of_schema",
     "table_size",

@@ -9,7 +9,7 @@ from typing import Protocol
 from tsdb.clock import Clock
 from tsdb.engine import RegionStat
 from tsdb.model import CATALOG, DatabaseInfo, RegionId, TableInfo, ViewInfo
-from tsdb.query.session import Session
+from tsdb.query.session import Channel, Session
 
 
 class Described(Protocol):
@@ -65,11 +65,14 @@ class OpenConnection:
     """One client that is connected, and what it runs if it runs something."""
 
     id: int
+    channel: Channel
     user: str
     database: str
     client: str
     application: str
     start_ms: int
+    quiet_since_ms: int
+    """When its last statement ended."""
     statement: str | None = None
     statement_start_ms: int | None = None
 

@@ -2,6 +2,9 @@
 
 Every table has a time index, which counts as a key beside the primary key; declared indexes are listed in `statistics`
 only.
+
+Clients of MySQL take the primary key for what makes a row the only one of its kind, and so do those of PostgreSQL. To
+them it is the tags and then the time index, and a table in append mode, which keeps every row, has none.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from tsdb.model import CATALOG, ColumnIndex, TableInfo
 from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext
 from tsdb.query.information_schema._schemas import information_schema_of
-from tsdb.query.information_schema._tables import base_tables
+from tsdb.query.information_schema._tables import base_tables, has_unique_key
+from tsdb.query.session import Channel
 
 PRIMARY = "PRIMARY"
 TIME_INDEX = "TIME INDEX"
@@ -37,17 +41,20 @@ class KeyPart(NamedTuple):
     """How the index is kept: `dense`, `inverted`, `fulltext_bloom`, …"""
 
 
-def keys_of(table: TableInfo) -> Iterator[KeyPart]:
+def keys_of(table: TableInfo, *, for_mysql: bool = False) -> Iterator[KeyPart]:
     """The primary key and the time index of a table."""
     encoding = table.options.get("primary_key_encoding", "dense")
-    for position, column in enumerate(table.tags, 1):
+    key = list(table.tags)
+    if for_mysql:
+        key = [*key, table.time_index] if has_unique_key(table) else []
+    for position, column in enumerate(key, 1):
         yield KeyPart(table, PRIMARY, position, column.name, PRIMARY, True, column.nullable, encoding)
     yield KeyPart(table, TIME_INDEX, 1, table.time_index.name, "TIME", False, False, None)
 
 
-def indexes_of(table: TableInfo) -> list[KeyPart]:
+def indexes_of(table: TableInfo, *, for_mysql: bool = False) -> list[KeyPart]:
     """The keys and the declared indexes of a table, sorted by their names."""
-    parts = list(keys_of(table))
+    parts = list(keys_of(table, for_mysql=for_mysql))
     for column in table.columns:
         for index in column.indexes:
             kind = index.kind.upper()
@@ -63,7 +70,8 @@ def _structure(index: ColumnIndex) -> str:
 
 
 def key_column_usage_table(context: InformationContext) -> pa.Table:
-    parts = [part for table in base_tables(context) for part in keys_of(table)]
+    for_mysql = context.session.channel is Channel.MYSQL
+    parts = [part for table in base_tables(context) for part in keys_of(table, for_mysql=for_mysql)]
     columns = {
         "constraint_catalog": _STANDARD_CATALOG,
         "constraint_schema": [part.table.database for part in parts],
@@ -80,11 +88,12 @@ def key_column_usage_table(context: InformationContext) -> pa.Table:
 
 
 def table_constraints_table(context: InformationContext) -> pa.Table:
+    for_mysql = context.session.channel is Channel.MYSQL
     rows = [
         (table, name, kind)
         for table in base_tables(context)
         for name, kind in ((TIME_INDEX, TIME_INDEX), (PRIMARY, "PRIMARY KEY"))
-        if name == TIME_INDEX or table.primary_key
+        if name in {part.key for part in keys_of(table, for_mysql=for_mysql)}
     ]
     columns = {
         "constraint_catalog": _STANDARD_CATALOG,
@@ -99,12 +108,12 @@ def table_constraints_table(context: InformationContext) -> pa.Table:
 
 
 def statistics_table(context: InformationContext) -> pa.Table:
-    return statistics_of(base_tables(context))
+    return statistics_of(base_tables(context), context.session.channel)
 
 
-def statistics_of(tables: list[TableInfo]) -> pa.Table:
-    """The rows of `statistics` for some tables."""
-    parts = [part for table in tables for part in indexes_of(table)]
+def statistics_of(tables: list[TableInfo], channel: Channel) -> pa.Table:
+    """The rows of `statistics` for some tables, for clients of a protocol."""
+    parts = [part for table in tables for part in indexes_of(table, for_mysql=channel is Channel.MYSQL)]
     columns = {
         "table_catalog": CATALOG,
         "table_schema": [part.table.database for part in parts],

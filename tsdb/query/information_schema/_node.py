@@ -125,6 +125,23 @@ def process_list_table(context: InformationContext) -> pa.Table:
     return build_table(information_schema_of("process_list"), len(processes), columns)
 
 
+def sleeping_connections_table(context: InformationContext) -> pa.Table:
+    """The clients that are connected and run nothing, in the columns of `process_list`, since their last statement."""
+    sleeping = [each for each in context.connections() if each.statement is None]
+    now_ms = context.clock.now_ns() // _MS_NS
+    columns = {
+        "id": [str(each.id) for each in sleeping],
+        "catalog": CATALOG,
+        "schemas": [each.database for each in sleeping],
+        "query": "Sleep",
+        "client": [each.client for each in sleeping],
+        "frontend": context.node.address,
+        "start_timestamp": [each.quiet_since_ms for each in sleeping],
+        "elapsed_time": [max(now_ms - each.quiet_since_ms, 0) for each in sleeping],
+    }
+    return build_table(information_schema_of("process_list"), len(sleeping), columns)
+
+
 def flows_table(context: InformationContext) -> pa.Table:
     flows = context.flows()
     columns = {

@@ -137,10 +137,18 @@ def data_type_name(kind: DataType) -> str:
     return "binary" if kind.kind is Kind.BINARY else kind.sql.lower()
 
 
-def column_key(column: ColumnInfo) -> str:
-    if column.semantic is Semantic.TAG:
-        return "PRI"
-    return "TIME INDEX" if column.semantic is Semantic.TIMESTAMP else ""
+def has_unique_key(table: TableInfo) -> bool:
+    """Whether a later row with the same tags and the same time takes the place of the earlier one."""
+    return table.options.get("append_mode", "false").lower() != "true"
+
+
+def column_key(column: ColumnInfo, mysql_key: str | None = None) -> str:
+    """What kind of key a column belongs to; `mysql_key` is what clients of MySQL are told of tags and time."""
+    if column.semantic is Semantic.FIELD:
+        return ""
+    if mysql_key is not None:
+        return mysql_key
+    return "PRI" if column.semantic is Semantic.TAG else "TIME INDEX"
 
 
 def column_default(column: ColumnInfo) -> str | None:
@@ -160,11 +168,11 @@ def _numeric_scale(kind: DataType) -> int | None:
 
 def columns_table(context: InformationContext) -> pa.Table:
     tables = sorted(_all_tables(context), key=lambda table: (table.database, table.name))
-    return columns_of(tables)
+    return columns_of(tables, context.session.channel)
 
 
-def columns_of(tables: list[TableInfo]) -> pa.Table:
-    """The rows of `columns` for some tables."""
+def columns_of(tables: list[TableInfo], channel: Channel) -> pa.Table:
+    """The rows of `columns` for some tables, for clients of a protocol."""
     rows = [(table, position, column) for table in tables for position, column in enumerate(table.columns, 1)]
     types = [column.type for _, _, column in rows]
     # Tables repeat the same few types: what depends on the type alone is worked out once for each.
@@ -175,6 +183,12 @@ def columns_of(tables: list[TableInfo]) -> pa.Table:
         found = {kind: of(kind) for kind in known}
         return [found[kind] for kind in types]
 
+    mysql_keys: dict[int, str] = {}
+    if channel is Channel.MYSQL:
+        # Part of the only one of its kind, or of an index of many.
+        mysql_keys = {
+            table.id: "PRI" if has_unique_key(table) else "MUL" for table in tables if not is_system_table(table)
+        }
     lengths = by_type(lambda kind: _TEXT_LENGTH_MAX if kind.is_string else None)
     columns = {
         "table_catalog": CATALOG,
@@ -189,7 +203,7 @@ def columns_of(tables: list[TableInfo]) -> pa.Table:
         "datetime_precision": by_type(lambda kind: kind.timestamp_precision if kind.is_timestamp else None),
         "character_set_name": by_type(lambda kind: CHARACTER_SET if kind.is_string else None),
         "collation_name": by_type(lambda kind: COLLATION if kind.is_string else None),
-        "column_key": [column_key(column) for _, _, column in rows],
+        "column_key": [column_key(column, mysql_keys.get(table.id)) for table, _, column in rows],
         "extra": "",
         "privileges": "select,insert",
         "generation_expression": "",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tsdb.model import TableInfo
-from tsdb.query.information_schema import InformationContext, build_table
+from tsdb.query.information_schema import InformationContext, build_table, has_unique_key
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._schemas import pg_schema_of
 
@@ -33,15 +33,11 @@ class Key(NamedTuple):
         return f"{self.table.name}_pkey"
 
 
-def has_key(table: TableInfo) -> bool:
-    return table.options.get("append_mode", "false").lower() != "true"
-
-
 def primary_keys(context: InformationContext) -> Iterator[Key]:
     """The keys of all tables that were created and have one."""
     for database in context.catalog.databases():
         for table in context.catalog.tables(database.name):
-            if has_key(table):
+            if has_unique_key(table):
                 places = {column.name: place for place, column in enumerate(table.columns, 1)}
                 yield Key(table, tuple(places[name] for name in (*table.primary_key, table.time_index.name)))
 

@@ -20,6 +20,7 @@ from tsdb.query.information_schema import (
     build_table,
     column_default,
     database_options,
+    has_unique_key,
     information_table_infos,
     is_system_table,
     table_of_schema,
@@ -27,8 +28,9 @@ from tsdb.query.information_schema import (
 )
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._calls import UTF8_ENCODING
-from tsdb.query.pg_catalog._keys import has_key, primary_keys
+from tsdb.query.pg_catalog._keys import primary_keys
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
+from tsdb.query.session import Channel
 
 _FIRST_ID = 256
 
@@ -232,7 +234,7 @@ def pg_tables(context: InformationContext) -> pa.Table:
         "tablename": [table.name for table in tables],
         "tableowner": _oids.OWNER_NAME,
         "hasindexes": [
-            isinstance(table, TableInfo) and not is_system_table(table) and has_key(table) for table in tables
+            isinstance(table, TableInfo) and not is_system_table(table) and has_unique_key(table) for table in tables
         ],
         "hasrules": False,
         "hastriggers": False,
@@ -254,7 +256,7 @@ def pg_views(context: InformationContext) -> pa.Table:
 
 def pg_stat_activity(context: InformationContext) -> pa.Table:
     """Who is connected by this protocol, busy or not."""
-    found = context.connections()
+    found = [each for each in context.connections() if each.channel is Channel.POSTGRES]
     columns = {
         "datid": [_oids.namespace_oid(each.database) for each in found],
         "datname": [each.database for each in found],

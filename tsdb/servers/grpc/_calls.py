@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError, wire
+from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError, is_fault, wire
 from tsdb.servers.grpc._errors import InternalError, abort
 from tsdb.telemetry import SECONDS_BUCKETS, counter, gauge, get_logger, histogram
 
@@ -244,7 +244,7 @@ async def _serve(rpc: Rpc, call: Call) -> bytes | None:
 
 
 def _log_error(call: Call, error: TsdbError) -> None:
-    if wire(error.status).is_fault:
+    if is_fault(error):
         _log.error("a call failed", method=call.method, status=error.status.title, exc_info=error)
     else:
         _log.debug("a call was refused", method=call.method, status=error.status.title, error=error)

@@ -11,7 +11,7 @@ from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import CATALOG
 from tsdb.servers.grpc._types import column_type
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
-from tsdb.sql import Parsed
+from tsdb.sql import Parsed, parse
 from tsdb.sql import statements as sql
 from tsdb.sql.statements import Name
 
@@ -128,6 +128,34 @@ def _truncate_table(expr: v1.TruncateTableExpr) -> sql.Statement:
     return sql.TruncateTable(_name(expr, expr.table_name))
 
 
+def _create_view(expr: v1.CreateViewExpr) -> sql.Statement:
+    """The query is that of the definition; the rest of it counts less than what the message says besides."""
+    if not expr.definition.strip():
+        raise Unsupported("a view is made from its definition, not from a plan", hint="send the SQL in `definition`")
+    parsed = parse(expr.definition, sql.Dialect.GENERIC)
+    said = parsed[0].statement if len(parsed) == 1 else None
+    if isinstance(said, sql.CreateView):
+        query, columns = said.query.text, said.columns
+    elif isinstance(said, sql.Query):
+        query, columns = said.text.text, ()
+    else:
+        raise InvalidArguments(
+            "the definition of the view is not one query", hint="send CREATE VIEW … AS SELECT …, or SELECT …"
+        )
+    columns = tuple(expr.columns) or columns
+    names = ".".join(_quoted(each) for each in _name(expr, expr.view_name).parts)
+    listed = f" ({', '.join(_quoted(each) for each in columns)})" if columns else ""
+    text = (
+        f"CREATE {'OR REPLACE ' if expr.or_replace else ''}VIEW "
+        f"{'IF NOT EXISTS ' if expr.create_if_not_exists else ''}{names}{listed} AS {query}"
+    )
+    return parse(text, sql.Dialect.GENERIC)[0].statement
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 def _drop_view(expr: v1.DropViewExpr) -> sql.Statement:
     return sql.DropView(_name(expr, expr.view_name), if_exists=expr.drop_if_exists)
 
@@ -175,5 +203,6 @@ _STATEMENTS: dict[str, Callable[[Any], sql.Statement]] = {
     "alter_table": _alter_table,
     "drop_table": _drop_table,
     "truncate_table": _truncate_table,
+    "create_view": _create_view,
     "drop_view": _drop_view,
 }

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration as ProtoDuration
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-untyped]
 
-from tsdb.errors import Status, TsdbError, wire
+from tsdb.errors import Busy, Status, TsdbError, wire
 
 DETAILS_BYTES_MAX = 2048
 """Clients refuse more than 8 KiB of trailers, and the text is in there twice, in one place with escapes."""
@@ -43,10 +43,8 @@ class InternalError(TsdbError):
         super().__init__(INTERNAL_ERROR)
 
 
-class Exhausted(TsdbError):
+class Exhausted(Busy):
     """The server has as much to do as it may have."""
-
-    status = Status.RUNTIME_RESOURCES_EXHAUSTED
 
 
 def status_code(error: TsdbError) -> grpc.StatusCode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from tsdb.auth import PermissionDenied
-from tsdb.errors import Cancelled, InvalidArguments, TsdbError, wire
+from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
@@ -56,7 +56,7 @@ class PromqlService:
 
                 answer = self._database.promql.run(text, session, span, check)
                 return encode_answer(answer, is_range=is_range, series_max=None, timings=None)
-        except PermissionDenied:
+        except (PermissionDenied, Cancelled, Busy):
             raise
         except TsdbError as error:
             if wire(error.status).is_fault:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from time import perf_counter
 
 from tsdb.auth import Authenticator, AuthError
-from tsdb.errors import InvalidArguments, TsdbError, wire
+from tsdb.errors import InvalidArguments, TsdbError, is_fault
 from tsdb.servers.http._auth import HttpAuth, auth_error_response
 from tsdb.servers.http._errors import ErrorBody, error_response, full_error_body, internal_error_response
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
@@ -220,7 +220,7 @@ class HttpApp:
         await reply.send(Response(status=status))
 
     async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
-        if wire(error.status).is_fault:
+        if is_fault(error):
             _log.exception("a request failed", route=route.pattern, status=error.status.title)
         else:
             _log.debug("a request was refused", route=route.pattern, error=error)

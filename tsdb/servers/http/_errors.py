@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import orjson
 
-from tsdb.errors import BodyTooLarge, Status, TsdbError, wire
+from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire
 from tsdb.servers.http._messages import JSON, Response
 
 HEADER_MESSAGE_CHARS_MAX = 1024
@@ -50,7 +50,8 @@ def error_response(error: TsdbError, elapsed_ms: int, make_body: ErrorBody) -> R
         # What is left of the body stands between this answer and the next request.
         response.raw_headers.append((b"connection", b"close"))
         return response
-    response = _make_response(error.status, wire(error.status).http, str(error), elapsed_ms, make_body)
+    status = _UNAVAILABLE if isinstance(error, Busy) else wire(error.status).http
+    response = _make_response(error.status, status, str(error), elapsed_ms, make_body)
     if response.status == _UNAVAILABLE:
         seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
         response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))

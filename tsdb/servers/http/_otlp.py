@@ -14,7 +14,7 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-untyped]
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, wire
+from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, is_fault, wire
 from tsdb.ingest import WriteOutcome
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
@@ -68,7 +68,7 @@ class OtlpRoutes:
         except BodyTooLarge:
             raise
         except TsdbError as error:
-            if wire(error.status).is_fault:
+            if is_fault(error):
                 _log.exception("a request failed", path=request.path, status=error.status.title)
             return _status_response(error)
 

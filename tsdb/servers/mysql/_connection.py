@@ -16,7 +16,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
-from tsdb.errors import Status, TsdbError, wire
+from tsdb.errors import Status, TsdbError, is_fault, wire
 from tsdb.model import CATALOG
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
@@ -141,6 +141,7 @@ class Connection:
         """Serve the client until it goes."""
         try:
             if await self._log_in():
+                self._house.database.connect(self._session)
                 await self._serve_commands()
         except ClientGone as gone:
             _log.debug("a client went away", client=self._client, reason=str(gone))
@@ -150,6 +151,8 @@ class Connection:
                 await self._send_error(error)
         except TimeoutError:
             _log.debug("a client took too long to log in", client=self._client)
+        finally:
+            self._house.database.disconnect(self._session)
 
     # The login ------------------------------------------------------------------------------------------------------
 
@@ -379,6 +382,7 @@ class Connection:
             database=old.database,
             variables=self._house.variables(),
         )
+        self._house.database.connect(self._session)
 
     def _idle_seconds(self) -> float | None:
         """How long the client may be silent: what the server allows, or less if the client has said so."""
@@ -388,5 +392,5 @@ class Connection:
         return float(wanted) if allowed is None else min(float(wanted), allowed)
 
     def _log_fault(self, error: TsdbError | WireError) -> None:
-        if isinstance(error, TsdbError) and wire(error.status).is_fault:
+        if isinstance(error, TsdbError) and is_fault(error):
             _log.error("a command failed", status=error.status.title, error=error, client=self._client)

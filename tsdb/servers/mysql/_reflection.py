@@ -1,8 +1,9 @@
 """What tools ask of tables: SHOW CREATE TABLE in MySQL's own words, and queries that take MySQL's ways for granted.
 
 Libraries learn the columns of a table by parsing what MySQL prints. They give themselves away by quotes around every
-name; what people type is answered as everywhere else. Types get the names that MySQL prints, and what MySQL does not
-have, the time index and the options, is left out.
+name; what people type is answered as everywhere else. Types get the names that MySQL prints, the primary key is the
+tags and the time index, as information_schema tells clients of this protocol, and what MySQL does not have, the
+options, is left out.
 
 Queries of information_schema write numbers in capitals (`UPPER(CASE … THEN 10 … END)`), which is text in MySQL.
 """
@@ -22,6 +23,8 @@ _COLUMN = re.compile(
     r"(?P<rest> (?:NOT )?NULL.*?)(?: (?:FULLTEXT|SKIPPING|INVERTED|VECTOR) INDEX.*?)?,?"
 )
 _KEY = re.compile(r"  PRIMARY KEY \((?P<names>.*)\),?")
+_TIME = re.compile(r"  TIME INDEX \((?P<name>.*)\),?")
+_KEEPS_EVERY_ROW = re.compile(r"^  append_mode = 'true',?$", re.MULTILINE | re.IGNORECASE)
 _TYPES = {"STRING": "text", "BOOLEAN": "tinyint(1)", "VARBINARY": "blob", "VECTOR": "blob"}
 _ENGINE = re.compile(r"^ENGINE=(\w+)", re.MULTILINE)
 QUERY_CHARS_MAX = 64 << 10
@@ -61,13 +64,18 @@ def mysql_create_table(statement: str) -> str:
 
 
 def _items(body: str) -> Iterator[str]:
+    tags, time = "", ""
     for line in body.split("\n"):
         if line == ")":
-            return
+            break
         if column := _COLUMN.fullmatch(line):
             yield f"  {column['name']} {_type(column)}{_default(column['rest'])}"
-        elif key := _KEY.fullmatch(line):
-            yield f"  PRIMARY KEY ({key['names'].replace('`, `', '`,`')})"
+        elif found := _KEY.fullmatch(line):
+            tags = found["names"].replace("`, `", "`,`") + ","
+        elif found := _TIME.fullmatch(line):
+            time = found["name"]
+    if time and not _KEEPS_EVERY_ROW.search(body):
+        yield f"  PRIMARY KEY ({tags}{time})"
 
 
 def _type(column: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported, wire
+from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported, is_fault
 from tsdb.query import Affected, Output, PlanQuery, Session, TableMissing
 from tsdb.servers.mysql._answers import Answer
 from tsdb.servers.mysql._columns import encode_column
@@ -51,6 +51,12 @@ class MysqlDatabase(Protocol):
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
 
+    def connect(self, session: Session) -> None:
+        """Show a session among the connections until `disconnect`."""
+
+    def disconnect(self, session: Session) -> None:
+        """The client has gone."""
+
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
 
@@ -66,7 +72,7 @@ def ending_in_error(packets: Packets, answer: Answer) -> Packets:
     try:
         yield from packets
     except (TsdbError, WireError) as error:
-        if isinstance(error, TsdbError) and wire(error.status).is_fault:
+        if isinstance(error, TsdbError) and is_fault(error):
             _log.error("a statement failed", status=error.status.title, error=error)
         yield answer.error(error)
     except Exception as error:  # noqa: BLE001 - a client waits for an answer

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tsdb import __version__
-from tsdb.errors import TsdbError, wire
+from tsdb.errors import TsdbError, is_fault
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_put
 from tsdb.query import Session
@@ -82,7 +82,7 @@ def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Sess
         if points:
             handled.replies |= _write(points, database, session)
     except TsdbError as error:
-        if wire(error.status).is_fault:
+        if is_fault(error):
             _log.exception("a write failed", status=error.status.title)
         failed = f"Internal error: {error.status.value}, {error}"
         handled.replies |= {number: failed for number, _ in points}

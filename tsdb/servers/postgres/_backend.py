@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported, is_fault
 from tsdb.query import Affected, Session
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
@@ -119,7 +119,7 @@ class Backend:
         if not isinstance(error, TsdbError):
             _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
             return m.error(internal_error_fields())
-        if wire(error.status).is_fault:
+        if is_fault(error):
             _log.error("a statement failed", error=error, statement=(text or "")[:200])
         return m.error(error_fields(error, text=text))
 
@@ -318,7 +318,7 @@ class Backend:
         if statement.connection:
             raise InvalidArguments("CONNECTION belongs to COPY with a path")
         self._copying, self._copies_simply = CopyIn(statement, self._database, self._session), False
-        yield m.copy_in_response(len(self._copying.columns))
+        yield m.copy_in_response(len(self._copying.columns), is_binary=self._copying.is_binary)
 
     def _take_copy(self, copying: CopyIn, message: m.Message) -> Pieces:
         """Go on with a COPY from the client. Sync and Flush mean nothing as long as it is under way."""

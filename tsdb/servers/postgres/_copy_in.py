@@ -1,8 +1,9 @@
-"""COPY … FROM STDIN: lines of a client, as text or CSV, become columns and go to the writer of columns.
+"""COPY … FROM STDIN: rows of a client, as text, CSV or binary, become columns and go to the writer of columns.
 
-What comes is cut behind whole records, some megabytes at a time; each piece is read into columns of text by Arrow's CSV
-reader, which then become columns of the table's types. A piece is written before the next one is read: when a later
-piece is wrong, the rows of those before it stay, as with every statement here.
+What comes is cut behind whole records, some megabytes at a time. Lines are read into columns of text by Arrow's CSV
+reader, which then become columns of the table's types; binary rows are read by `_copy_binary.py`. A piece is written
+before the next one is read: when a later piece is wrong, the rows of those before it stay, as with every statement
+here.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported
+from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamps
 from tsdb.query import Session
 from tsdb.servers.postgres._copy import CopyOptions, parse_copy_options
+from tsdb.servers.postgres._copy_binary import BinaryRows
 from tsdb.servers.postgres._errors import PgError
 from tsdb.sql.statements import Copy
 
@@ -46,6 +48,16 @@ class AppendDatabase(Protocol):
         """Return the table that a name stands for in a session."""
 
 
+class RowReader(Protocol):
+    """Makes columns of what a client sends."""
+
+    def read(self, buffer: bytearray, before: int, *, is_last: bool) -> tuple[pa.Table | None, int]:
+        """Return the whole rows at the beginning of what has come, None for none, and how many bytes they are.
+
+        `before` is how many rows came before them; `is_last` says that nothing more will come.
+        """
+
+
 class CopyIn:
     """One COPY that is under way. `take` what comes, then `finish`."""
 
@@ -53,7 +65,7 @@ class CopyIn:
         """Look whether it can be done; TsdbError if not, and nothing may be sent."""
         assert statement.table is not None
         self.statement = statement
-        self._options = _checked(parse_copy_options(statement))
+        options = _checked(parse_copy_options(statement))
         self._database, self._session = database, session
         self._parts = statement.table.parts
         table = database.find_table(self._parts, session)
@@ -64,17 +76,22 @@ class CopyIn:
         self._append(_empty(self.columns))
         self.rows = 0
         self._buffer = bytearray()
-        self._has_header = self._options.has_header
-        self._is_ended = False
         self._look_at = 0
+        self._reader: RowReader
+        if options.format == "binary":
+            self._reader = BinaryRows(self.columns, session.time_zone)
+        else:
+            self._reader = TextRows(self.columns, options, session.time_zone)
+
+    @property
+    def is_binary(self) -> bool:
+        return isinstance(self._reader, BinaryRows)
 
     def take(self, data: bytes) -> None:
         """Take a part of what is copied; write what is complete of it."""
-        if self._is_ended:
-            return
         self._buffer += data
         if len(self._buffer) >= max(PIECE_BYTES, self._look_at):
-            self._write(_cut(self._buffer, self._options))
+            self._write(is_last=False)
             # What has no end yet is looked through again only when it has grown a lot.
             self._look_at = 2 * len(self._buffer)
         if len(self._buffer) > RECORD_BYTES_MAX:
@@ -82,31 +99,49 @@ class CopyIn:
 
     def finish(self) -> int:
         """Write what is left; the number of all rows."""
-        self._write(len(self._buffer))
+        self._write(is_last=True)
         return self.rows
 
-    def _write(self, end: int) -> None:
-        piece = bytes(memoryview(self._buffer)[:end])
+    def _write(self, *, is_last: bool) -> None:
+        frame, end = self._reader.read(self._buffer, self.rows, is_last=is_last)
         del self._buffer[:end]
+        if frame is not None:
+            self.rows += self._append(frame)
+
+    def _append(self, frame: pa.Table) -> int:
+        return self._database.append(self._parts, frame, self._session, protocol="postgres")
+
+
+class TextRows:
+    """Reads lines, as text or CSV."""
+
+    def __init__(self, columns: Sequence[ColumnInfo], options: CopyOptions, zone: str) -> None:
+        self._columns, self._options, self._zone = columns, options, zone
+        self._has_header = options.has_header
+        self._is_ended = False
+
+    def read(self, buffer: bytearray, before: int, *, is_last: bool) -> tuple[pa.Table | None, int]:
+        """Return the whole lines at the beginning of what has come; as `BinaryRows.read`."""
+        if self._is_ended:
+            return None, len(buffer)
+        end = len(buffer) if is_last else _cut(buffer, self._options)
+        piece = bytes(memoryview(buffer)[:end])
         if self._options.quote is None and (found := _END.search(piece)):
             piece, self._is_ended = piece[: found.start()], True
         if self._has_header and piece:
             piece, self._has_header = piece.partition(b"\n")[2], False
         if not piece:
-            return
-        texts = _read(piece, [column.name for column in self.columns], self._options, self.rows)
-        frame = pa.table({column.name: self._typed(texts.column(column.name), column) for column in self.columns})
-        self.rows += self._append(frame)
-
-    def _append(self, frame: pa.Table) -> int:
-        return self._database.append(self._parts, frame, self._session, protocol="postgres")
+            return None, end
+        texts = _read(piece, [column.name for column in self._columns], self._options, before)
+        frame = {column.name: self._typed(texts.column(column.name), column) for column in self._columns}
+        return pa.table(frame), end
 
     def _typed(self, texts: pa.ChunkedArray, column: ColumnInfo) -> pa.ChunkedArray:
         values = texts
         if self._options.quote is None:
             values = _unescaped(texts)
         try:
-            return convert(values.combine_chunks(), column, self._session.time_zone)
+            return convert(values.combine_chunks(), column, self._zone)
         except (pa.ArrowInvalid, ValueError) as error:
             told = str(error).removesuffix(".")
             raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {told}") from error
@@ -115,8 +150,6 @@ class CopyIn:
 
 
 def _checked(options: CopyOptions) -> CopyOptions:
-    if options.format == "binary":
-        raise Unsupported("COPY … FROM STDIN does not take binary rows", hint="send text or CSV")
     if options.forced is None or options.forced:
         raise InvalidArguments("COPY force_quote is only for COPY TO")
     return options

@@ -255,8 +255,8 @@ def copy_out_response(columns: int, *, is_binary: bool) -> bytes:
     return message(b"H", struct.pack(f"!bh{columns}h", is_binary, columns, *([int(is_binary)] * columns)))
 
 
-def copy_in_response(columns: int) -> bytes:
-    return message(b"G", struct.pack(f"!bh{columns}h", 0, columns, *([0] * columns)))
+def copy_in_response(columns: int, *, is_binary: bool = False) -> bytes:
+    return message(b"G", struct.pack(f"!bh{columns}h", is_binary, columns, *([int(is_binary)] * columns)))
 
 
 def copy_data(piece: bytes) -> bytes:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import TypeAlias
 
 from tsdb.model import InvalidTimestamp, parse_timestamp
@@ -29,6 +29,8 @@ MOMENTS = frozenset({DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL})
 
 _EPOCH = datetime(2000, 1, 1)
 _UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_EXACT = Context(prec=150_000)
+"""For as many digits as a number can have on the wire."""
 _ARRAY_ITEMS_MAX = 1_000_000
 _TRUE = frozenset({"t", "true", "y", "yes", "on", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "off", "0"})
@@ -205,7 +207,9 @@ def _numeric(raw: bytes) -> Decimal | float:
     written = int("".join(f"{digit:04}" for digit in digits) or "0")
     exponent = 4 * (weight + 1 - count)
     whole = Decimal((int(sign == 0x4000), tuple(int(digit) for digit in str(written)), exponent))
-    return whole.quantize(Decimal(1).scaleb(-scale)) if -exponent > scale and scale <= 38 else whole
+    if -exponent <= scale or scale > 38:
+        return whole
+    return whole.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
 
 
 def _unpack_array(raw: bytes, element: int) -> Value:

@@ -834,14 +834,24 @@ class DropFlowExpr(_message.Message):
     def __init__(self, flow_name: _Optional[str] = ...) -> None: ...
 
 class CreateViewExpr(_message.Message):
-    __slots__ = ("catalog_name", "schema_name", "view_name")
+    __slots__ = ("catalog_name", "schema_name", "view_name", "logical_plan", "create_if_not_exists", "or_replace", "columns", "definition")
     CATALOG_NAME_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_NAME_FIELD_NUMBER: _ClassVar[int]
     VIEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    LOGICAL_PLAN_FIELD_NUMBER: _ClassVar[int]
+    CREATE_IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    OR_REPLACE_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
     catalog_name: str
     schema_name: str
     view_name: str
-    def __init__(self, catalog_name: _Optional[str] = ..., schema_name: _Optional[str] = ..., view_name: _Optional[str] = ...) -> None: ...
+    logical_plan: bytes
+    create_if_not_exists: bool
+    or_replace: bool
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    definition: str
+    def __init__(self, catalog_name: _Optional[str] = ..., schema_name: _Optional[str] = ..., view_name: _Optional[str] = ..., logical_plan: _Optional[bytes] = ..., create_if_not_exists: _Optional[bool] = ..., or_replace: _Optional[bool] = ..., columns: _Optional[_Iterable[str]] = ..., definition: _Optional[str] = ...) -> None: ...
 
 class DropViewExpr(_message.Message):
     __slots__ = ("catalog_name", "schema_name", "view_name", "view_id", "drop_if_exists")
