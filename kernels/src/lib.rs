@@ -23,6 +23,7 @@ mod metric_series;
 mod mysql_cells;
 mod mysql_rows;
 mod packing;
+mod parquet_chunk;
 mod postgres_cells;
 mod postgres_rows;
 mod postgres_text;
@@ -87,6 +88,10 @@ mod _kernels {
     use crate::metric_series::MetricSeries;
     #[pymodule_export]
     use crate::mysql_rows::encode_mysql_rows;
+    #[pymodule_export]
+    use crate::parquet_chunk::decode_parquet_pages;
+    #[pymodule_export]
+    use crate::parquet_chunk::split_parquet_chunk;
     #[pymodule_export]
     use crate::postgres_rows::encode_postgres_copy;
     #[pymodule_export]
