@@ -17,8 +17,13 @@ class SupportsArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 class ArrowArray:
-    """An array made by a kernel."""
+    """An array made by a kernel; one of plain numbers without nulls is a buffer too."""
 
+    @property
+    def dtype(self) -> str:
+        """What numpy calls the type of the values; TypeError if they are none of plain numbers."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __len__(self) -> int: ...
 
@@ -181,6 +186,27 @@ def merge_dedup(
 
 def run_boundaries(series: SupportsArrowArray, ts: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return for each run of equal series its first row (uint32), its least and its greatest time (int64)."""
+
+def split_parquet_chunk(chunk: bytes) -> list[tuple[bool, int, int, int, int | None, int, int]]:
+    """Return the pages of a column chunk of Parquet.
+
+    Each has: whether it is the dictionary, where its bytes begin and end, how many they are decompressed, their CRC-32,
+    how many values it has and in which encoding. Raises ValueError if a header is damaged, NotImplementedError if there
+    are pages of another kind.
+    """
+
+def decode_parquet_pages(
+    pages: Sequence[tuple[bytes, int, int]],
+    dictionary: bytes | None,
+    *,
+    word_bytes: int,
+    nullable: bool,
+    rows_max: int,
+) -> ArrowArray:
+    """Return the values of decompressed pages, each with how many it has and its encoding, as int32 or int64.
+
+    Raises ValueError if a page is damaged, NotImplementedError if it is in an encoding that is not read here.
+    """
 
 def time_slices(
     offsets: SupportsArrowArray, ts: SupportsArrowArray, first: int, last: int

@@ -9,7 +9,7 @@
 //! lengths). What is not: everything a kernel can check from there. String offsets and dictionary indices are
 //! checked by the code that follows them.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array as _, PrimitiveArray};
@@ -141,6 +141,59 @@ impl ArrowArray {
         let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.data), ARRAY_CAPSULE)?;
         PyTuple::new(py, [schema, array])
     }
+
+    /// What numpy calls the type of the values: `numpy.frombuffer(result, result.dtype)` reads them without a copy.
+    #[getter]
+    fn dtype(&self) -> PyResult<&'static str> {
+        match self.data.data_type() {
+            _ if self.data.nulls().is_some() || self.data.offset() != 0 => {
+                Err(PyTypeError::new_err("an array with nulls, or a part of one, is no plain memory"))
+            }
+            DataType::Int8 => Ok("i1"),
+            DataType::Int16 => Ok("i2"),
+            DataType::Int32 => Ok("i4"),
+            DataType::Int64 => Ok("i8"),
+            DataType::UInt8 => Ok("u1"),
+            DataType::UInt16 => Ok("u2"),
+            DataType::UInt32 => Ok("u4"),
+            DataType::UInt64 => Ok("u8"),
+            DataType::Float32 => Ok("f4"),
+            DataType::Float64 => Ok("f8"),
+            other => Err(PyTypeError::new_err(format!("{other} is no type of plain memory"))),
+        }
+    }
+
+    /// The bytes of the values, which cannot be written to.
+    ///
+    /// # Safety
+    ///
+    /// `view` must be what the buffer protocol hands over.
+    unsafe fn __getbuffer__(
+        slf: Bound<'_, Self>,
+        view: *mut pyo3::ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
+        let own = slf.get();
+        own.dtype()?;
+        let bytes = own.bytes();
+        // SAFETY: the view holds a reference to this object, whose values neither move nor change while it lives.
+        let done = unsafe {
+            pyo3::ffi::PyBuffer_FillInfo(
+                view,
+                slf.as_ptr(),
+                bytes.as_ptr().cast_mut().cast(),
+                bytes.len() as pyo3::ffi::Py_ssize_t,
+                1,
+                flags,
+            )
+        };
+        if done == -1 { Err(PyErr::fetch(slf.py())) } else { Ok(()) }
+    }
+
+    /// # Safety
+    ///
+    /// There is nothing to let go of.
+    unsafe fn __releasebuffer__(&self, _view: *mut pyo3::ffi::Py_buffer) {}
 
     pub fn __len__(&self) -> usize {
         self.data.len()

@@ -24,6 +24,7 @@ mod metric_series;
 mod mysql_cells;
 mod mysql_rows;
 mod packing;
+mod parquet_chunk;
 mod postgres_cells;
 mod postgres_copy;
 mod postgres_rows;
@@ -91,6 +92,9 @@ mod _kernels {
     use crate::metric_series::MetricSeries;
     #[pymodule_export]
     use crate::mysql_rows::encode_mysql_rows;
+    use crate::parquet_chunk::decode_parquet_pages;
+    #[pymodule_export]
+    use crate::parquet_chunk::split_parquet_chunk;
     #[pymodule_export]
     use crate::postgres_copy::parse_postgres_copy;
     #[pymodule_export]

@@ -92,6 +92,27 @@ class PiecedSource(Source, Protocol):
         """Tell whether all of that is in memory."""
         ...
 
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        """Return the same as `pieces` if all of it is in memory; None if not."""
+        ...
+
+
+class EndedSource(Source, Protocol):
+    """A source that keeps the last row of each of its series at hand, and the first."""
+
+    def series_ends(
+        self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
+    ) -> list[pa.Array] | None:
+        """Return columns in rows that are the last of their series, or the first.
+
+        None if they are not, or too few to be worth keeping.
+        """
+        ...
+
+
+def keeps_ends(source: Source) -> TypeGuard[EndedSource]:
+    return hasattr(source, "series_ends")
+
 
 def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
     """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
@@ -184,6 +205,9 @@ class Run:
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return True
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        return self.pieces(numbers, columns)
 
     @property
     def nbytes(self) -> int:

@@ -180,3 +180,6 @@ class PiecedView(ViewSource):
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._source.has_pieces(numbers, columns)
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        return self._source.pieces_at_hand(numbers, columns)

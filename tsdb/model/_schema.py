@@ -178,6 +178,10 @@ class RegionSchema:
         return self._of(Semantic.TAG)
 
     @cached_property
+    def tag_names(self) -> frozenset[str]:
+        return frozenset(tag.name for tag in self.tags)
+
+    @cached_property
     def tags_key(self) -> tuple[tuple[int, str, str], ...]:
         """Equal for schemas whose series tables look the same; cheap to compare, because every scan does."""
         return tuple((tag.id, tag.name, str(tag.type)) for tag in self.tags)

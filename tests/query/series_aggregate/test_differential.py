@@ -140,6 +140,15 @@ def queries(draw: st.DrawFn) -> tuple[str, bool]:
     return text, is_ordered
 
 
+@st.composite
+def end_queries(draw: st.DrawFn) -> tuple[str, bool]:
+    """The newest or oldest row of each series and nothing else, or both of them."""
+    ends = draw(st.lists(_ENDS, min_size=1, max_size=4, unique=True))
+    conditions = draw(st.lists(_CONDITIONS, max_size=2))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT dc, {', '.join(ends)}, host FROM {{table}}{where} GROUP BY host, dc", False
+
+
 _RANGED = st.one_of(
     st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg"]), st.sampled_from(["f", "i", "u"])),
     st.builds("{}({})".format, st.sampled_from(["min", "max"]), st.sampled_from(["f", "i", "ts"])),
@@ -243,7 +252,7 @@ _CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthChec
     options=OPTIONS,
     regions=st.sampled_from([1, 1, 2]),
     steps=STEPS,
-    texts=st.lists(queries() | queries() | range_queries(), min_size=1, max_size=QUERIES_PER_TABLE),
+    texts=st.lists(queries() | queries() | end_queries() | range_queries(), min_size=1, max_size=QUERIES_PER_TABLE),
 )
 def test_runs_answer_what_the_planner_answers(
     made: World, options: RegionOptions, regions: int, steps: list[Step], texts: list[tuple[str, bool]]

@@ -11,7 +11,7 @@ stays within the memory of the query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from tsdb.engine.scan import _pieces
 from tsdb.engine.scan._blocks import Block, DirectBlock, MergedBlock, Stretches
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import GROUP_ROWS
+from tsdb.engine.scan._ends import aggregate_ends, take_ends
 from tsdb.engine.scan._expression import Node
 from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
 from tsdb.engine.scan._groups import Groups, groups_of
@@ -146,7 +147,7 @@ class RunPlan:
         tasks = [task.within(within) for task in self._tasks if task.time_range.overlaps(within)]
         found: list[Cells] = []
         held = gathered = 0
-        for part in _aggregate_tasks(tasks, self._query, threads, counters):
+        for part in self._aggregate(tasks, threads):
             found.append(part)
             held += len(part)
             gathered += sum(len(values) for values in part.gathered.values())
@@ -159,6 +160,14 @@ class RunPlan:
             self._scans[0].statistics.add(rows_returned=int(cells.rows.sum()))
         counters.run_ns += _now_ns(self._scans) - started_ns
         return Aggregated(self._groups, cells)
+
+    def _aggregate(self, tasks: Sequence[_Task], threads: int) -> Iterable[Cells]:
+        query, counters = self._query, self._statistics
+        if not query.is_of_ends:
+            return _aggregate_tasks(tasks, query, threads, counters)
+        return aggregate_ends(
+            tasks, query, self._groups.count, lambda task: _aggregate_task_ends(task, query, threads, counters)
+        )
 
 
 def _aggregate_tasks(
@@ -174,6 +183,19 @@ def _aggregate_tasks(
             for block in _blocks(task, query):
                 yield _aggregate_block(query, task, *block, statistics)
     yield from batch.finish()
+
+
+def _aggregate_task_ends(task: _Task, query: RunQuery, threads: int, statistics: RunStatistics) -> list[Cells]:
+    """Return the cells of one task, if only the ends of groups are wanted."""
+    task.scan.check()
+    part, schema = task.part, task.scan.snapshot.schema
+    if part is not None and not task.checks and can_take_pieces(part, schema, query):
+        ends = take_ends(part, schema, query, task.groups)
+        if ends is not None:
+            task.scan.statistics.add(rows_read=len(ends))
+            statistics.runs += len(ends)
+            return [ends]
+    return list(_aggregate_tasks([task], query, threads, statistics))
 
 
 def _now_ns(scans: Sequence[RegionScan]) -> int:
@@ -269,9 +291,9 @@ def _cells_of_rows(query: RunQuery, cells: Cells, groups: Positions, times: pa.A
 
 
 def _gather(values: pa.Array, of_rows: Positions) -> Values:
-    """Return the values that are not null, cell after cell."""
+    """Return the values that are not null, cell after cell, as doubles: what lies between two of them is none else."""
     if values.null_count:
         valid = values.is_valid().to_numpy(zero_copy_only=False)
         values, of_rows = values.drop_null(), of_rows[valid]
-    found: Values = values.to_numpy()[np.argsort(of_rows, kind="stable")]
+    found: Values = values.to_numpy().astype(np.float64, copy=False)[np.argsort(of_rows, kind="stable")]
     return found

@@ -93,7 +93,10 @@ def make_filter(
     schema: RegionSchema, expression: pc.Expression | Node | Conditions | None, *, within: TimeRange = TimeRange.ALL
 ) -> Filter:
     """Split an expression over the columns of a region, which is to hold within a range of time."""
-    tags = frozenset(tag.name for tag in schema.tags)
+    tags = schema.tag_names
+    if isinstance(expression, Conditions) and expression.rest is None:
+        range = within.intersection(expression.time_range)
+        return Filter(TimeRange(0, 0) if range.is_empty else range, expression.tags, (), tags)
     on_series: list[SeriesCheck] = []
     on_rows: list[Check] = []
     if isinstance(expression, Conditions):

@@ -33,7 +33,9 @@ def groups_of(
     """
     if computed:
         return Groups(keys, tables, computed)
-    if not keys or not tables or any(table is not tables[0] for table in tables[1:]):
+    if not keys:
+        return OneGroup(tables)
+    if not tables or any(table is not tables[0] for table in tables[1:]):
         return Groups(keys, tables)
     wanted = tuple(keys)
     with _lock:
@@ -112,6 +114,22 @@ class Groups:
         ranks[order] = np.arange(len(order))
         codes: Positions = ranks[encoded.indices.to_numpy()]
         return codes
+
+
+class OneGroup(Groups):
+    """All series in one group: without keys there is nothing to number."""
+
+    def __init__(self, tables: Sequence[SeriesTable]) -> None:
+        self._tables = tables
+        self.codes = []
+        self.values = []
+        self.count = 1 if any(len(table) for table in tables) else 0
+
+    def for_tables(self, count: int) -> Groups:
+        raise NotImplementedError("it is made for its tables")
+
+    def of(self, table: int) -> Positions:
+        return np.zeros(len(self._tables[table]), dtype=np.int64)
 
 
 def _densify(codes: Positions) -> tuple[Positions, int]:

@@ -30,6 +30,9 @@ _BATCH_BYTES_MAX = 64 << 20
 _VALUE_BYTES = 8
 _RUN_BYTES = 64
 
+Stretches = tuple[pa.Array, pa.Array, pa.Array]
+"""Starts, stops and groups."""
+
 ReadChunk = Callable[[int, Sequence[str]], list[pa.Array]]
 """Returns columns of a chunk by the chunk's number and the columns' names."""
 
@@ -103,14 +106,49 @@ class PieceBatch:
         assert is_pieced(source)
         offsets = source.piece_offsets
         numbers = _touched(part, offsets)
-        step, step_bytes = self._plan_steps(source, schema, numbers, offsets)
         stretches = pa.array(part.starts), pa.array(part.stops), pa.array(groups)
+        check()
+        if self._add_at_hand(part, schema, stretches, numbers, offsets):
+            return
+        step, step_bytes = self._plan_steps(source, schema, numbers, offsets)
         for at in range(0, len(numbers), step):
             check()
             self._add(part, schema, stretches, numbers[at : at + step], offsets)
             self._bytes += step_bytes
             if self._bytes >= _BATCH_BYTES_MAX:
                 yield from self.finish()
+
+    def _add_at_hand(
+        self,
+        part: Part,
+        schema: RegionSchema,
+        stretches: Stretches,
+        numbers: list[int],
+        offsets: npt.NDArray[np.int64],
+    ) -> bool:
+        """Take runs of pieces whose columns are all decoded; False, and nothing is done, if one is not."""
+        source, query = part.source, self._query
+        assert is_pieced(source)
+        if query.newest is not None or query.oldest is not None:
+            return False
+        names = list(query.states)
+        needs_times = query.needs_times or not part.is_inside
+        own = [schema.by_name[name] for name in names]
+        wanted = [*([schema.time.id] if needs_times else ()), *(column.id for column in own)]
+        found = source.pieces_at_hand(numbers, wanted)
+        if found is None:
+            return False
+        times = found.pop(0) if needs_times else None
+        added = self._add_runs(part, stretches, numbers, offsets, times)
+        kept = [at for at, count in enumerate(added) if count]
+        if kept:
+            chunks = _Chunks(source, schema, [numbers[at] for at in kept])
+            for name, column, pieces in zip(names, own, found, strict=True):
+                arrays = pieces if len(kept) == len(numbers) else [pieces[at] for at in kept]
+                is_time = column is schema.time
+                chunks.columns[name] = [values.view(column.type) for values in arrays] if is_time else arrays
+            self._chunks.append(chunks)
+        return True
 
     def _plan_steps(
         self, source: PiecedSource, schema: RegionSchema, numbers: list[int], offsets: npt.NDArray[np.int64]
@@ -123,22 +161,34 @@ class PieceBatch:
         step = max(1, min(len(numbers), _BATCH_BYTES_MAX // max(1, piece_bytes)))
         return step, step * piece_bytes
 
+    def _add_runs(
+        self,
+        part: Part,
+        stretches: Stretches,
+        numbers: list[int],
+        offsets: npt.NDArray[np.int64],
+        times: list[pa.Array] | None,
+    ) -> list[int]:
+        """Add the runs of pieces; returns how many each has."""
+        within = None if part.is_inside else (part.time_range.start, part.time_range.last)
+        begins, ends = offsets[numbers].tolist(), offsets[[number + 1 for number in numbers]].tolist()
+        added = _guarded(lambda: self._runs.add_chunks(*stretches, begins, ends, times, within))
+        self._statistics.runs += sum(added)
+        return added
+
     def _add(
         self,
         part: Part,
         schema: RegionSchema,
-        stretches: tuple[pa.Array, pa.Array, pa.Array],
+        stretches: Stretches,
         numbers: list[int],
         offsets: npt.NDArray[np.int64],
     ) -> None:
         source, query = part.source, self._query
         assert is_pieced(source)
-        within = None if part.is_inside else (part.time_range.start, part.time_range.last)
-        needs_times = query.needs_times or within is not None
+        needs_times = query.needs_times or not part.is_inside
         times = source.pieces(numbers, [schema.time.id])[0] if needs_times else None
-        begins, ends = offsets[numbers].tolist(), offsets[np.array(numbers) + 1].tolist()
-        added = _guarded(lambda: self._runs.add_chunks(*stretches, begins, ends, times, within))
-        self._statistics.runs += sum(added)
+        added = self._add_runs(part, stretches, numbers, offsets, times)
         kept = [number for number, count in zip(numbers, added, strict=True) if count]
         if kept:
             chunks = _Chunks(source, schema, kept)
@@ -222,7 +272,7 @@ def _guarded(add: Callable[[], list[int]]) -> list[int]:
         raise too_many_runs() from error
 
 
-def add_runs(runs: _kernels.SeriesRuns, stretches: tuple[pa.Array, pa.Array, pa.Array], times: pa.Array | None) -> int:
+def add_runs(runs: _kernels.SeriesRuns, stretches: Stretches, times: pa.Array | None) -> int:
     """Add starts, stops and groups of the stretches of one chunk to runs; ScanTooLarge when there are too many."""
     return _guarded(lambda: [runs.add(*stretches, times)])[0]
 
@@ -282,6 +332,6 @@ def _read_ends(
     return Ends(times, values)
 
 
-def _numpy(array: object) -> npt.NDArray[np.int64]:
-    values: npt.NDArray[np.int64] = pa.array(array).to_numpy(zero_copy_only=False)
+def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[np.int64]:
+    values: npt.NDArray[np.int64] = np.frombuffer(memoryview(array), array.dtype)
     return values

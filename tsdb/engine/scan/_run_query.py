@@ -52,6 +52,15 @@ class RunQuery:
     gathered: tuple[str, ...] = ()
     """The columns all of whose values are wanted, cell by cell; they are among `states`."""
 
+    is_counted: bool = True
+    """Whether it matters how many rows a cell has."""
+
+    @property
+    def is_of_ends(self) -> bool:
+        """Whether nothing is wanted but the newest row of each group, or the oldest."""
+        is_alone = (self.newest is None) != (self.oldest is None)
+        return is_alone and not (self.width or self.states or self.is_counted)
+
     @property
     def needs_times(self) -> bool:
         return bool(self.width) or self.newest is not None or self.oldest is not None

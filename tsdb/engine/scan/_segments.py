@@ -47,6 +47,10 @@ class Segment:
 
 def make_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts in segments, in the order of time."""
+    if len(parts) == 1:
+        # The usual case of a query of few series, in less time than looking for what overlaps takes.
+        (alone,) = parts
+        return [Segment((alone,), alone.source.facts.is_unique or _is_kept(options, alone))]
     kept = [part for part in parts if _is_kept(options, part)]
     if not kept:
         return cluster_segments(options, parts)

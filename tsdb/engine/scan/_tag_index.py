@@ -1,7 +1,8 @@
 """Finding series by the value of a tag, without looking at all of them.
 
 For a tag that a query asks for, the hashes of its values in a table of series are sorted once and kept as long as the
-table is: 12 bytes for each series. Looking a value up is a search among them; a hash that agrees is checked.
+table is: 12 bytes for each series. Looking a value up is a search among them; a hash that agrees is checked. The values
+of a tag in a small table are kept in a dictionary.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 SERIES_MIN = 2048
-"""Fewer series are compared one by one in less time than this takes."""
+"""The values of fewer series are kept as they are."""
 
 _VALUES_MAX = 1000
 _name = "tag"
-_known: weakref.WeakKeyDictionary[SeriesTable, dict[str, _TagIndex]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[SeriesTable, dict[str, _TagIndex | _Places]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+
+
+_Places = dict[str | None, list[int]]
+"""The series of each value of a tag, in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +44,7 @@ class _TagIndex:
 
 def look_up(series: SeriesTable, wanted: Filter) -> tuple[Positions, TagIs] | None:
     """Return the series, in order, that fulfil one of the conditions, and which; None if all are to be looked at."""
-    if len(series) < SERIES_MIN or series.late is not None:
+    if series.late is not None:
         return None
     for check in wanted.on_series:
         if isinstance(check, TagIs) and len(check.values) <= _VALUES_MAX:
@@ -49,6 +54,9 @@ def look_up(series: SeriesTable, wanted: Filter) -> tuple[Positions, TagIs] | No
 
 def _find(series: SeriesTable, check: TagIs) -> Positions:
     index = _index_of(series, check.tag)
+    if isinstance(index, dict):
+        places = [place for value in set(check.values) for place in index.get(value, ())]
+        return np.array(sorted(places), dtype=np.int64)
     values = pa.array(check.values)
     hashes = _hash(values)
     first = index.hashes.searchsorted(hashes, side="left")
@@ -62,16 +70,25 @@ def _find(series: SeriesTable, check: TagIs) -> Positions:
     return chosen
 
 
-def _index_of(series: SeriesTable, tag: str) -> _TagIndex:
+def _index_of(series: SeriesTable, tag: str) -> _TagIndex | _Places:
     with _lock:
         found = _known.setdefault(series, {}).get(tag)
     if found is None:
-        hashes = _hash(series.tags.column(tag))
-        order = np.argsort(hashes, kind="stable")
-        found = _TagIndex(hashes[order], order.astype(np.uint32))
+        found = _make_index(series.tags.column(tag))
         with _lock:
             _known[series][tag] = found
     return found
+
+
+def _make_index(values: pa.Array) -> _TagIndex | _Places:
+    if len(values) >= SERIES_MIN:
+        hashes = _hash(values)
+        order = np.argsort(hashes, kind="stable")
+        return _TagIndex(hashes[order], order.astype(np.uint32))
+    places: _Places = {}
+    for place, value in enumerate(values.to_pylist()):
+        places.setdefault(value, []).append(place)
+    return places
 
 
 def _hash(values: pa.Array) -> npt.NDArray[np.uint64]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,18 @@ _log = logging.getLogger("tsdb.sst")
 
 _DECODERS_MAX = min(4, os.cpu_count() or 1)
 """How many threads decode for one reader."""
+_SHARE_MIN = 4
+"""How many columns of row groups are worth a second thread."""
+
+# Where a row group's number is expected: the last rows of all series of a file, and the first.
+_LAST_ROWS = -1
+_FIRST_ROWS = -2
+
+
+@cache
+def _decoders() -> ThreadPoolExecutor:
+    """The threads that decode for all readers together: more than there are cores would only wait."""
+    return ThreadPoolExecutor(_DECODERS_MAX, thread_name_prefix="tsdb-decode")
 
 
 class SstFile:
@@ -84,9 +95,19 @@ class SstFile:
 
         It keeps the file open between columns: opening one costs as much as it has columns.
         """
-        view = copy.copy(self)
+        view = self._copy()
         view._counters = counters
         view._idle = []
+        return view
+
+    def _copy(self) -> SstFile:
+        """Return the same file once more: every scan does that for every file, and `copy` takes ten times as long."""
+        view = object.__new__(SstFile)
+        view.meta, view.facts = self.meta, self.facts
+        view._store, view._directory = self._store, self._directory
+        view._sst_meta, view._vectors, view._pages = self._sst_meta, self._vectors, self._pages
+        view._pinned, view._warned = self._pinned, self._warned
+        view._counters, view._idle = self._counters, self._idle
         return view
 
     def uncached(self) -> SstFile:
@@ -94,7 +115,7 @@ class SstFile:
 
         It keeps the file open between columns.
         """
-        view = copy.copy(self)
+        view = self._copy()
         view._vectors = CarryOver()
         view._pages = ByteCache(0, "none")
         view._idle = []
@@ -179,20 +200,78 @@ class SstFile:
                 vectors[at] = vector
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        arrays = [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
-        return [arrays[at : at + len(numbers)] for at in range(0, len(arrays), len(numbers) or 1)]
+        return _by_column(vectors, len(numbers))
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        file = self.meta.file_id
+        vectors = self._vectors.get_many([VectorKey(file, number, column) for column in columns for number in numbers])
+        if any(vector is None for vector in vectors):
+            return None
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(vectors))
+        return _by_column(vectors, len(numbers))
+
+    def series_ends(
+        self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
+    ) -> list[pa.Array] | None:
+        """Return fields in the last rows of series, or in the first; None if rows are others, or few."""
+        offsets = self.block.offsets
+        series = offsets.searchsorted(rows, side="right") - 1
+        ends = offsets[1:] - 1 if is_newest else offsets[:-1]
+        if not np.array_equal(ends[series], rows):
+            return None
+        part = _LAST_ROWS if is_newest else _FIRST_ROWS
+        keys = [VectorKey(self.meta.file_id, part, column) for column in columns]
+        if 2 * len(rows) < len(ends) and not self._vectors.has_all(keys):
+            return None
+        footer = self.footer
+
+        def load(key: VectorKey) -> pa.Array:
+            return self._vectors.get_or_load(key, lambda: self._load_ends(footer, key.column, ends), _weigh)
+
+        found = self._vectors.get_many(keys)
+        missing = [at for at, values in enumerate(found) if values is None]
+        loaded = list(
+            map(load, [keys[at] for at in missing])
+            if len(missing) < 2
+            else _decoders().map(load, [keys[at] for at in missing])
+        )
+        for at, values in zip(missing, loaded, strict=True):
+            found[at] = values
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(keys) - len(missing))
+        places = pa.array(series)
+        return [values.take(places) for values in found]
+
+    def _load_ends(self, footer: Footer, column: ColumnId, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Read a column in some rows; what is decoded for that is not kept."""
+        pieces = []
+        with self._reader(footer) as reader:
+            before = len(reader.decoded)
+            for row_group, part in split_by_row_group(Slices(rows, rows + 1), footer.row_offsets):
+                (vector,) = self._vectors.get_many([VectorKey(self.meta.file_id, row_group, column)])
+                if vector is None:
+                    vector = reader.decode(row_group, column)
+                pieces.append(vector.take(pa.array(part.positions())))
+            if self._counters is not None:
+                decoded = reader.decoded[before:]
+                read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
+                self._counters.add(vector_misses=len(decoded), bytes_read=read)
+        return pa.concat_arrays(pieces)
 
     def _decode_many(self, keys: Sequence[VectorKey], places: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Decode some of the keys, on several threads when there are several: Arrow lets them work side by side."""
         footer = self.footer
-        workers = min(_DECODERS_MAX, len(places))
-        if workers == 1:
+        workers = min(_DECODERS_MAX, len(places) // _SHARE_MIN)
+        if workers < 2:
             yield from self._decode_share(footer, keys, places)
             return
-        with ThreadPoolExecutor(workers, thread_name_prefix="tsdb-decode") as pool:
-            shares = [pool.submit(self._decode_share, footer, keys, places[first::workers]) for first in range(workers)]
-            for share in shares:
-                yield from share.result()
+        shares = [
+            _decoders().submit(self._decode_share, footer, keys, places[first::workers]) for first in range(1, workers)
+        ]
+        yield from self._decode_share(footer, keys, places[::workers])
+        for share in shares:
+            yield from share.result()
 
     def _decode_share(self, footer: Footer, keys: Sequence[VectorKey], places: Sequence[int]) -> list[tuple[int, Any]]:
         found = []
@@ -232,13 +311,13 @@ class SstFile:
         """Lend a reader to one thread."""
         idle = self._idle
         if idle is None:
-            with ColumnReader(self._path, footer, self._open_source) as reader:
+            with self._open_reader(footer) as reader:
                 yield reader
             return
         try:
             reader = idle.pop()
         except IndexError:
-            reader = ColumnReader(self._path, footer, self._open_source)
+            reader = self._open_reader(footer)
         try:
             yield reader
         except BaseException:
@@ -246,6 +325,10 @@ class SstFile:
             raise
         # There are never more than threads that read at the same time; they go with the view.
         idle.append(reader)
+
+    def _open_reader(self, footer: Footer) -> ColumnReader:
+        read_range = self._read_page if self._pages.is_enabled else None
+        return ColumnReader(self._path, footer, self._open_source, read_range)
 
     def _open_source(self) -> pa.NativeFile:
         if self._pages.is_enabled:
@@ -296,3 +379,9 @@ class SstFile:
 
 def _weigh(vector: Any) -> int:
     return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
+
+
+def _by_column(vectors: list[Any], count: int) -> list[list[pa.Array]]:
+    """Return decoded columns, each with an array for each of some row groups."""
+    arrays = [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
+    return [arrays[at : at + count] for at in range(0, len(arrays), count or 1)]

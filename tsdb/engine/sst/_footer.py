@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.sst._columns import leaves_by_id
 from tsdb.engine.sst._input import RangeFile, reading
+from tsdb.engine.sst._plain import PlainLeaf, find_plain
 from tsdb.model import ColumnId, RegionSchema
 from tsdb.store import ObjectStore
 
@@ -39,6 +40,8 @@ class Footer:
     row_offsets: npt.NDArray[np.int64]
     """Row group i has the rows `row_offsets[i]` to `row_offsets[i + 1]`."""
     leaves: dict[ColumnId, range]
+    plain: dict[ColumnId, PlainLeaf]
+    """The columns that need no reader of Parquet."""
     constant_sequence: int | None
 
     @property
@@ -95,10 +98,13 @@ def _parse_footer(metadata: pq.FileMetaData, path: str) -> Footer:
         written = "without a format version" if version is None else f"in format version {version}"
         raise FileCorrupted(file=path, reason=f"it is written {written}, expected {FORMAT_VERSION}")
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    stored = metadata.schema.to_arrow_schema()
+    leaves = leaves_by_id(stored)
     return Footer(
         metadata=metadata,
         schema=RegionSchema.from_json(value_of(_SCHEMA)),
         row_offsets=np.cumsum([0, *rows], dtype=np.int64),
-        leaves=leaves_by_id(metadata.schema.to_arrow_schema()),
+        leaves=leaves,
+        plain=find_plain(metadata, stored, leaves),
         constant_sequence=value_of(_CONSTANT_SEQUENCE),
     )

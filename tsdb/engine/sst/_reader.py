@@ -13,6 +13,7 @@ from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._input import reading
+from tsdb.engine.sst._plain import PlainDecoder, PlainLeaf
 from tsdb.engine.sst._types import from_storage
 from tsdb.model import ColumnId
 
@@ -20,10 +21,18 @@ from tsdb.model import ColumnId
 class ColumnReader:
     """Reads columns of row groups. A context manager; for one thread."""
 
-    def __init__(self, path: str, footer: Footer, open_source: Callable[[], pa.NativeFile]) -> None:
+    def __init__(
+        self,
+        path: str,
+        footer: Footer,
+        open_source: Callable[[], pa.NativeFile],
+        read_range: Callable[[int, int], bytes] | None = None,
+    ) -> None:
+        """`read_range` reads bytes of the file by offset and length; without it, the file is opened for that too."""
         self._path = path
         self._footer = footer
         self._open_source = open_source
+        self._plain = PlainDecoder(footer.metadata, read_range or self._read_source)
         self.decoded: list[int] = []
         """The row groups of which columns were decoded."""
         self._source: pa.NativeFile | None = None
@@ -43,7 +52,9 @@ class ColumnReader:
 
     def decode(self, row_group: int, column: ColumnId) -> Any:
         """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had."""
-        (values,) = self.read_stored(row_group, [column])
+        values = self._decode_plain(row_group, column)
+        if values is None:
+            (values,) = self.read_stored(row_group, [column])
         self.decoded.append(row_group)
         schema = self._footer.schema
         if column in (TSID, SEQUENCE, OP_TYPE):
@@ -51,6 +62,18 @@ class ColumnReader:
         if column == schema.time.id:
             return values.view(pa.int64()).to_numpy()
         return from_storage(values, schema.by_id[column].type)
+
+    def _decode_plain(self, row_group: int, column: ColumnId) -> pa.Array | None:
+        plain: PlainLeaf | None = self._footer.plain.get(column)
+        if plain is None:
+            return None
+        offsets = self._footer.row_offsets
+        rows = int(offsets[row_group + 1] - offsets[row_group])
+        with reading(self._path):
+            values = self._plain.decode(row_group, plain, rows)
+            if values is not None and len(values) != rows:
+                raise FileCorrupted(file=self._path, reason=f"row group {row_group} is not what the footer says")
+            return values
 
     def read_stored(self, row_group: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
         """Return columns as they are stored."""
@@ -64,12 +87,20 @@ class ColumnReader:
                 raise FileCorrupted(file=self._path, reason=f"row group {row_group} is not what the footer says")
             return [_joined(table.column(order.index(column))) for column in columns]
 
+    def _read_source(self, offset: int, length: int) -> bytes:
+        content: bytes = self._opened().read_at(length, offset)
+        return content
+
+    def _opened(self) -> pa.NativeFile:
+        if self._source is None:
+            self._source = self._open_source()
+        return self._source
+
     def _open(self) -> pq.ParquetFile:
         if self._file is None:
-            self._source = self._open_source()
             # One read per column and no read-ahead: what is read is what is cached.
             self._file = pq.ParquetFile(
-                self._source, metadata=self._footer.metadata, pre_buffer=False, page_checksum_verification=True
+                self._opened(), metadata=self._footer.metadata, pre_buffer=False, page_checksum_verification=True
             )
         return self._file
 

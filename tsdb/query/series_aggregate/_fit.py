@@ -211,7 +211,7 @@ def _check_aggregate(term: Aggregate, table: TableInfo) -> None:
         raise OtherClause(f"{term.function} is ordered by something else than time")
     if term.function in ("count", "first_value", "last_value"):
         return
-    if term.function == "median" and not pa.types.is_float64(kind):
+    if term.function == "median" and not (pa.types.is_float64(kind) or pa.types.is_integer(kind)):
         raise OtherClause(f"median is of a column of type {column.type.name}")
     is_number = pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)
     if not (is_number or (term.function in ("min", "max") and pa.types.is_timestamp(kind))):
@@ -245,6 +245,15 @@ def _run_query(
         newest=tuple(ends[True]) if True in ends else None,
         oldest=tuple(ends[False]) if False in ends else None,
         gathered=tuple(dict.fromkeys(_medians(columns))),
+        is_counted=any(_counts_rows(term, table) for term in columns),
+    )
+
+
+def _counts_rows(term: AnswerColumn, table: TableInfo) -> bool:
+    return (
+        isinstance(term, Aggregate)
+        and term.function == "count"
+        and (term.column is None or term.column == table.time_index.name)
     )
 
 

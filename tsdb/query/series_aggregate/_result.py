@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
@@ -17,6 +18,10 @@ _INT64 = range(-(2**63), 2**63)
 
 class BucketOutOfRange(Exception):
     """Nanoseconds cannot tell where a bucket starts; what that means is left to the planner."""
+
+
+class MedianOutOfRange(Exception):
+    """The middle of integers is none of their type; what that means is left to the planner."""
 
 
 def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
@@ -57,6 +62,11 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values
     if pa.types.is_timestamp(kind) and pa.types.is_int64(values.type):
         return values.view(kind)
+    if pa.types.is_floating(values.type) and pa.types.is_integer(kind):
+        try:
+            return pc.trunc(values).cast(kind)
+        except pa.ArrowInvalid as error:
+            raise MedianOutOfRange from error
     return values.cast(kind)
 
 

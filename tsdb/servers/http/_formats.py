@@ -16,7 +16,8 @@ the table, whose columns are as wide as their widest cell: it is refused when it
 from __future__ import annotations
 
 import os
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ STRETCH_ROWS = 8192
 STRETCHES_AHEAD = 4
 """How many stretches of an answer are text, or about to be, before they are sent."""
 ENCODERS_MAX = 4
+HEADS_MAX = 256
+"""How many heads of answers are remembered, the one used longest ago goes first; none that is long."""
+HEAD_BYTES_MAX = 16_384
 
 Epoch: TypeAlias = Literal["s", "ms", "us", "ns"]
 Stretch: TypeAlias = tuple[bytes, int]
@@ -80,13 +84,42 @@ def encode_tsdb_v1(outputs: Iterator[Output], options: FormatOptions) -> Iterato
 
 
 def _encode_records(records: Records, options: FormatOptions) -> Iterator[bytes]:
-    columns = [{"name": field.name, "data_type": type_name(field)} for field in records.schema]
-    yield b'{"records":{"schema":{"column_schemas":%s},"rows":[' % orjson.dumps(columns)
+    yield _records_head(records.schema)
     total = 0
     for text, rows in encode_rows(records, json_rows, options.limit):
         yield text if total == 0 else b"," + text
         total += rows
     yield b'],"total_rows":%d}}' % total
+
+
+class _Heads:
+    """What comes before the rows, by schema: statements of one shape share theirs, and telling types takes time.
+
+    A schema that is kept here keeps its place in memory, so that no other one can be mistaken for it.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, tuple[pa.Schema, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, schema: pa.Schema) -> bytes:
+        with self._lock:
+            known = self._known.get(id(schema))
+            if known is not None:
+                self._known.move_to_end(id(schema))
+                return known[1]
+        columns = [{"name": field.name, "data_type": type_name(field)} for field in schema]
+        head = b'{"records":{"schema":{"column_schemas":%s},"rows":[' % orjson.dumps(columns)
+        if len(head) > HEAD_BYTES_MAX:
+            return head
+        with self._lock:
+            self._known[id(schema)] = schema, head
+            if len(self._known) > HEADS_MAX:
+                self._known.popitem(last=False)
+        return head
+
+
+_records_head = _Heads().get
 
 
 def json_rows(batch: Any, start: int) -> tuple[bytes, int]:

@@ -1,0 +1,112 @@
+"""Columns of plain numbers, decoded by a kernel instead of Parquet's reader.
+
+    bytes of a chunk ─▶ pages (kernel) ─▶ checksum, decompress ─▶ one array (kernel)
+
+Most of what queries read are numbers and times of 4 or 8 bytes. For these the way through Parquet's reader took 0.9 ms
+for 100,000 steady integers and a file that has to be opened; this takes a third of that. Whatever is not plain (nested
+columns, texts, other compressions, encodings that somebody else chose) stays with the reader.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tsdb import _kernels
+from tsdb.model import ColumnId
+
+_WORD_BYTES = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
+_CODECS = {"ZSTD": "zstd", "SNAPPY": "snappy"}
+_UNCOMPRESSED = "UNCOMPRESSED"
+
+
+class PlainLeaf(NamedTuple):
+    """A column whose values are words."""
+
+    leaf: int
+    word_bytes: int
+    is_nullable: bool
+    type: pa.DataType
+    """As it is stored."""
+
+
+def find_plain(
+    metadata: pq.FileMetaData, stored: pa.Schema, leaves: dict[ColumnId, range]
+) -> dict[ColumnId, PlainLeaf]:
+    """Return the columns of a file that are plain; `stored` has its columns in the order of `leaves`."""
+    found = {}
+    for (column, own), field in zip(leaves.items(), stored, strict=True):
+        if len(own) != 1:
+            continue
+        described = metadata.schema.column(own.start)
+        word_bytes = _WORD_BYTES.get(described.physical_type)
+        is_flat = described.max_repetition_level == 0 and described.max_definition_level <= 1
+        if is_flat and word_bytes is not None and _bit_width(field.type) == 8 * word_bytes:
+            is_nullable = described.max_definition_level == 1
+            found[column] = PlainLeaf(own.start, word_bytes, is_nullable, field.type)
+    return found
+
+
+def _bit_width(kind: pa.DataType) -> int | None:
+    try:
+        return int(kind.bit_width)
+    except ValueError:
+        return None
+
+
+class PlainDecoder:
+    """Decodes plain columns of one file. For one thread."""
+
+    def __init__(self, metadata: pq.FileMetaData, read_range: Callable[[int, int], bytes]) -> None:
+        self._metadata = metadata
+        self._read_range = read_range
+        self._codecs: dict[str, pa.Codec] = {}
+
+    def decode(self, row_group: int, plain: PlainLeaf, rows: int) -> pa.Array | None:
+        """Return a column of a row group; None if it is to be left to Parquet's reader."""
+        chunk = self._metadata.row_group(row_group).column(plain.leaf)
+        compression = chunk.compression
+        if compression != _UNCOMPRESSED and compression not in _CODECS:
+            return None
+        start = chunk.data_page_offset
+        if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+            start = min(start, chunk.dictionary_page_offset)
+        content = self._read_range(start, chunk.total_compressed_size)
+        try:
+            dictionary, pages = self._pages(content, compression)
+            found = _kernels.decode_parquet_pages(
+                pages, dictionary, word_bytes=plain.word_bytes, nullable=plain.is_nullable, rows_max=rows
+            )
+        except NotImplementedError:
+            return None
+        values = pa.array(found)
+        return values if values.type == plain.type else values.view(plain.type)
+
+    def _pages(self, content: bytes, compression: str) -> tuple[bytes | None, list[tuple[bytes, int, int]]]:
+        """Return the dictionary, if there is one, and the data pages of a chunk with their values and encodings."""
+        dictionary: bytes | None = None
+        pages: list[tuple[bytes, int, int]] = []
+        whole = memoryview(content)
+        for is_dictionary, begin, end, size, crc, values, encoding in _kernels.split_parquet_chunk(content):
+            packed = whole[begin:end]
+            if crc is not None and zlib.crc32(packed) != crc:
+                raise ValueError("the CRC of a page is wrong")
+            page = bytes(packed) if compression == _UNCOMPRESSED else self._decompress(compression, packed, size)
+            if len(page) != size:
+                raise ValueError(f"a page has {len(page)} bytes, expected {size}")
+            if is_dictionary:
+                dictionary = page
+            else:
+                pages.append((page, values, encoding))
+        return dictionary, pages
+
+    def _decompress(self, compression: str, packed: Any, size: int) -> bytes:
+        codec = self._codecs.get(compression)
+        if codec is None:
+            codec = self._codecs[compression] = pa.Codec(_CODECS[compression])
+        page: bytes = codec.decompress(packed, size, asbytes=True)
+        return page
