@@ -92,6 +92,7 @@ mod _kernels {
     use crate::metric_series::MetricSeries;
     #[pymodule_export]
     use crate::mysql_rows::encode_mysql_rows;
+    #[pymodule_export]
     use crate::parquet_chunk::decode_parquet_pages;
     #[pymodule_export]
     use crate::parquet_chunk::split_parquet_chunk;
