@@ -80,6 +80,8 @@ class Committer:
         self._is_committing = False
         """Somebody writes: the committer's thread, or a caller in its place."""
         self._is_closing = False
+        self._blocked = 0
+        """How many callers wait for room in the queue."""
         self._broken: str | None = None
         self._stop_sync = threading.Event()
         self.counters = CommitCounters()
@@ -143,7 +145,7 @@ class Committer:
         # A future that runs cannot be cancelled: whether the frames are in the log is not the caller's to decide.
         request.done.set_running_or_notify_cancel()
         with self._changed:
-            if not self._changed.wait_for(lambda: self._has_room(request), timeout_s):
+            if not self._wait_for_room(request, timeout_s):
                 raise DeadlineExceeded(
                     f"the log did not take the entry within {timeout_s:g} s",
                     queued_bytes=self._queued_bytes,
@@ -158,6 +160,15 @@ class Committer:
             if len(self._queue) == 1:
                 self._changed.notify_all()
         return request.done
+
+    def _wait_for_room(self, request: _Request, timeout_s: float) -> bool:
+        if self._has_room(request):
+            return True
+        self._blocked += 1
+        try:
+            return self._changed.wait_for(lambda: self._has_room(request), timeout_s)
+        finally:
+            self._blocked -= 1
 
     def _has_room(self, request: _Request) -> bool:
         if self._queued_bytes == 0 or self._broken is not None or self._is_closing:
@@ -185,7 +196,9 @@ class Committer:
             with self._changed:
                 self._is_committing = False
                 self._queued_bytes -= sum(request.size_bytes for request in group)
-                self._changed.notify_all()
+                # To wake the committer for nothing would cost every commit a change of threads.
+                if self._queue or self._blocked or self._is_closing:
+                    self._changed.notify_all()
 
     def _take(self) -> list[_Request]:
         """All that is queued, once something is; nothing when the log is closed."""

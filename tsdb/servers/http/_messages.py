@@ -105,6 +105,9 @@ class Params:
         return len(self._pairs)
 
 
+_NO_PARAMS = Params([])
+
+
 class Request:
     """One request. Its body is taken whole (`body`, again and again) or in pieces (`stream`, once)."""
 
@@ -152,7 +155,8 @@ class Request:
     @property
     def query(self) -> Params:
         if self._query is None:
-            self._query = Params.parse(self._scope["query_string"])
+            encoded = self._scope["query_string"]
+            self._query = Params.parse(encoded) if encoded else _NO_PARAMS
         return self._query
 
     @property

@@ -224,7 +224,7 @@ def prometheus_remote_routes(
 def _find_version(request: Request) -> int | None:
     """Which version of remote write the Content-Type names: 1 if there is none; None if it names something else."""
     said = request.headers.get("content-type")
-    if said is None or not said.strip():
+    if said is None or said == _PROTOBUF or not said.strip():
         return 1
     kind, *parameters = (part.strip() for part in said.split(";"))
     if kind.lower() != _PROTOBUF:
