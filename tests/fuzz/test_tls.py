@@ -1,4 +1,4 @@
-"""Bytes out of shape where HTTP is inside of TLS: by the engine's own TLS, and by the front of `verify_full`."""
+"""Bytes out of shape where HTTP is inside of TLS: the engine's own, and that of the front (`prefer`, `verify_full`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=["require", "verify_full"])
+@pytest.fixture(params=["prefer", "require", "verify_full"])
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[ServerProcess, ssl.SSLContext]]:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
@@ -68,4 +68,5 @@ def test_garbage_before_and_inside_of_tls_leaves_the_server_as_it_was(
 
 def _check_answer(server: ServerProcess, context: ssl.SSLContext) -> None:
     with httpx.Client(verify=context, timeout=30, trust_env=False) as client:
-        assert client.post(f"{server.url}/v1/sql", data={"sql": "SELECT 1"}).status_code == 200
+        for url in {server.url, server.url.replace("http:", "https:")}:
+            assert client.post(f"{url}/v1/sql", data={"sql": "SELECT 1"}).status_code == 200

@@ -97,14 +97,25 @@ async def shown_to(server: HttpServer, context: ssl.SSLContext) -> int:
         writer.close()
 
 
-@pytest.mark.parametrize("mode", [TlsMode.DISABLE, TlsMode.PREFER])
-async def test_plain_text_is_spoken_where_tls_is_not_required(
-    tmp_path: Path, authority: trustme.CA, mode: TlsMode
-) -> None:
-    put_certificate(authority, tmp_path)
-    async with serving(transport_security(tmp_path, mode)) as server:
+async def test_plain_text_is_spoken_where_tls_is_disabled(tmp_path: Path, authority: trustme.CA) -> None:
+    async with serving(transport_security(tmp_path, TlsMode.DISABLE)) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
         assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+async def test_both_are_spoken_at_one_port_where_tls_is_preferred(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/who", who)
+    async with serving(transport_security(tmp_path, TlsMode.PREFER), app) as server:
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False, verify=trusting(authority)) as client:
+            for scheme in ("http", "https", "http"):
+                answer = await client.get(f"{scheme}://{server.address}/who")
+                assert (answer.status_code, answer.text) == (200, "None from 127.0.0.1")
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False) as client:
+                await client.get(f"https://{server.address}/who")
 
 
 @pytest.mark.parametrize("mode", [TlsMode.REQUIRE, TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL])

@@ -1,13 +1,14 @@
-"""TLS where the name in a client's certificate counts (`verify_full`): a front that shakes hands by itself.
+"""TLS where granian's own will not do: a front that shakes hands by itself.
 
-Granian verifies certificates but does not tell in whose name they are. So here the front accepts the connections, and
-hands the bytes inside of TLS on to an engine that speaks plain text at an address of this machine:
+Granian verifies certificates but does not tell in whose name they are (`verify_full`), and at one port it speaks either
+TLS or plain text (`prefer`). So here the front accepts the connections, tells by the first byte what a client wants,
+and hands what it says on to an engine that speaks plain text at an address of this machine:
 
-    client ══ TLS ══▶ front ── plain text ──▶ engine on 127.0.0.1, port p ──▶ `admit` ──▶ application
+    client ══ (TLS) ══▶ front ── plain text ──▶ engine on 127.0.0.1, port p ──▶ `admit` ──▶ application
 
 The front knows from which ports its own connections come, and so who is behind each of them: `admit` replaces the
-address by that of the client and adds the name. Who reaches the engine in another way is turned away. Bytes that one
-side does not take are not read from the other.
+address by that of the client and adds the name where it counts. Who reaches the engine in another way is turned away.
+Bytes that one side does not take are not read from the other.
 
 The certificate is looked at for each connection: a new one is for new connections at once.
 """
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, cast
 
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._engine import IDLE_SECONDS_MAX
 from tsdb.servers.http._messages import CERTIFICATE_NAME, Receive, Response, Scope, Send
 from tsdb.servers.http._reply import Reply
 from tsdb.telemetry import get_logger
@@ -32,6 +34,8 @@ HANDSHAKE_SECONDS_MAX = 10.0
 BACKLOG_MAX = 1024
 """Connections that may wait to be accepted."""
 
+_TLS_HANDSHAKE = b"\x16"
+"""The first byte of every connection with TLS; no method of HTTP begins like this."""
 _ACCEPT_REST_SECONDS = 0.1
 _LOOPBACK = "127.0.0.1"
 
@@ -85,7 +89,8 @@ class Front:
             await Reply(send, is_head=False).send(Response.text("only through TLS\n", status=403))
             return
         scope["client"] = (peer.host, str(peer.port))
-        scope[CERTIFICATE_NAME] = peer.name
+        if self._tls.verifies_user:
+            scope[CERTIFICATE_NAME] = peer.name
         await self._app(scope, receive, send)
 
     async def _accept(self, engine_port: int) -> None:
@@ -115,10 +120,13 @@ class Front:
         loop, client, engine = asyncio.get_running_loop(), _End(), _End()
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            context = await asyncio.to_thread(self._tls.context)
-            await loop.connect_accepted_socket(
-                lambda: client, accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX
-            )
+            if self._tls.is_required or await _first_byte(accepted) == _TLS_HANDSHAKE:
+                context = await asyncio.to_thread(self._tls.context)
+                await loop.connect_accepted_socket(
+                    lambda: client, accepted, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX
+                )
+            else:
+                await loop.connect_accepted_socket(lambda: client, accepted)
             await loop.create_connection(lambda: engine, _LOOPBACK, engine_port)
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
             client.close()
@@ -193,6 +201,18 @@ class _End(asyncio.Protocol):
             self.lost.set_result(None)
         if self._other is not None:
             self._other.close()
+
+
+async def _first_byte(opened: socket.socket) -> bytes:
+    """Wait for what a client says first, and leave it there; TimeoutError if it says nothing."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(opened, ready.set)
+    try:
+        await asyncio.wait_for(ready.wait(), IDLE_SECONDS_MAX)
+    finally:
+        loop.remove_reader(opened)
+    return opened.recv(1, socket.MSG_PEEK)
 
 
 def reserve_loopback() -> socket.socket:

@@ -9,7 +9,7 @@ server would start without an error and take half of the connections. Therefore:
 
 With TLS the files of the certificate are looked at every second. New ones are for new connections: an engine that has
 them takes the place of the one before, which ends when its requests have ended (`_engine.py`). Where the name in a
-client's certificate counts, a front of our own does TLS (`_front.py`).
+client's certificate counts, or TLS and plain text are spoken at one port, a front of our own does TLS (`_front.py`).
 
 Only HTTP/1.1 is spoken: with HTTP/2 detection on, granian lets a connection that never says a word stay for
 ever.
@@ -122,7 +122,7 @@ class HttpServer:
         if sys.platform != "linux":
             # Elsewhere a bound socket keeps granian from binding, whatever its options.
             self._release()
-        if self._tls.verifies_user:
+        if self._tls.verifies_user or self._tls.mode is TlsMode.PREFER:
             self._start_front()
             return
         self._engine = self._start_engine()
