@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
+from contextlib import suppress
 
 Conversation = tuple[bytes, ...]
 
@@ -24,6 +26,16 @@ def http() -> list[Conversation]:
         (request("GET /v1/prometheus/api/v1/query?query=up&time=1 HTTP/1.1"),),
         (b"POST /v1/sql HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"c\r\nsql=SELECT+1\r\n0\r\n\r\n"),
     ]
+
+
+def tls() -> list[Conversation]:
+    """The first message of a client that wants TLS, alone and with one that belongs inside of it."""
+    made, outgoing = ssl.create_default_context(), ssl.MemoryBIO()
+    client = made.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+    return [(hello,), (hello, b"\x14\x03\x03\x00\x01\x01"), (hello, http()[0][0]), http()[0]]
 
 
 def mysql() -> list[Conversation]:
@@ -55,11 +67,20 @@ def postgres() -> list[Conversation]:
     startup = struct.pack("!ii", len(pairs) + 8, 196608) + pairs
     parse = message(b"P", b"\0SELECT $1::int\0\0\1\0\0\0\x17")
     bind = message(b"B", b"\0\0\0\1\0\0\0\1\0\0\0\x015\0\0")
+    numeric = struct.pack("!hhHhh", 1, 0, 0, 0, 7)
+    row = struct.pack("!hi1si", 3, 1, b"a", len(numeric)) + numeric + struct.pack("!iq", 8, 1)
     return [
         (startup, message(b"Q", b"SELECT 1; SELECT 2\0")),
         (startup, parse + message(b"D", b"S\0") + bind + message(b"E", b"\0\0\0\0\0") + message(b"S")),
         (startup, message(b"Q", b"COPY (SELECT 1) TO STDOUT\0"), message(b"X")),
         (startup, message(b"Q", b"COPY fuzzed FROM STDIN\0"), message(b"d", b"1\t2\n"), message(b"c")),
+        (
+            startup,
+            message(b"Q", b"CREATE TABLE IF NOT EXISTS fuzzed (k STRING, n DECIMAL(9, 2), ts TIMESTAMP TIME INDEX)\0"),
+            message(b"Q", b"COPY fuzzed FROM STDIN (FORMAT BINARY)\0"),
+            message(b"d", b"PGCOPY\n\xff\r\n\0" + bytes(8) + row * 3 + b"\xff\xff"),
+            message(b"c"),
+        ),
         (struct.pack("!ii", 8, 80877103), startup),
         (struct.pack("!iiii", 16, 80877102, 1, 2),),
     ]

@@ -12,9 +12,10 @@ import random
 import re
 import selectors
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -50,7 +51,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         _check_answers(started)
         yield started
         assert started.stop() == 0
-        assert _mistakes(started.output) == []
+        assert mistakes(started.output) == []
 
 
 def _port(server: ServerProcess, name: str) -> int:
@@ -61,7 +62,7 @@ def _port(server: ServerProcess, name: str) -> int:
     return int(found[1])
 
 
-def _mistakes(output: str) -> list[str]:
+def mistakes(output: str) -> list[str]:
     """What the server has logged of itself that nobody expected; the gRPC library logs what it gets, too."""
     records = re.split(r"^(?=\d{4}-\d\d-\d\dT)", output, flags=re.MULTILINE)
     return [each for each in records if "Traceback" in each and ("ERROR tsdb." in each or "/tsdb/" in each)]
@@ -95,9 +96,12 @@ def mutate(chance: random.Random, conversation: seeds.Conversation) -> list[byte
     return [bytes(message) for message in messages]
 
 
-def _say(port: int, messages: list[bytes], chance: random.Random) -> None:
-    """Send a conversation, read what comes, and leave in one way or another."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+def say(port: int, messages: list[bytes], chance: random.Random, context: ssl.SSLContext | None = None) -> None:
+    """Send a conversation, inside of TLS if there is a context, read what comes, and leave in one way or another."""
+    with suppress(OSError), ExitStack() as stack:
+        client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        if context is not None:
+            client = stack.enter_context(context.wrap_socket(client, server_hostname="127.0.0.1"))
         for message in messages:
             client.sendall(message)
             client.settimeout(ANSWER_SECONDS if chance.random() < 0.5 else 0.001)
@@ -130,7 +134,7 @@ def _check_answers(server: ServerProcess) -> None:
         assert client.recv(100)
 
 
-def _costs(server: ServerProcess) -> tuple[int, int, float]:
+def costs(server: ServerProcess) -> tuple[int, int, float]:
     """Threads, descriptors and megabytes of the server."""
     process = Path(f"/proc/{server.process.pid}")
     status = (process / "status").read_text()
@@ -138,12 +142,12 @@ def _costs(server: ServerProcess) -> tuple[int, int, float]:
     return found["Threads"], len(list((process / "fd").iterdir())), found["VmRSS"] / 1024
 
 
-def _check_costs(server: ServerProcess, before: tuple[int, int, float]) -> None:
+def check_costs(server: ServerProcess, before: tuple[int, int, float]) -> None:
     """Nothing is left of those who have gone, after a while."""
     allowed = (before[0] + THREADS_MORE, before[1] + DESCRIPTORS_MORE, before[2] + MEGABYTES_MORE)
     deadline = time.monotonic() + SETTLE_SECONDS
-    while not all(now <= most for now, most in zip(_costs(server), allowed, strict=True)):
-        assert time.monotonic() < deadline, f"before {before}, now {_costs(server)}"
+    while not all(now <= most for now, most in zip(costs(server), allowed, strict=True)):
+        assert time.monotonic() < deadline, f"before {before}, now {costs(server)}"
         time.sleep(0.2)
 
 
@@ -155,16 +159,16 @@ def test_garbage_at_a_port_leaves_the_server_as_it_was(server: ServerProcess, po
     number, known = _port(server, name), conversations()
     chance = random.Random(f"{SEED} {port}")
     print(f"TSDB_FUZZ_SEED={SEED}")
-    before, sent = _costs(server), 0
+    before, sent = costs(server), 0
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         messages = mutate(chance, chance.choice(known)) if chance.random() < 0.9 else [chance.randbytes(500)]
-        _say(number, messages, chance)
+        say(number, messages, chance)
         sent += 1
         assert server.process.poll() is None, f"the server has ended, seed {SEED}\n{server.output[-4000:]}"
     _check_answers(server)
-    _check_costs(server, before)
-    print(f"{port}: {sent} conversations, threads/descriptors/MB {before} -> {_costs(server)}")
+    check_costs(server, before)
+    print(f"{port}: {sent} conversations, threads/descriptors/MB {before} -> {costs(server)}")
     assert sent > SECONDS
 
 
@@ -174,7 +178,7 @@ def test_garbage_at_a_port_leaves_the_server_as_it_was(server: ServerProcess, po
 def test_who_never_comes_to_an_end_is_cut(server: ServerProcess, port: str) -> None:
     name, conversations = PORTS[port]
     first = conversations()[0][0]
-    before = _costs(server)
+    before = costs(server)
     opened = [socket.create_connection(("127.0.0.1", _port(server, name)), timeout=30) for _ in range(SLOW_CONNECTIONS)]
     waiting = selectors.DefaultSelector()
     for client in opened:
@@ -191,4 +195,4 @@ def test_who_never_comes_to_an_end_is_cut(server: ServerProcess, port: str) -> N
             waiting.unregister(key.fileobj)
             key.fileobj.close()
     _check_answers(server)
-    _check_costs(server, before)
+    check_costs(server, before)

@@ -53,9 +53,7 @@ class OperationalHttpOptions(Section):
         default=Size.parse("64MB"),
         description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
     )
-    tls: TlsOptions = Field(
-        default=TlsOptions(), description="Transport security of the HTTP server; prefer means plain text here."
-    )
+    tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")
 
 
 class HttpOptions(OperationalHttpOptions):

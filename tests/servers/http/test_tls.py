@@ -7,7 +7,7 @@ import os
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import httpx
 import pytest
 import trustme
 
+from tsdb.auth import open_authenticator
 from tsdb.config import TlsMode
 from tsdb.errors import StartError
 from tsdb.servers import Tls
@@ -81,9 +82,13 @@ async def get(server: HttpServer, path: str, context: ssl.SSLContext) -> httpx.R
 
 
 async def serial_number(server: HttpServer) -> int:
-    """The number of the certificate that a new connection is shown."""
+    """Something that tells apart the certificates that new connections are shown."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return await shown_to(server, context)
+
+
+async def shown_to(server: HttpServer, context: ssl.SSLContext) -> int:
     _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
         shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -92,14 +97,25 @@ async def serial_number(server: HttpServer) -> int:
         writer.close()
 
 
-@pytest.mark.parametrize("mode", [TlsMode.DISABLE, TlsMode.PREFER])
-async def test_plain_text_is_spoken_where_tls_is_not_required(
-    tmp_path: Path, authority: trustme.CA, mode: TlsMode
-) -> None:
-    put_certificate(authority, tmp_path)
-    async with serving(transport_security(tmp_path, mode)) as server:
+async def test_plain_text_is_spoken_where_tls_is_disabled(tmp_path: Path, authority: trustme.CA) -> None:
+    async with serving(transport_security(tmp_path, TlsMode.DISABLE)) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
         assert (await get(server, "/hello", trusting(authority))).text == "hello"
+
+
+async def test_both_are_spoken_at_one_port_where_tls_is_preferred(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/who", who)
+    async with serving(transport_security(tmp_path, TlsMode.PREFER), app) as server:
+        assert server.url == f"http://127.0.0.1:{server.port}"
+        async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False, verify=trusting(authority)) as client:
+            for scheme in ("http", "https", "http"):
+                answer = await client.get(f"{scheme}://{server.address}/who")
+                assert (answer.status_code, answer.text) == (200, "None from 127.0.0.1")
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False) as client:
+                await client.get(f"https://{server.address}/who")
 
 
 @pytest.mark.parametrize("mode", [TlsMode.REQUIRE, TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL])
@@ -147,11 +163,98 @@ async def test_clients_must_show_a_certificate_of_the_ca(tmp_path: Path, authori
         assert (await get(server, "/hello", known)).text == "hello"
 
 
-async def test_names_in_certificates_are_not_promised_to_be_compared(tmp_path: Path, authority: trustme.CA) -> None:
+def certified(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = trusting(authority)
+    authority.issue_cert(f"{name}@example.org", common_name=name).configure_cert(context)
+    return context
+
+
+async def who(request: Request) -> Response:
+    return Response.text(f"{request.user} from {request.client_host}")
+
+
+async def test_a_certificate_must_be_in_the_name_of_the_user(tmp_path: Path, authority: trustme.CA) -> None:
     put_certificate(authority, tmp_path)
-    with pytest.raises(StartError, match=r"http\.tls\.mode: verify_full cannot be had.*use verify_ca"):
-        async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True)):
-            pass
+    users = open_authenticator("static_user_provider:cmd:me=secret,other=secret")
+    app = HttpApp(body_limit=0, timeout=Duration(0), authenticator=users)
+    app.add("/v1/who", who)
+    async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True), app) as server:
+        url, mine = f"{server.url}/v1/who", certified(authority, "me")
+        async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False, verify=mine) as client:
+            for _ in range(2):
+                answer = await client.get(url, auth=("me", "secret"))
+                assert (answer.status_code, answer.text) == (200, "me from 127.0.0.1")
+            for user, password in (("other", "secret"), ("me", "wrong"), ("nobody", "secret")):
+                refused = await client.get(url, auth=(user, password))
+                assert (refused.status_code, refused.json()["code"]) == (401, 7002)
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            await get(server, "/v1/who", trusting(authority))
+        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+            await get(server, "/v1/who", certified(trustme.CA(), "me"))
+    app.close()
+
+
+async def test_nobody_goes_round_the_front(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True)) as server:
+        assert server._engine is not None
+        async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False) as client:
+            answer = await client.get(f"http://127.0.0.1:{server._engine._server.bind_port}/hello")
+        assert (answer.status_code, answer.text) == (403, "only through TLS\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"hello" not in await asyncio.wait_for(reader.read(), SECONDS_MAX)
+        writer.close()
+
+
+async def test_large_bodies_pass_the_front_both_ways_and_new_certificates_are_used(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    async def echo(request: Request) -> Response:
+        return Response(await request.body())
+
+    put_certificate(authority, tmp_path)
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/echo", echo, methods=("POST",))
+    async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True), app) as server:
+        body, context = os.urandom(8 << 20), certified(authority, "me")
+        async with httpx.AsyncClient(timeout=SECONDS_MAX, trust_env=False, verify=context) as client:
+            for _ in range(2):
+                assert (await client.post(f"{server.url}/echo", content=body)).content == body
+            before = await shown_to(server, context)
+            put_certificate(authority, tmp_path)
+            assert (await client.get(f"{server.url}/hello")).text == "hello", "what is open stays open"
+            assert await shown_to(server, context) != before
+
+
+async def test_a_client_that_does_not_shake_hands_does_not_hold_up_the_end(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert (await get(server, "/hello", certified(authority, "me"))).text == "hello"
+        await asyncio.wait_for(server.stop(1.0), SECONDS_MAX / 2)
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), SECONDS_MAX) == b""
+        writer.close()
+
+
+async def test_connections_over_the_limit_wait_at_the_front(tmp_path: Path, authority: trustme.CA) -> None:
+    put_certificate(authority, tmp_path)
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    app.add("/hello", hello)
+    tls = transport_security(tmp_path, TlsMode.VERIFY_FULL, with_ca=True)
+    server = HttpServer(app, host="127.0.0.1", port=0, tls=tls, connections_max=1)
+    await server.start()
+    await server.wait_listening()
+    context = certified(authority, "me")
+    _, first = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    waiting = asyncio.create_task(get(server, "/hello", context))
+    assert not (await asyncio.wait({waiting}, timeout=0.2))[0]
+    first.close()
+    assert (await waiting).text == "hello"
+    await server.stop(1.0)
 
 
 async def test_a_server_does_not_start_without_its_certificate(tmp_path: Path) -> None:

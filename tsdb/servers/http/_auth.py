@@ -6,7 +6,8 @@
 
 Every path below `/v1/` needs them, except those by which clients ask whether there is a server at all. They are checked
 before any of the body is read. A password that was right before is recognised at once; others are checked on threads of
-their own, because some forms of secrets are made to take long.
+their own, because some forms of secrets are made to take long. With `http.tls.mode` verify_full the certificate of the
+client must be in the name of the user besides.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tsdb.auth import (
     BlankCredentials,
     Identity,
     InvalidAuthHeader,
+    PasswordMismatch,
     UnsupportedPassword,
 )
 from tsdb.errors import Status, wire
@@ -69,6 +71,8 @@ class HttpAuth:
         user, password = read_credentials(request)
         if not user or not password:
             raise BlankCredentials
+        if not request.is_certified(user):
+            raise PasswordMismatch(user)
         client = request.client_host or ""
         known = self._authenticator.recall_password(user, password, client=client)
         if known is not None:

@@ -20,8 +20,9 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from granian._granian import SocketHolder
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
@@ -30,9 +31,9 @@ from granian.log import LogLevels
 from granian.server.embed import Server
 
 from tsdb.servers._tls import TlsFiles
+from tsdb.servers.http._messages import Receive, Scope, Send
 
-if TYPE_CHECKING:
-    from tsdb.servers.http._app import HttpApp
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BACKLOG_MAX = 1024
 """Connections that may wait to be accepted."""
@@ -52,7 +53,7 @@ class Engine:
     """A granian that serves `app` at an address, with TLS where `files` says so."""
 
     def __init__(
-        self, app: HttpApp, *, ip: str, port: int, connections_max: int, files: TlsFiles | None = None
+        self, app: Application, *, ip: str, port: int, connections_max: int, files: TlsFiles | None = None
     ) -> None:
         engine_logger = logging.getLogger("_granian")
         # Its own account of starting and stopping says nothing that our lines do not.

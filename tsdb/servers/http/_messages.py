@@ -40,6 +40,10 @@ class ClientDisconnected(Exception):
     """The client went away before its request was complete: there is nobody left to answer."""
 
 
+CERTIFICATE_NAME = "tsdb.certificate_name"
+"""In a scope, where it counts: the name that the certificate of the client is in, None if it has none."""
+
+
 class Headers:
     """The headers of a request, by name in any case."""
 
@@ -170,6 +174,10 @@ class Request:
         """The address of the peer, without its port."""
         client = self._scope.get("client")
         return client[0] if client else None
+
+    def is_certified(self, user: str) -> bool:
+        """Whether the certificate of the client is in the name of a user, or need not be."""
+        return CERTIFICATE_NAME not in self._scope or self._scope[CERTIFICATE_NAME] == user
 
     @property
     def user(self) -> str | None:

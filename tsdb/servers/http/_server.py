@@ -8,7 +8,8 @@ server would start without an error and take half of the connections. Therefore:
 - The bound socket is kept until granian listens beside it, so there is no moment in which another could slip in.
 
 With TLS the files of the certificate are looked at every second. New ones are for new connections: an engine that has
-them takes the place of the one before, which ends when its requests have ended (`_engine.py`).
+them takes the place of the one before, which ends when its requests have ended (`_engine.py`). Where the name in a
+client's certificate counts, or TLS and plain text are spoken at one port, a front of our own does TLS (`_front.py`).
 
 Only HTTP/1.1 is spoken: with HTTP/2 detection on, granian lets a connection that never says a word stay for
 ever.
@@ -29,6 +30,7 @@ from tsdb.errors import StartError
 from tsdb.servers._tls import Pem, Tls
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._engine import Engine
+from tsdb.servers.http._front import Front, reserve_loopback
 from tsdb.telemetry import get_logger
 
 CONNECTIONS_MAX = 4096
@@ -77,6 +79,7 @@ class HttpServer:
         self._engine: Engine | None = None
         self._retired: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
+        self._front: Front | None = None
 
     @property
     def url(self) -> str:
@@ -96,11 +99,6 @@ class HttpServer:
         """Read the certificate and take the address, or raise a StartError that says why that cannot be."""
         if self._reservation is not None:
             return
-        if self._tls.verifies_user:
-            raise StartError(
-                "http.tls.mode: verify_full cannot be had: granian does not tell in whose name a certificate is",
-                hint="use verify_ca, or leave http.tls.ca_cert_path out",
-            )
         self._tls.load()
         family, self._ip = self._resolve()
         reservation = socket.socket(family, socket.SOCK_STREAM)
@@ -124,6 +122,9 @@ class HttpServer:
         if sys.platform != "linux":
             # Elsewhere a bound socket keeps granian from binding, whatever its options.
             self._release()
+        if self._tls.verifies_user or self._tls.mode is TlsMode.PREFER:
+            self._start_front()
+            return
         self._engine = self._start_engine()
         if self._tls.is_required:
             self._watching = asyncio.create_task(self._follow_files(self._tls.read_pem()))
@@ -158,10 +159,18 @@ class HttpServer:
             self._watching.cancel()
             await asyncio.wait({self._watching})
             self._watching = None
+        front, self._front = self._front, None
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        if front is not None:
+            await front.stop()
         self._retire(engine)
+        await self._wait_retired(grace_seconds)
+        if front is not None:
+            await front.close()
+
+    async def _wait_retired(self, grace_seconds: float) -> None:
         if not await _have_ended(self._retired, grace_seconds):
             _log.warning("cancelling requests that are still running", count=self._app.in_flight)
             self._app.interrupt_requests()
@@ -170,6 +179,18 @@ class HttpServer:
                 for serving in self._retired:
                     serving.cancel()
                 await _have_ended(self._retired, INTERRUPT_SECONDS_MAX)
+
+    def _start_front(self) -> None:
+        """Let a front take the connections, with an engine behind it that nobody else reaches."""
+        assert self._reservation is not None
+        listener = self._reservation.dup()
+        self._front = Front(self._app, self._tls, listener, connections_max=self._connections_max)
+        with reserve_loopback() as reserved:
+            ip, port = reserved.getsockname()
+            if sys.platform != "linux":
+                reserved.close()
+            self._engine = Engine(self._front.admit, ip=ip, port=port, connections_max=self._connections_max)
+        self._front.start(port)
 
     async def _follow_files(self, pem: Pem) -> None:
         """Let another engine take over whenever there is a new certificate that can be used."""

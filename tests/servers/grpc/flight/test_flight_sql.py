@@ -232,6 +232,11 @@ def test_what_there_is_is_told_as_tables(served: RunningServer) -> None:
         keys = read(client, sql.CommandGetPrimaryKeys(table="t", db_schema="keyed"))
         assert [(each["column_name"], each["key_sequence"]) for each in keys] == [("b", 1), ("a", 2), ("ts", 3)]
         assert list(keys[0]) == PRIMARY_KEYS.names
+        served.sql(
+            "CREATE TABLE keyed.kept (a STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX) WITH (append_mode = 'true')"
+        )
+        assert read(client, sql.CommandGetPrimaryKeys(table="kept", db_schema="keyed")) == []
+        served.sql("DROP TABLE keyed.kept")
         for empty in (sql.CommandGetExportedKeys, sql.CommandGetImportedKeys):
             assert read(client, empty(table="t")) == []
         assert read(client, sql.CommandGetCrossReference(pk_table="t", fk_table="t")) == []

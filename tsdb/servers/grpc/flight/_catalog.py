@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import CATALOG, Semantic, TableInfo, type_name
 from tsdb.query import Affected, Session, read_all
+from tsdb.query.information_schema import has_unique_key
 from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._run import parse_one
@@ -142,7 +143,7 @@ class Catalog:
         return [row["table_name"] for row in self._named_tables(conditions)]
 
     def primary_keys(self, command: sql.CommandGetPrimaryKeys) -> Iterator[pa.RecordBatch]:
-        """Tell what identifies a row: the tags, then the time."""
+        """Tell what identifies a row: the tags, then the time; nothing does in a table that keeps every row."""
         conditions = [
             f"table_name = {quoted(command.table)}",
             "constraint_name IN ('PRIMARY', 'TIME INDEX')",
@@ -155,7 +156,11 @@ class Catalog:
             " ORDER BY constraint_name, ordinal_position) AS INT) AS key_sequence"
             f" FROM information_schema.key_column_usage{_where(conditions)} ORDER BY 1, 2, 3, 6"
         )
-        yield _batch(PRIMARY_KEYS, rows)
+        yield _batch(PRIMARY_KEYS, [row for row in rows if self._has_key(row["db_schema_name"], row["table_name"])])
+
+    def _has_key(self, *parts: str) -> bool:
+        table = self._database.find_table(parts, self._session)
+        return table is not None and has_unique_key(table)
 
     def schema_of(self, *parts: str) -> pa.Schema | None:
         """Return the columns of a table or view, None if it cannot be read any more."""
