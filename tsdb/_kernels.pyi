@@ -202,8 +202,11 @@ def decode_parquet_pages(
     word_bytes: int,
     nullable: bool,
     rows_max: int,
+    narrow: bool = False,
 ) -> ArrowArray:
     """Return the values of decompressed pages, each with how many it has and its encoding, as int32 or int64.
+
+    With `narrow`, integers of 64 bits come in the narrowest type that holds all of them.
 
     Raises ValueError if a page is damaged, NotImplementedError if it is in an encoding that is not read here.
     """

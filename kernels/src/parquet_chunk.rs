@@ -12,8 +12,10 @@
 mod decode;
 mod header;
 
+use std::cell::Cell;
+
 use arrow_array::PrimitiveArray;
-use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
 use arrow_buffer::{BooleanBufferBuilder, NullBuffer};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
@@ -56,9 +58,10 @@ pub fn split_parquet_chunk(chunk: PyBackedBytes) -> PyResult<Vec<PageTuple>> {
     Ok(read_pages(&chunk)?.into_iter().map(tuple).collect())
 }
 
-/// Returns the values of decompressed pages, each with how many values it has and its encoding, as int32 or int64.
+/// Returns the values of decompressed pages, each with how many values it has and its encoding, as int32 or int64; with
+/// `narrow`, integers of 8 bytes as the narrowest of int8, int16, int32 and int64 that holds all of them.
 #[pyfunction]
-#[pyo3(signature = (pages, dictionary, *, word_bytes, nullable, rows_max))]
+#[pyo3(signature = (pages, dictionary, *, word_bytes, nullable, rows_max, narrow = false))]
 pub fn decode_parquet_pages(
     py: Python<'_>,
     pages: Vec<(PyBackedBytes, usize, u32)>,
@@ -66,20 +69,24 @@ pub fn decode_parquet_pages(
     word_bytes: usize,
     nullable: bool,
     rows_max: usize,
+    narrow: bool,
 ) -> PyResult<ArrowArray> {
     let pages: Vec<(&[u8], usize, u32)> =
         pages.iter().map(|(page, values, encoding)| (page.as_ref(), *values, *encoding)).collect();
     let dictionary = dictionary.as_deref();
     let found = py.detach(|| match word_bytes {
-        4 => decode_pages::<Int32Type>(&pages, dictionary, nullable, rows_max),
-        8 => decode_pages::<Int64Type>(&pages, dictionary, nullable, rows_max),
+        4 => decode_whole::<Int32Type>(&pages, dictionary, nullable, rows_max),
+        8 if narrow => decode_narrow(&pages, dictionary, nullable, rows_max),
+        8 => decode_whole::<Int64Type>(&pages, dictionary, nullable, rows_max),
         _ => Err(Fault::Foreign(format!("values have {word_bytes} bytes"))),
     });
     Ok(found?)
 }
 
-fn decode_pages<T: ArrowPrimitiveType>(
-    pages: &[(&[u8], usize, u32)],
+type Pages<'a> = [(&'a [u8], usize, u32)];
+
+fn decode_whole<T: ArrowPrimitiveType>(
+    pages: &Pages<'_>,
     dictionary: Option<&[u8]>,
     nullable: bool,
     rows_max: usize,
@@ -87,19 +94,72 @@ fn decode_pages<T: ArrowPrimitiveType>(
 where
     T::Native: Word,
 {
+    let mut values = Vec::new();
+    let nulls = decode_pages::<T::Native>(pages, dictionary, nullable, rows_max, &mut values)?;
+    Ok(ArrowArray::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+}
+
+thread_local! {
+    /// Where values are before they are narrowed: memory that is new would cost more than decoding.
+    static SCRATCH: Cell<Vec<i64>> = const { Cell::new(Vec::new()) };
+}
+const SCRATCH_VALUES_MAX: usize = 1 << 18;
+
+fn decode_narrow(
+    pages: &Pages<'_>,
+    dictionary: Option<&[u8]>,
+    nullable: bool,
+    rows_max: usize,
+) -> Result<ArrowArray, Fault> {
+    let mut values = SCRATCH.take();
+    values.clear();
+    let found = decode_pages(pages, dictionary, nullable, rows_max, &mut values).map(|nulls| {
+        let (low, high) =
+            values.iter().fold((0i64, 0i64), |(low, high), &value| (low.min(value), high.max(value)));
+        let fits = |bits: u32| low >= -(1 << (bits - 1)) && high < 1 << (bits - 1);
+        match () {
+            () if fits(8) => narrowed::<Int8Type>(&values, nulls, |value| value as i8),
+            () if fits(16) => narrowed::<Int16Type>(&values, nulls, |value| value as i16),
+            () if fits(32) => narrowed::<Int32Type>(&values, nulls, |value| value as i32),
+            () => narrowed::<Int64Type>(&values, nulls, |value| value),
+        }
+    });
+    if values.capacity() <= SCRATCH_VALUES_MAX {
+        SCRATCH.set(values);
+    }
+    found
+}
+
+fn narrowed<T: ArrowPrimitiveType>(
+    values: &[i64],
+    nulls: Option<NullBuffer>,
+    convert: impl Fn(i64) -> T::Native,
+) -> ArrowArray {
+    let narrow: Vec<T::Native> = values.iter().map(|&value| convert(value)).collect();
+    ArrowArray::new(PrimitiveArray::<T>::new(narrow.into(), nulls))
+}
+
+/// Appends the values of pages to an empty list and returns which are null.
+fn decode_pages<N: Word>(
+    pages: &Pages<'_>,
+    dictionary: Option<&[u8]>,
+    nullable: bool,
+    rows_max: usize,
+    values: &mut Vec<N>,
+) -> Result<Option<NullBuffer>, Fault> {
     let rows = pages.iter().map(|&(_, values, _)| values).fold(0usize, usize::saturating_add);
     if rows > rows_max {
         return damaged(format!("its pages have {rows} rows, expected {rows_max}"));
     }
-    let dictionary: Option<Vec<T::Native>> = dictionary.map(decode::words).transpose()?;
-    let mut values: Vec<T::Native> = Vec::with_capacity(rows);
+    let dictionary: Option<Vec<N>> = dictionary.map(decode::words).transpose()?;
+    values.reserve(rows);
     let mut validity: Option<BooleanBufferBuilder> = None;
     for &(page, count, encoding) in pages {
         let mut rest = page;
         let before = values.len();
         let levels = if nullable { decode_levels(&mut rest, count)? } else { None };
         let present = levels.as_ref().map_or(count, |levels| levels.iter().filter(|&&valid| valid).count());
-        decode_values(rest, encoding, dictionary.as_deref(), present, &mut values)?;
+        decode_values(rest, encoding, dictionary.as_deref(), present, values)?;
         if values.len() != before + present {
             return damaged("a page has fewer values than its header says");
         }
@@ -111,14 +171,13 @@ where
         match (&mut validity, &levels) {
             (Some(builder), Some(levels)) => {
                 builder.append_slice(levels);
-                spread(&mut values, before, levels);
+                spread(values, before, levels);
             }
             (Some(builder), None) => builder.append_n(count, true),
             _ => (),
         }
     }
-    let nulls = validity.map(|mut builder| NullBuffer::new(builder.finish()));
-    Ok(ArrowArray::new(PrimitiveArray::<T>::new(values.into(), nulls)))
+    Ok(validity.map(|mut builder| NullBuffer::new(builder.finish())))
 }
 
 /// Moves the values of a page, which lie together, to the rows that have one.

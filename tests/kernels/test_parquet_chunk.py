@@ -52,12 +52,12 @@ def written(values: pa.Array, encoding: str, *, compression: str = "zstd", nulla
     return sink.getvalue()
 
 
-def read(content: bytes) -> pa.Array | None:
+def read(content: bytes, *, is_narrow: bool = False) -> pa.Array | None:
     metadata = pq.read_metadata(io.BytesIO(content))
     stored = metadata.schema.to_arrow_schema()
     plain = find_plain(metadata, stored, leaves_by_id(stored))
     decoder = PlainDecoder(metadata, lambda offset, length: content[offset : offset + length])
-    return decoder.decode(0, plain[ColumnId(7)], metadata.num_rows)
+    return decoder.decode(0, plain[ColumnId(7)], metadata.num_rows, is_narrow=is_narrow)
 
 
 def bits_of(kind: pa.DataType) -> int:
@@ -101,6 +101,18 @@ def test_steps_of_every_width_are_read(width: int) -> None:
     found = read(written(values, "DELTA_BINARY_PACKED"))
     assert found is not None
     assert found.equals(values)
+
+
+@given(words=st.lists(words_of(64) | st.integers(-130, 130) | st.integers(-33_000, 33_000) | st.none(), max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_integers_are_narrowed_as_far_as_all_of_them_fit(words: list[int | None]) -> None:
+    values = pa.array([*words, 1], pa.int64())
+    found = read(written(values, "DELTA_BINARY_PACKED"), is_narrow=True)
+    assert found is not None
+    assert found.cast(pa.int64()).equals(values)
+    present = [word for word in words if word is not None]
+    fitting = [bits for bits in (8, 16, 32, 64) if all(-(1 << bits - 1) <= word < 1 << bits - 1 for word in present)]
+    assert bits_of(found.type) == fitting[0]
 
 
 def test_what_is_not_plain_is_left_to_others() -> None:

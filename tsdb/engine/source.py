@@ -80,12 +80,22 @@ class PiecedSource(Source, Protocol):
         """Piece i has the rows `piece_offsets[i]` to `piece_offsets[i + 1]`."""
         ...
 
+    @property
+    def holds_narrow(self) -> bool:
+        """Whether integers of 64 bits may be held in a narrower type."""
+        ...
+
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         """Return the type of a field as it was written, None if the source does not have it."""
         ...
 
-    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
-        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there."""
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there.
+
+        With `is_narrow`, integers of 64 bits come as they are held, which may be in a narrower type.
+        """
         ...
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
@@ -93,7 +103,7 @@ class PiecedSource(Source, Protocol):
         ...
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
-        """Return the same as `pieces` if all of it is in memory; None if not."""
+        """Return the same as `pieces` with `is_narrow` if all of it is in memory; None if not."""
         ...
 
 
@@ -194,11 +204,17 @@ class Run:
     def piece_offsets(self) -> npt.NDArray[np.int64]:
         return np.array([0, len(self._times)], dtype=np.int64)
 
+    @property
+    def holds_narrow(self) -> bool:
+        return False
+
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         values = self._fields.get(column)
         return None if values is None else values.type
 
-    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
         time = self.schema.time.id
         found = [pa.array(self._times) if column == time else self._fields[column] for column in columns]
         return [[values] * len(numbers) for values in found]

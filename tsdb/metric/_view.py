@@ -172,11 +172,17 @@ class PiecedView(ViewSource):
     def piece_offsets(self) -> npt.NDArray[np.int64]:
         return self._source.piece_offsets
 
+    @property
+    def holds_narrow(self) -> bool:
+        return self._source.holds_narrow
+
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         return self._source.stored_type(column)
 
-    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
-        return self._source.pieces(numbers, columns)
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        return self._source.pieces(numbers, columns, is_narrow=is_narrow)
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._source.has_pieces(numbers, columns)

@@ -283,6 +283,18 @@ fn add_steps<N: Word>(
             value = value.wrapping_add(least);
             *place = N::of(value);
         }
+    } else if width <= 8 && count.is_multiple_of(8) && packed.len() >= count / 8 * width {
+        let places = &mut values[start..];
+        value = match width {
+            1 => add_eights::<N, 1>(packed, least, value, places),
+            2 => add_eights::<N, 2>(packed, least, value, places),
+            3 => add_eights::<N, 3>(packed, least, value, places),
+            4 => add_eights::<N, 4>(packed, least, value, places),
+            5 => add_eights::<N, 5>(packed, least, value, places),
+            6 => add_eights::<N, 6>(packed, least, value, places),
+            7 => add_eights::<N, 7>(packed, least, value, places),
+            _ => add_eights::<N, 8>(packed, least, value, places),
+        };
     } else if width <= 56 && beyond.len() >= (count * width) / 8 + 8 {
         let mask = (1u64 << width) - 1;
         for (at, place) in places.enumerate() {
@@ -300,6 +312,24 @@ fn add_steps<N: Word>(
                 *place = N::of(value);
             }
         });
+    }
+    value
+}
+
+/// The same for steps of up to 8 bits, of which eight are as many bytes as one has bits.
+fn add_eights<N: Word, const WIDTH: usize>(packed: &[u8], least: u64, from: u64, places: &mut [N]) -> u64 {
+    let mut value = from;
+    let (eights, _) = packed.as_chunks::<WIDTH>();
+    let (groups, _) = places.as_chunks_mut::<8>();
+    for (eight, group) in eights.iter().zip(groups) {
+        let mut whole = [0; 8];
+        whole[..WIDTH].copy_from_slice(eight);
+        let bits = u64::from_le_bytes(whole);
+        for (at, place) in group.iter_mut().enumerate() {
+            let step = bits >> (at * WIDTH) & ((1 << WIDTH) - 1);
+            value = value.wrapping_add(least).wrapping_add(step);
+            *place = N::of(value);
+        }
     }
     value
 }

@@ -71,19 +71,30 @@ pub fn cut_stretch(runs: &mut Vec<Run>, whole: Run, times: &[i64], origin: i64, 
     }
     let (mut start, stop) = (whole.start as usize, whole.stop as usize);
     let mut step = 1;
+    let mut following: Option<(i64, i64)> = None;
     while start < stop {
-        let bucket = (i128::from(times[start]) - i128::from(origin)).div_euclid(i128::from(width));
-        let end = i128::from(origin) + (bucket + 1) * i128::from(width);
-        let until = match i64::try_from(end) {
-            Ok(end) => find_end(times, start, stop, end, step),
-            Err(_) => stop,
+        // Measurements come in even steps: mostly the next row is of the next bucket, which needs no division.
+        let (bucket, end) = match following {
+            Some((bucket, end)) if times[start] < end => (bucket, Some(end)),
+            _ => bucket_of(times[start], origin, width),
         };
-        // Measurements come in even steps: the next bucket is probably as long as this one.
+        let until = match end {
+            Some(end) => find_end(times, start, stop, end, step),
+            None => stop,
+        };
         step = until - start;
-        // With an origin from 0 to before the width, a bucket's number is never larger than the time itself.
-        runs.push(Run { start: start as u32, stop: until as u32, bucket: bucket as i64, ..whole });
+        runs.push(Run { start: start as u32, stop: until as u32, bucket, ..whole });
+        following = end.and_then(|end| Some((bucket + 1, end.checked_add(width)?)));
         start = until;
     }
+}
+
+/// Returns the bucket of a time, and where it ends, if a time can be there.
+fn bucket_of(time: i64, origin: i64, width: i64) -> (i64, Option<i64>) {
+    let bucket = (i128::from(time) - i128::from(origin)).div_euclid(i128::from(width));
+    let end = i128::from(origin) + (bucket + 1) * i128::from(width);
+    // With an origin from 0 to before the width, a bucket's number is never larger than the time itself.
+    (bucket as i64, i64::try_from(end).ok())
 }
 
 /// Returns the first row from `start` whose time is not before `end`; `step` is a guess how far away it is.

@@ -16,6 +16,10 @@ use crate::arrow_ffi::{Array, ArrowArray};
 /// A run of fewer values is added one after the other; a longer one in lanes, which takes a fourth of the time.
 const LANES_MIN: usize = 32;
 const LANES: usize = 8;
+/// Of narrow integers more fit into a register.
+const NARROW_LANES: usize = 32;
+/// So many integers of 16 bits can be added in 32 bits without an overflow.
+const NARROW_VALUES: usize = 1 << 15;
 /// So many integers of 53 bits can be added without an overflow.
 const EXACT_VALUES: usize = 1024;
 
@@ -64,10 +68,19 @@ fn in_lanes<T: Copy, A: Copy>(
     step: impl Fn(A, T) -> A,
     join: impl Fn(A, A) -> A,
 ) -> A {
-    let (blocks, rest) = values.as_chunks::<LANES>();
-    let mut lanes = [zero; LANES];
+    in_many_lanes::<LANES, T, A>(values, zero, step, join)
+}
+
+fn in_many_lanes<const COUNT: usize, T: Copy, A: Copy>(
+    values: &[T],
+    zero: A,
+    step: impl Fn(A, T) -> A,
+    join: impl Fn(A, A) -> A,
+) -> A {
+    let (blocks, rest) = values.as_chunks::<COUNT>();
+    let mut lanes = [zero; COUNT];
     for block in blocks {
-        for lane in 0..LANES {
+        for lane in 0..COUNT {
             lanes[lane] = step(lanes[lane], block[lane]);
         }
     }
@@ -83,7 +96,7 @@ fn add_floats<T: Number>(start: f64, values: &[T]) -> f64 {
 }
 
 macro_rules! integer {
-    ($native:ty, $wide:ty, $total:expr) => {
+    ($native:ty, $wide:ty, $total:expr, $lanes:expr, $add:expr) => {
         impl Number for $native {
             type Wide = $wide;
 
@@ -91,9 +104,7 @@ macro_rules! integer {
                 sum: <$wide as ArrowPrimitiveType>::Native,
                 values: &[Self],
             ) -> <$wide as ArrowPrimitiveType>::Native {
-                type W = <$wide as ArrowPrimitiveType>::Native;
-                let step = |sum: W, value: $native| sum.wrapping_add(value as W);
-                sum.wrapping_add(in_lanes(values, 0, step, |left, right| left.wrapping_add(right)))
+                sum.wrapping_add($add(values))
             }
 
             fn float(self) -> f64 {
@@ -106,14 +117,14 @@ macro_rules! integer {
 
             fn extreme(values: &[Self], greatest: bool) -> Self {
                 if greatest {
-                    in_lanes(
+                    in_many_lanes::<$lanes, _, _>(
                         values,
                         <$native>::MIN,
                         |max, value| max.max(value),
                         |left, right| left.max(right),
                     )
                 } else {
-                    in_lanes(
+                    in_many_lanes::<$lanes, _, _>(
                         values,
                         <$native>::MAX,
                         |min, value| min.min(value),
@@ -125,6 +136,28 @@ macro_rules! integer {
             fn is_before(self, other: Self) -> bool {
                 self < other
             }
+        }
+    };
+}
+
+macro_rules! add_wide {
+    ($native:ty, $wide:ty) => {
+        |values: &[$native]| {
+            let step = |sum: $wide, value: $native| sum.wrapping_add(value as $wide);
+            in_lanes(values, 0, step, |left, right| left.wrapping_add(right))
+        }
+    };
+}
+
+/// Narrow integers are added in 32 bits, some at a time, because that takes fewer registers than 64.
+macro_rules! add_narrow {
+    ($native:ty, $middle:ty, $wide:ty) => {
+        |values: &[$native]| {
+            let step = |sum: $middle, value: $native| sum.wrapping_add(value as $middle);
+            let join = |left: $middle, right: $middle| left.wrapping_add(right);
+            let block =
+                |part: &[$native]| in_many_lanes::<{ NARROW_LANES / 2 }, _, _>(part, 0, step, join) as $wide;
+            values.chunks(NARROW_VALUES).fold(0, |sum: $wide, part| sum.wrapping_add(block(part)))
         }
     };
 }
@@ -161,14 +194,14 @@ fn total_of_unsigned(total: f64, values: &[u64]) -> f64 {
     })
 }
 
-integer!(i8, Int64Type, total_of_narrow);
-integer!(i16, Int64Type, total_of_narrow);
-integer!(i32, Int64Type, total_of_narrow);
-integer!(i64, Int64Type, total_of_signed);
-integer!(u8, UInt64Type, total_of_narrow);
-integer!(u16, UInt64Type, total_of_narrow);
-integer!(u32, UInt64Type, total_of_narrow);
-integer!(u64, UInt64Type, total_of_unsigned);
+integer!(i8, Int64Type, total_of_narrow, NARROW_LANES, add_narrow!(i8, i32, i64));
+integer!(i16, Int64Type, total_of_narrow, { NARROW_LANES / 2 }, add_narrow!(i16, i32, i64));
+integer!(i32, Int64Type, total_of_narrow, LANES, add_wide!(i32, i64));
+integer!(i64, Int64Type, total_of_signed, LANES, add_wide!(i64, i64));
+integer!(u8, UInt64Type, total_of_narrow, NARROW_LANES, add_narrow!(u8, u32, u64));
+integer!(u16, UInt64Type, total_of_narrow, { NARROW_LANES / 2 }, add_narrow!(u16, u32, u64));
+integer!(u32, UInt64Type, total_of_narrow, LANES, add_wide!(u32, u64));
+integer!(u64, UInt64Type, total_of_unsigned, LANES, add_wide!(u64, u64));
 
 macro_rules! float {
     ($native:ty) => {

@@ -30,19 +30,22 @@ def test_an_index_finds_the_series_that_a_comparison_finds(
 ) -> None:
     conditions = Conditions(span, (TagIs.one_of("host", values),), rest)
     answers = []
-    for series_min in (1 << 30, 1):
+    for series_min, few_max in ((1 << 30, 0), (1, 16), (1, 0)):
         monkeypatch.setattr(index_module, "SERIES_MIN", series_min)
+        monkeypatch.setattr(index_module, "_FEW_MAX", few_max)
         statistics = ScanStatistics()
         found = rows_of(
             scan_batches(make_region().snapshot(), ("host", "zone", "ts", "v"), conditions, statistics=statistics)
         )
         answers.append((sorted(map(str, found)), statistics.series_kept))
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
     assert all(each["host"] in values for each in found)
 
 
-def test_hashes_that_agree_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few_max", [0, 16])
+def test_hashes_that_agree_are_not_enough(monkeypatch: pytest.MonkeyPatch, few_max: int) -> None:
     monkeypatch.setattr(index_module, "SERIES_MIN", 1)
+    monkeypatch.setattr(index_module, "_FEW_MAX", few_max)
     plain = index_module._hash
     monkeypatch.setattr(index_module, "_hash", lambda values: plain(values) & 1)
     conditions = Conditions(TimeRange.ALL, (TagIs.one_of("host", ["b", "c"]),))

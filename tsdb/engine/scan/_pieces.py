@@ -74,10 +74,10 @@ class _Chunks:
     numbers: list[int]
     columns: dict[str, list[pa.Array]] = field(default_factory=dict)
 
-    def read(self, numbers: Sequence[int], names: Sequence[str]) -> list[list[pa.Array]]:
-        """Return columns in the types of the table, each with one array for each piece."""
+    def read(self, numbers: Sequence[int], names: Sequence[str], *, is_narrow: bool = False) -> list[list[pa.Array]]:
+        """Return columns in the types of the table, or integers as they are held, with one array for each piece."""
         found = [self.schema.by_name[name] for name in names]
-        arrays = self.source.pieces(numbers, [column.id for column in found])
+        arrays = self.source.pieces(numbers, [column.id for column in found], is_narrow=is_narrow)
         return [
             [values.view(column.type) for values in pieces] if column is self.schema.time else pieces
             for column, pieces in zip(found, arrays, strict=True)
@@ -108,6 +108,9 @@ class PieceBatch:
         numbers = _touched(part, offsets)
         stretches = pa.array(part.starts), pa.array(part.stops), pa.array(groups)
         check()
+        if self._chunks and self._chunks[-1].source.holds_narrow != source.holds_narrow:
+            # Columns are aggregated in one type: what is narrow would have to be copied to be as wide as the rest.
+            yield from self.finish()
         if self._add_at_hand(part, schema, stretches, numbers, offsets):
             return
         step, step_bytes = self._plan_steps(source, schema, numbers, offsets)
@@ -193,7 +196,7 @@ class PieceBatch:
         if kept:
             chunks = _Chunks(source, schema, kept)
             names = list(query.states)
-            chunks.columns = dict(zip(names, chunks.read(kept, names), strict=True)) if names else {}
+            chunks.columns = dict(zip(names, chunks.read(kept, names, is_narrow=True), strict=True)) if names else {}
             self._chunks.append(chunks)
 
     def finish(self) -> Iterator[Cells]:
@@ -201,9 +204,24 @@ class PieceBatch:
         if self._chunks:
             held, runs, query = self._chunks, self._runs, self._query
             self._statistics.pieces += sum(len(chunks.numbers) for chunks in held)
-            columns = {name: [values for chunks in held for values in chunks.columns[name]] for name in query.states}
+            columns = {
+                name: _alike([values for chunks in held for values in chunks.columns[name]]) for name in query.states
+            }
             yield make_cells(runs, query, columns, _Ends(runs, held), threads=self._threads)
         self._clear()
+
+
+def _alike(arrays: list[pa.Array]) -> list[pa.Array]:
+    """Return arrays in one type: integers are held in types of their own, of which the widest has room for all."""
+    first = arrays[0].type
+    if not pa.types.is_signed_integer(first):
+        return arrays
+    widths = [values.type.bit_width for values in arrays]
+    widest = max(widths)
+    if min(widths) == widest:
+        return arrays
+    kind = arrays[widths.index(widest)].type
+    return [values if width == widest else values.cast(kind) for values, width in zip(arrays, widths, strict=True)]
 
 
 class _Ends:

@@ -25,6 +25,8 @@ SERIES_MIN = 2048
 """The values of fewer series are kept as they are."""
 
 _VALUES_MAX = 1000
+_FEW_MAX = 16
+"""So many series are looked at one by one in less time than it takes to begin with all together."""
 _name = "tag"
 _known: weakref.WeakKeyDictionary[SeriesTable, dict[str, _TagIndex | _Places]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
@@ -57,16 +59,23 @@ def _find(series: SeriesTable, check: TagIs) -> Positions:
     if isinstance(index, dict):
         places = [place for value in set(check.values) for place in index.get(value, ())]
         return np.array(sorted(places), dtype=np.int64)
-    values = pa.array(check.values)
-    hashes = _hash(values)
+    values = list(dict.fromkeys(check.values))
+    hashes = _hash(pa.array(values))
     first = index.hashes.searchsorted(hashes, side="left")
     last = index.hashes.searchsorted(hashes, side="right")
-    found = [index.positions[low:high] for low, high in zip(first, last, strict=True) if high > low]
-    if not found:
-        return np.empty(0, dtype=np.int64)
+    column = series.tags.column(check.tag)
+    if int((last - first).sum()) <= _FEW_MAX:
+        places = [
+            place
+            for value, low, high in zip(values, first.tolist(), last.tolist(), strict=True)
+            for place in index.positions[low:high].tolist()
+            if column[place].as_py() == value
+        ]
+        return np.array(sorted(places), dtype=np.int64)
+    found = [index.positions[low:high] for low, high in zip(first, last, strict=True)]
     positions: Positions = np.unique(np.concatenate(found)).astype(np.int64)
-    own = series.tags.column(check.tag).take(pa.array(positions))
-    chosen: Positions = positions[pc.is_in(own, value_set=values.cast(own.type)).to_numpy(zero_copy_only=False)]
+    own = column.take(pa.array(positions))
+    chosen: Positions = positions[pc.is_in(own, value_set=pa.array(values, own.type)).to_numpy(zero_copy_only=False)]
     return chosen
 
 

@@ -34,6 +34,8 @@ _log = logging.getLogger("tsdb.sst")
 
 _DECODERS_MAX = min(4, os.cpu_count() or 1)
 """How many threads decode for one reader."""
+_WIDE = pa.int64()
+"""The type whose values may be held in a narrower one."""
 _SHARE_MIN = 4
 """How many columns of row groups are worth a second thread."""
 
@@ -172,7 +174,7 @@ class SstFile:
         if column not in footer.leaves:
             return None
         kind = footer.schema.by_id[column].type
-        pieces = [part.take_arrow(vector) for vector, part in self._along(footer, column, rows)]
+        pieces = [_widened(part.take_arrow(vector), kind) for vector, part in self._along(footer, column, rows)]
         if not pieces:
             return pa.nulls(0, kind)
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
@@ -180,6 +182,10 @@ class SstFile:
     @property
     def piece_offsets(self) -> npt.NDArray[np.int64]:
         return self.footer.row_offsets
+
+    @property
+    def holds_narrow(self) -> bool:
+        return True
 
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         footer = self.footer
@@ -189,8 +195,10 @@ class SstFile:
         file = self.meta.file_id
         return self._vectors.has_all(VectorKey(file, number, column) for column in columns for number in numbers)
 
-    def pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]]:
-        """Return columns of row groups, times as int64."""
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        """Return columns of row groups, times as int64; with `is_narrow` integers as they are held."""
         file = self.meta.file_id
         keys = [VectorKey(file, number, column) for column in columns for number in numbers]
         vectors = self._vectors.get_many(keys)
@@ -200,7 +208,14 @@ class SstFile:
                 vectors[at] = vector
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        return _by_column(vectors, len(numbers))
+        found = _by_column(vectors, len(numbers))
+        if is_narrow:
+            return found
+        kinds = self.footer.schema.by_id
+        return [
+            [_widened(values, kinds[column].type) for values in own] if column in kinds else own
+            for column, own in zip(columns, found, strict=True)
+        ]
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
         file = self.meta.file_id
@@ -252,7 +267,7 @@ class SstFile:
                 (vector,) = self._vectors.get_many([VectorKey(self.meta.file_id, row_group, column)])
                 if vector is None:
                     vector = reader.decode(row_group, column)
-                pieces.append(vector.take(pa.array(part.positions())))
+                pieces.append(_widened(vector.take(pa.array(part.positions())), footer.schema.by_id[column].type))
             if self._counters is not None:
                 decoded = reader.decoded[before:]
                 read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
@@ -379,6 +394,12 @@ class SstFile:
 
 def _weigh(vector: Any) -> int:
     return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
+
+
+def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return integers in the type they were written with; everything else has it, times are numbers."""
+    is_narrow = kind == _WIDE and values.type != kind
+    return values.cast(kind) if is_narrow else values
 
 
 def _by_column(vectors: list[Any], count: int) -> list[list[pa.Array]]:

@@ -17,6 +17,8 @@ from tsdb.engine.sst._plain import PlainDecoder, PlainLeaf
 from tsdb.engine.sst._types import from_storage
 from tsdb.model import ColumnId
 
+_WIDE = pa.int64()
+
 
 class ColumnReader:
     """Reads columns of row groups. A context manager; for one thread."""
@@ -51,26 +53,33 @@ class ColumnReader:
             self._source.close()
 
     def decode(self, row_group: int, column: ColumnId) -> Any:
-        """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had."""
-        values = self._decode_plain(row_group, column)
+        """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had.
+
+        Integers of 64 bits may come in a narrower type: most of them are small, and memory is what scans wait for.
+        """
+        schema = self._footer.schema
+        is_narrow = column in schema.by_id and schema.by_id[column].type == _WIDE and column != schema.time.id
+        values = self._decode_plain(row_group, column, is_narrow=is_narrow)
         if values is None:
             (values,) = self.read_stored(row_group, [column])
+        elif is_narrow:
+            self.decoded.append(row_group)
+            return values
         self.decoded.append(row_group)
-        schema = self._footer.schema
         if column in (TSID, SEQUENCE, OP_TYPE):
             return values.to_numpy()
         if column == schema.time.id:
             return values.view(pa.int64()).to_numpy()
         return from_storage(values, schema.by_id[column].type)
 
-    def _decode_plain(self, row_group: int, column: ColumnId) -> pa.Array | None:
+    def _decode_plain(self, row_group: int, column: ColumnId, *, is_narrow: bool) -> pa.Array | None:
         plain: PlainLeaf | None = self._footer.plain.get(column)
         if plain is None:
             return None
         offsets = self._footer.row_offsets
         rows = int(offsets[row_group + 1] - offsets[row_group])
         with reading(self._path):
-            values = self._plain.decode(row_group, plain, rows)
+            values = self._plain.decode(row_group, plain, rows, is_narrow=is_narrow)
             if values is not None and len(values) != rows:
                 raise FileCorrupted(file=self._path, reason=f"row group {row_group} is not what the footer says")
             return values
