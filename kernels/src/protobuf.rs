@@ -127,6 +127,33 @@ impl<'a> Fields<'a> {
 /// A varint at the start of some bytes, and how many it takes.
 #[inline]
 pub fn read_varint(bytes: &[u8]) -> Result<(u64, usize), Malformed> {
+    if let Some(&byte @ 0..0x80) = bytes.first() {
+        return Ok((byte.into(), 1));
+    }
+    if let Some(word) = bytes.first_chunk::<8>()
+        && let Some(found) = read_short_varint(u64::from_le_bytes(*word))
+    {
+        return Ok(found);
+    }
+    read_any_varint(bytes)
+}
+
+/// A varint of up to eight bytes, all of them at once.
+#[inline(always)]
+fn read_short_varint(word: u64) -> Option<(u64, usize)> {
+    let last = (!word & 0x8080_8080_8080_8080).trailing_zeros();
+    if last == u64::BITS {
+        return None;
+    }
+    // Seven bits of each byte up to the last one, then pairs of these put together, pairs of pairs, and so on.
+    let sevens = word & (u64::MAX >> (63 - last)) & 0x7f7f_7f7f_7f7f_7f7f;
+    let pairs = (sevens & 0x007f_007f_007f_007f) | (sevens & 0x7f00_7f00_7f00_7f00) >> 1;
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
+    let number = (fours & 0x0000_0000_0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4;
+    Some((number, last as usize / 8 + 1))
+}
+
+fn read_any_varint(bytes: &[u8]) -> Result<(u64, usize), Malformed> {
     let mut number = 0u64;
     for (at, &byte) in bytes.iter().take(10).enumerate() {
         if at == 9 && byte > 1 {

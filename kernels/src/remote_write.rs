@@ -12,6 +12,7 @@ mod histogram;
 mod labels;
 mod names;
 mod request;
+mod snappy;
 mod table;
 mod unpacked;
 
@@ -27,8 +28,11 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::arrow_ffi::ArrowArray;
 use crate::protobuf::Malformed;
 use labels::Series;
-use request::{Columns, Family, Metadata, read_v1, read_v2};
-use table::{NO_KEY, SeriesTable};
+use request::{Columns, Entry, Family, Metadata, read_v1, read_v2};
+use table::{NO_KEY, SeriesTable, Trail};
+
+/// A reader of one version.
+type Read = fn(&[u8], &mut Trail<'_>) -> Result<Columns, Malformed>;
 
 /// An entry whose series is not known yet, a slot without a series; numbers stay below it.
 const FREE: u32 = u32::MAX;
@@ -65,16 +69,12 @@ impl RemoteWriteParser {
     /// Reads the message of a request.
     #[pyo3(signature = (body, *, version))]
     fn parse(&self, py: Python<'_>, body: PyBackedBytes, version: u8) -> PyResult<RemoteWriteBatch> {
-        let read = match version {
+        let read: Read = match version {
             1 => read_v1,
             2 => read_v2,
             _ => return Err(PyValueError::new_err(format!("there is no version {version}"))),
         };
-        py.detach(|| {
-            let columns = read(&body)?;
-            self.0.intern(columns, &body)
-        })
-        .map_err(|error: Malformed| PyValueError::new_err(error.to_string()))
+        py.detach(|| self.0.parse(&body, read)).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Reads the messages of requests of version 1, each a snappy block, as one. None if one of them cannot be read
@@ -95,13 +95,24 @@ impl RemoteWriteParser {
 impl Parser {
     /// See `RemoteWriteParser::read`.
     fn read(&self, bodies: &[PyBackedBytes], bytes_max: usize) -> Option<RemoteWriteBatch> {
-        unpacked::with(bodies, bytes_max, |message| self.intern(read_v1(message).ok()?, message).ok())
+        unpacked::with(bodies, bytes_max, |message| self.parse(message, read_v1).ok())
     }
 
-    /// Finds the numbers of a request's series.
-    fn intern(&self, columns: Columns, message: &[u8]) -> Result<RemoteWriteBatch, Malformed> {
+    /// Reads a message and finds the numbers of its series.
+    fn parse(&self, message: &[u8], read: Read) -> Result<RemoteWriteBatch, Malformed> {
         let generation = self.generation();
-        let numbers = intern(&generation, &columns, message, self.is_strict)?;
+        let (columns, known) = {
+            let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
+            let columns = read(message, &mut Trail::new(&table))?;
+            let known = columns.entries.iter().all(|entry| entry.number != NO_KEY);
+            let numbers = || columns.entries.iter().map(|entry| table.series_of(entry.number)).collect();
+            let known: Option<Vec<u32>> = known.then(numbers);
+            (columns, known)
+        };
+        let numbers = match known {
+            Some(numbers) => numbers,
+            None => intern(&generation, &columns, message, self.is_strict)?,
+        };
         Ok(RemoteWriteBatch::new(columns, numbers, generation))
     }
 
@@ -119,35 +130,23 @@ impl Parser {
     }
 }
 
-/// The number of each entry's series.
+/// The number of each entry's series; those that are not known become so.
 fn intern(
     generation: &Generation,
     columns: &Columns,
     body: &[u8],
     is_strict: bool,
 ) -> Result<Vec<u32>, Malformed> {
-    let mut keys: Vec<u32> = {
-        let table = generation.table.read().unwrap_or_else(PoisonError::into_inner);
-        let mut last = NO_KEY;
-        let find = |entry| {
-            last = table.find(columns.key(entry, body), last).unwrap_or(NO_KEY);
-            last
-        };
-        let keys: Vec<u32> = columns.entries.iter().map(find).collect();
-        if !keys.contains(&NO_KEY) {
-            return Ok(keys.into_iter().map(|key| table.series_of(key)).collect());
-        }
-        keys
-    };
     let mut table = generation.table.write().unwrap_or_else(PoisonError::into_inner);
-    for (key, entry) in keys.iter_mut().zip(&columns.entries) {
-        if *key == NO_KEY {
-            *key = table
-                .intern(columns.key(entry, body), is_strict)
-                .map_err(|error| Malformed(format!("series {}: {error}", entry.place)))?;
-        }
-    }
-    Ok(keys.into_iter().map(|key| table.series_of(key)).collect())
+    let mut number = |entry: &Entry| {
+        let key = match entry.number {
+            NO_KEY => table.intern(columns.key(entry, body), is_strict)?,
+            key => key,
+        };
+        Ok(table.series_of(key))
+    };
+    let located = |place: u32, error: Malformed| Malformed(format!("series {place}: {error}"));
+    columns.entries.iter().map(|entry| number(entry).map_err(|error| located(entry.place, error))).collect()
 }
 
 /// A request as columns.

@@ -90,6 +90,75 @@ def test_what_is_no_request_of_version_one_in_snappy_is_left_to_others() -> None
         assert parser.read([snappy(good), wrong], bytes_max=1 << 20) is None
 
 
+def matching(message: bytes, at: int, offset: int) -> int:
+    """Return how many bytes at a place, up to 64, repeat those an offset before it."""
+    count = 0
+    while count < 64 and at + count < len(message) and message[at + count] == message[at + count - offset]:
+        count += 1
+    return count
+
+
+def pack_anyhow(message: bytes, data: Any) -> bytes:
+    """Make a snappy block of literals and copies of every kind, as no compressor would."""
+    packed = bytearray(varint(len(message)))
+    at = 0
+    while at < len(message):
+        offset = data.draw(st.integers(1, at)) if at else 0
+        count = matching(message, at, offset) if offset else 0
+        count = data.draw(st.integers(min(1, count), count))
+        kind = data.draw(st.integers(2, 3) if count < 4 or count > 11 else st.integers(1, 3)) if count else 0
+        if kind == 1:
+            packed += bytes([(offset >> 8) << 5 | (count - 4) << 2 | 1, offset & 0xFF])
+        elif kind:
+            packed += bytes([(count - 1) << 2 | kind]) + offset.to_bytes(2 if kind == 2 else 4, "little")
+        else:
+            count = data.draw(st.integers(1, min(len(message) - at, 100)))
+            extra = data.draw(st.integers(0 if count <= 60 else 1, 4))
+            head = [(59 + extra) << 2, *(count - 1).to_bytes(extra, "little")] if extra else [(count - 1) << 2]
+            packed += bytes(head) + message[at : at + count]
+        at += count
+    return bytes(packed)
+
+
+REPEATING = st.lists(SERIES, min_size=1, max_size=3).map(lambda series: series * 3)
+
+
+@settings(deadline=None)
+@given(REPEATING, st.data())
+def test_a_block_of_any_literals_and_copies_is_unpacked(series: Any, data: Any) -> None:
+    message = write_request(as_sent(series)).SerializeToString()
+    block = pack_anyhow(message, data)
+    assert pa.decompress(block, decompressed_size=len(message), codec="snappy", asbytes=True) == message
+    # Another block before it, so that copies must not reach back into that.
+    batch = make_parser().read([snappy(message), block], bytes_max=1 << 20)
+    assert read_rows(batch) == expected_rows(series) * 2
+
+
+@settings(deadline=None)
+@given(REPEATING, st.data())
+def test_a_block_with_a_wrong_byte_is_read_as_others_read_it_or_not_at_all(series: Any, data: Any) -> None:
+    message = write_request(as_sent(series)).SerializeToString()
+    block = bytearray(snappy(message))
+    # Behind the length, so that what others unpack to is known.
+    at = data.draw(st.integers(len(varint(len(message))), len(block) - 1))
+    block[at] = data.draw(st.integers(0, 255))
+    batch = make_parser(is_strict=False).read([bytes(block)], bytes_max=1 << 20)
+    try:
+        unpacked = pa.decompress(bytes(block), decompressed_size=len(message), codec="snappy", asbytes=True)
+        expected = make_parser(is_strict=False).parse(unpacked, version=1)
+    except (OSError, ValueError):
+        assert batch is None
+    else:
+        # What begins as version 2 does is left to others.
+        assert read_rows(batch) == read_rows(expected) if batch is not None else unpacked[:1] in (b"\x22", b"\x2a")
+
+
+def test_a_copy_from_before_the_block_is_refused() -> None:
+    good = write_request([([("__name__", "m")], [(1, 1.0)])]).SerializeToString()
+    reaching = varint(len(good)) + bytes([(len(good) - 1) << 2 | 2, len(good), 0])
+    assert make_parser().read([snappy(good), reaching], bytes_max=1 << 20) is None
+
+
 @settings(deadline=None)
 @given(LABELS)
 def test_labels_are_encoded_as_the_metric_engine_does(labels: dict[str, str]) -> None:
@@ -137,6 +206,72 @@ def test_numbers_stay_the_same_from_request_to_request_and_between_versions() ->
     again = parser.parse(write_request_v2(series[::-1]).SerializeToString(), version=2)
     assert first == [0, 1, 2]
     assert pa.array(again.series).to_pylist() == [2, 1, 0]
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def field(number: int, content: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+PARTS = {
+    "name": field(1, field(1, b"__name__") + field(2, b"m")),
+    "a": field(1, field(1, b"a") + field(2, b"1")),
+    "b": field(1, field(1, b"b") + field(2, b"2")),
+    "long": field(1, field(1, b"c") + field(2, b"3" * 200)),
+    "odd tag": b"\x8a\x00" + field(1, field(1, b"d") + field(2, b"4"))[1:],
+    "odd length": b"\x0a\x86\x00" + field(1, b"e") + field(2, b"5"),
+    "sample": field(2, b"\x09" + struct.pack("<d", 1.5) + b"\x10" + varint(1_700_000_000_000)),
+    "early": field(2, b"\x09" + struct.pack("<d", 2.5) + b"\x10" + varint(2**64 - 5)),
+    "time first": field(2, b"\x10\x07\x09" + struct.pack("<d", 3.5)),
+    "no value": field(2, b"\x10\x09"),
+    "exemplar": field(3, b"\x10\x01"),
+}
+ENTRIES = st.tuples(
+    st.lists(st.sampled_from(list(PARTS)), max_size=6).map(lambda names: ["name", *names])
+    | st.just(["name", "sample"]),
+    st.integers(0, 3),
+)
+
+
+def entry_of(names: list[str], cut: int) -> bytes:
+    """One series, of which the last bytes may be missing."""
+    content = b"".join(PARTS[name] for name in names)
+    return field(1, content[: len(content) - cut] if cut == 3 else content)
+
+
+def answer(parser: Any, body: bytes) -> Any:
+    try:
+        return read_rows(parser.parse(body, version=1))
+    except ValueError as error:
+        return str(error)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(ENTRIES, max_size=5), min_size=2, max_size=8))
+def test_what_came_before_never_changes_how_a_request_is_read(requests: Any) -> None:
+    parser = make_parser(is_strict=False)
+    for entries in requests:
+        body = b"".join(entry_of(*entry) for entry in entries)
+        assert answer(parser, body) == answer(make_parser(is_strict=False), body)
+
+
+def test_a_series_whose_labels_begin_like_those_of_the_expected_one_is_another() -> None:
+    parser = make_parser()
+    short, longer = ["name", "a"], ["name", "a", "b"]
+    first = b"".join(entry_of([*names, "sample"], 0) for names in (["name"], short, ["name"]))
+    second = b"".join(entry_of([*names, "sample"], 0) for names in (["name"], longer, ["name"], short))
+    behind = b"".join(entry_of(names, 0) for names in (["name", "sample"], ["name", "a", "sample", "b"]))
+    for _ in range(2):
+        for body, labels in ((first, [{}, {"a": "1"}, {}]), (second, [{}, {"a": "1", "b": "2"}, {}, {"a": "1"}])):
+            assert [row[1] for row in read_rows(parser.parse(body, version=1))] == labels
+        assert [row[1] for row in read_rows(parser.parse(behind, version=1))] == [{}, {"a": "1", "b": "2"}]
 
 
 def test_labels_behind_samples_belong_to_their_series() -> None:

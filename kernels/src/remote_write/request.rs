@@ -4,6 +4,9 @@
 //! `Label` of number 1, in the order in which they came. Version 1 mostly has them as one stretch, which is then
 //! borrowed; version 2 names strings by number, and its keys are put together in one buffer.
 //!
+//! Series that are known are found on the way (`Trail`). Most entries begin with the key that is expected next: then
+//! their labels are not looked at one by one.
+//!
 //! Exemplars and what is not known are skipped.
 
 use std::ops::Range;
@@ -13,6 +16,10 @@ use crate::protobuf::{
 };
 use crate::remote_write::histogram;
 use crate::remote_write::names::{name_v1, name_v2};
+use crate::remote_write::table::{NO_KEY, Trail};
+
+/// Nobody's series takes less; by this and the first one it is told how many there may be.
+const ENTRY_BYTES_MIN: usize = 64;
 
 /// Where the key of an entry is.
 #[derive(Clone, Debug)]
@@ -24,10 +31,19 @@ pub enum Key {
 /// One `TimeSeries`: the rows it has.
 pub struct Entry {
     pub key: Key,
+    /// The number of that key, `NO_KEY` if it is not known yet.
+    pub number: u32,
     /// Which of the request's entries it is, from 0.
     pub place: u32,
     pub samples: u32,
     pub histograms: u32,
+}
+
+impl Entry {
+    /// One without rows.
+    fn new(key: Key, number: u32, place: u32) -> Self {
+        Self { key, number, place, samples: 0, histograms: 0 }
+    }
 }
 
 /// What is known of a metric.
@@ -68,33 +84,47 @@ impl Columns {
 }
 
 /// Reads `prometheus.WriteRequest`.
-pub fn read_v1(body: &[u8]) -> Result<Columns, Malformed> {
+pub fn read_v1(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed> {
     let mut columns = Columns::default();
     let mut fields = Fields::of(body);
-    while let Some((number, value)) = fields.next()? {
-        match number {
-            1 => {
-                let message = value.bytes("a series")?;
-                let start = fields.position() - message.len();
-                columns.series_v1(message, start).map_err(|error| columns.locate(error))?;
-                columns.places += 1;
+    loop {
+        while let Some(range) = usual_series(body, fields.position()) {
+            fields = Fields::at(body, range.end);
+            columns.entry_v1(body, range, trail)?;
+        }
+        match fields.next()? {
+            None => return Ok(columns),
+            Some((1, value)) => {
+                let length = value.bytes("a series")?.len();
+                columns.entry_v1(body, fields.position() - length..fields.position(), trail)?;
             }
-            3 => columns.metadata.push(metadata_v1(value.bytes("metadata")?)?),
-            _ => {}
+            Some((3, value)) => columns.metadata.push(metadata_v1(value.bytes("metadata")?)?),
+            Some(_) => {}
         }
     }
-    Ok(columns)
+}
+
+/// The message of a series that begins at a position, if its length is of one or two bytes.
+#[inline]
+fn usual_series(body: &[u8], at: usize) -> Option<Range<usize>> {
+    let &[tag, low, high] = body.get(at..)?.first_chunk()?;
+    let range = match (tag, low, high) {
+        (0x0a, 0..0x80, _) => at + 2..at + 2 + usize::from(low),
+        (0x0a, 0x80.., 0..0x80) => at + 3..at + 3 + (usize::from(low & 0x7f) | usize::from(high) << 7),
+        _ => return None,
+    };
+    (range.end <= body.len()).then_some(range)
 }
 
 /// Reads `io.prometheus.write.v2.Request`.
-pub fn read_v2(body: &[u8]) -> Result<Columns, Malformed> {
+pub fn read_v2(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed> {
     let symbols = read_symbols(body)?;
     let mut columns = Columns::default();
     let mut fields = Fields::of(body);
     while let Some((number, value)) = fields.next()? {
         if number == 5 {
             let message = value.bytes("a series")?;
-            columns.series_v2(message, &symbols).map_err(|error| columns.locate(error))?;
+            columns.series_v2(message, &symbols, trail).map_err(|error| columns.locate(error))?;
             columns.places += 1;
         }
     }
@@ -120,15 +150,47 @@ impl Columns {
         Malformed(format!("series {}: {error}", self.places))
     }
 
-    fn series_v1(&mut self, message: &[u8], start: usize) -> Result<(), Malformed> {
+    fn reserve(&mut self, entries: usize) {
+        self.entries.reserve(entries);
+        self.times.reserve(entries);
+        self.values.reserve(entries);
+    }
+
+    /// Reads the next message of a series, at a range of the body.
+    #[inline]
+    fn entry_v1(&mut self, body: &[u8], range: Range<usize>, trail: &mut Trail<'_>) -> Result<(), Malformed> {
+        if self.places == 0 {
+            self.reserve(body.len() / range.len().max(ENTRY_BYTES_MIN) + 1);
+        }
+        self.series_v1(body, range, trail).map_err(|error| self.locate(error))?;
+        self.places += 1;
+        Ok(())
+    }
+
+    fn series_v1(
+        &mut self,
+        body: &[u8],
+        range: Range<usize>,
+        trail: &mut Trail<'_>,
+    ) -> Result<(), Malformed> {
+        let message = &body[range.clone()];
         let (samples, histograms) = (self.times.len(), self.histograms.len());
         // The stretch of labels at the beginning; once labels follow something else, they are put together.
-        let (mut stretch, mut is_stretch) = (skip_labels(message), true);
-        let mut fields = Fields::at(message, stretch);
+        let (mut number, mut stretch) = trail.guess(message).unwrap_or((NO_KEY, 0));
+        let mut is_stretch = true;
+        if number == NO_KEY {
+            stretch = skip_labels(message);
+        }
+        let rest = self.usual_samples(body, range.start + stretch..range.end);
+        let mut fields = Fields::at(message, rest - range.start);
         let made = self.made.len();
-        while let Some((number, value)) = fields.next()? {
-            match number {
+        while rest < range.end
+            && let Some((field, value)) = fields.next()?
+        {
+            match field {
                 1 => {
+                    // Whatever key was expected, this one is longer.
+                    number = NO_KEY;
                     let label = value.bytes("a label")?;
                     if is_stretch && stretch_ends_here(stretch, fields.position(), label.len()) {
                         stretch = fields.position();
@@ -145,13 +207,21 @@ impl Columns {
                 _ => {}
             }
         }
-        let key =
-            if is_stretch { Key::Body(start..start + stretch) } else { Key::Made(made..self.made.len()) };
-        self.end_entry(key, samples, histograms);
+        let key = if is_stretch {
+            Key::Body(range.start..range.start + stretch)
+        } else {
+            Key::Made(made..self.made.len())
+        };
+        self.end_entry(Entry::new(key, number, self.places), samples, histograms, body, trail);
         Ok(())
     }
 
-    fn series_v2(&mut self, message: &[u8], symbols: &[&[u8]]) -> Result<(), Malformed> {
+    fn series_v2(
+        &mut self,
+        message: &[u8],
+        symbols: &[&[u8]],
+        trail: &mut Trail<'_>,
+    ) -> Result<(), Malformed> {
         let (samples, histograms) = (self.times.len(), self.histograms.len());
         let mut references = Vec::new();
         let mut metadata = None;
@@ -170,10 +240,11 @@ impl Columns {
         }
         let made = self.made.len();
         self.put_labels(&references, symbols)?;
-        let entry = self.entries.len();
-        self.end_entry(Key::Made(made..self.made.len()), samples, histograms);
-        if let Some(message) = metadata.filter(|_| self.entries.len() > entry) {
-            self.metadata.extend(metadata_v2(message, symbols, entry)?);
+        let position = self.entries.len();
+        let entry = Entry::new(Key::Made(made..self.made.len()), NO_KEY, self.places);
+        self.end_entry(entry, samples, histograms, &[], trail);
+        if let Some(message) = metadata.filter(|_| self.entries.len() > position) {
+            self.metadata.extend(metadata_v2(message, symbols, position)?);
         }
         Ok(())
     }
@@ -194,21 +265,40 @@ impl Columns {
         Ok(())
     }
 
-    fn end_entry(&mut self, key: Key, samples: usize, histograms: usize) {
-        let samples = (self.times.len() - samples) as u32;
-        let histograms = (self.histograms.len() - histograms) as u32;
-        if samples + histograms > 0 {
-            self.entries.push(Entry { key, place: self.places, samples, histograms });
+    /// Keeps an entry if it has rows, which are those behind so many samples and histograms.
+    #[inline]
+    fn end_entry(
+        &mut self,
+        mut entry: Entry,
+        samples: usize,
+        histograms: usize,
+        body: &[u8],
+        trail: &mut Trail<'_>,
+    ) {
+        entry.samples = (self.times.len() - samples) as u32;
+        entry.histograms = (self.histograms.len() - histograms) as u32;
+        if entry.samples + entry.histograms > 0 {
+            match entry.number {
+                NO_KEY => entry.number = trail.find(self.key(&entry, body)),
+                number => trail.follow(number),
+            }
+            self.entries.push(entry);
         }
     }
 
+    /// Takes samples as everybody writes them, as many as there are at the beginning of a range; where they end.
     #[inline]
-    fn sample(&mut self, message: &[u8]) -> Result<(), Malformed> {
-        if let Some((time, value)) = usual_sample(message) {
+    fn usual_samples(&mut self, body: &[u8], range: Range<usize>) -> usize {
+        let mut at = range.start;
+        while let Some((time, value, end)) = usual_sample(body, at..range.end) {
             self.times.push(time);
             self.values.push(value);
-            return Ok(());
+            at = end;
         }
+        at
+    }
+
+    fn sample(&mut self, message: &[u8]) -> Result<(), Malformed> {
         let (mut time, mut value) = (0i64, 0.0f64);
         let mut fields = Fields::of(message);
         while let Some((number, content)) = fields.next()? {
@@ -249,16 +339,22 @@ fn skip_labels(message: &[u8]) -> usize {
     at
 }
 
-/// A sample as everybody writes it: first the value, then the time.
+/// A sample as everybody writes it, first the value, then the time: as a field at the beginning of a range. Returns the
+/// end of it too.
 #[inline]
-fn usual_sample(message: &[u8]) -> Option<(i64, f64)> {
-    let (head, time) = message.split_at_checked(10)?;
-    if head[0] != 0x09 || head[9] != 0x10 {
+fn usual_sample(body: &[u8], range: Range<usize>) -> Option<(i64, f64, usize)> {
+    let (head, time) = body.get(range.start..)?.split_first_chunk::<12>()?;
+    let [0x12, length @ 0..0x80, 0x09, value @ .., 0x10] = head else {
         return None;
-    }
+    };
+    let end = range.start + 2 + usize::from(*length);
+    // What lies behind the range is not read as part of it: the end says so.
     let (time, length) = read_varint(time).ok()?;
-    let value = f64::from_le_bytes(head[1..9].try_into().ok()?);
-    (10 + length == message.len()).then_some((time as i64, value))
+    (end <= range.end && range.start + head.len() + length == end).then_some((
+        time as i64,
+        f64::from_le_bytes(*value),
+        end,
+    ))
 }
 
 /// Whether a label that ends at `end` begins where the stretch does, so that nothing else is between them.

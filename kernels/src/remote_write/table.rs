@@ -4,7 +4,7 @@
 //! read, and the series may turn out to be known under another key, with its labels in another order.
 //!
 //! Senders repeat the order of their series too. So each key remembers which one came behind it, and that one is
-//! compared first: most series of a request are found without hashing anything.
+//! compared first (`Trail`): most series of a request are found without hashing anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -40,23 +40,6 @@ impl SeriesTable {
             series: Vec::new(),
             bytes: 0,
         }
-    }
-
-    /// The number of a key, which comes behind the key `last`.
-    #[inline]
-    pub fn find(&self, key: &[u8], last: u32) -> Option<u32> {
-        let before = self.keys.get(last as usize);
-        if let Some(before) = before {
-            let guess = before.next.load(Ordering::Relaxed);
-            if self.keys.get(guess as usize).is_some_and(|next| *next.bytes == *key) {
-                return Some(guess);
-            }
-        }
-        let found = self.by_key.find(key)?;
-        if let Some(before) = before {
-            before.next.store(found, Ordering::Relaxed);
-        }
-        Some(found)
     }
 
     /// The series that a key stands for.
@@ -100,5 +83,48 @@ impl SeriesTable {
     /// About what it takes.
     pub fn bytes(&self) -> usize {
         self.bytes + self.by_key.bytes() + self.by_identity.bytes() + self.keys.len() * size_of::<Key>()
+    }
+}
+
+/// Follows the series of one request through the table.
+pub struct Trail<'t> {
+    table: &'t SeriesTable,
+    last: u32,
+}
+
+impl<'t> Trail<'t> {
+    pub fn new(table: &'t SeriesTable) -> Self {
+        Self { table, last: NO_KEY }
+    }
+
+    /// The key that is expected next, and how long it is, if a message begins with it.
+    ///
+    /// A key is made of whole fields, so the message goes on behind it with a field, which may be one more label.
+    #[inline]
+    pub fn guess(&self, message: &[u8]) -> Option<(u32, usize)> {
+        let number = self.table.keys.get(self.last as usize)?.next.load(Ordering::Relaxed);
+        let bytes = &*self.table.keys.get(number as usize)?.bytes;
+        message.starts_with(bytes).then_some((number, bytes.len()))
+    }
+
+    /// Goes on to the key that was expected.
+    #[inline]
+    pub fn follow(&mut self, number: u32) {
+        self.last = number;
+    }
+
+    /// Goes on to a key; its number, `NO_KEY` if it is not known.
+    pub fn find(&mut self, key: &[u8]) -> u32 {
+        let before = self.table.keys.get(self.last as usize);
+        let expected = before.map_or(NO_KEY, |before| before.next.load(Ordering::Relaxed));
+        let is_expected = self.table.keys.get(expected as usize).is_some_and(|next| *next.bytes == *key);
+        self.last = match is_expected {
+            true => expected,
+            false => self.table.by_key.find(key).unwrap_or(NO_KEY),
+        };
+        if let Some(before) = before.filter(|_| !is_expected && self.last != NO_KEY) {
+            before.next.store(self.last, Ordering::Relaxed);
+        }
+        self.last
     }
 }

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use pyo3::pybacked::PyBackedBytes;
-use snap::raw::{Decoder, decompress_len};
+
+use crate::remote_write::snappy::{SLACK, read_length, unpack};
 
 /// A thread keeps up to so many bytes.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -23,7 +24,7 @@ pub fn with<R>(
     function: impl FnOnce(&[u8]) -> Option<R>,
 ) -> Option<R> {
     SPACE.with_borrow_mut(|space| {
-        let length = unpack(bodies, bytes_max, space)?;
+        let length = fill(bodies, bytes_max, space)?;
         let result = function(&space[..length]);
         if space.capacity() > KEPT_BYTES_MAX {
             *space = Vec::new();
@@ -33,20 +34,19 @@ pub fn with<R>(
 }
 
 /// Fills the space; how much of it.
-fn unpack(bodies: &[PyBackedBytes], bytes_max: usize, space: &mut Vec<u8>) -> Option<usize> {
-    let lengths = bodies.iter().map(|body| unpacked_length(body)).collect::<Option<Vec<usize>>>()?;
-    let total = lengths.iter().sum::<usize>();
+fn fill(bodies: &[PyBackedBytes], bytes_max: usize, space: &mut Vec<u8>) -> Option<usize> {
+    let blocks = bodies.iter().map(|body| read_block(body)).collect::<Option<Vec<_>>>()?;
+    let total = blocks.iter().map(|(length, _)| length).sum::<usize>();
     if total > bytes_max {
         return None;
     }
-    if space.len() < total {
-        space.resize(total, 0);
+    if space.len() < total + SLACK {
+        space.resize(total + SLACK, 0);
     }
     let mut start = 0;
-    for (body, length) in bodies.iter().zip(&lengths) {
-        let part = &mut space[start..start + length];
-        Decoder::new().decompress(body, part).ok()?;
-        if part.first().is_some_and(|first| FIRST_BYTES_OF_OTHER.contains(first)) {
+    for (length, packed) in blocks {
+        unpack(packed, &mut space[start..], length)?;
+        if length > 0 && FIRST_BYTES_OF_OTHER.contains(&space[start]) {
             return None;
         }
         start += length;
@@ -54,7 +54,7 @@ fn unpack(bodies: &[PyBackedBytes], bytes_max: usize, space: &mut Vec<u8>) -> Op
     Some(total)
 }
 
-/// What a block says, if that can be.
-fn unpacked_length(body: &[u8]) -> Option<usize> {
-    decompress_len(body).ok().filter(|&length| length <= body.len().saturating_mul(RATIO_MAX))
+/// What a block says of its length, if that can be, and what follows.
+fn read_block(body: &[u8]) -> Option<(usize, &[u8])> {
+    read_length(body).filter(|&(length, _)| length <= body.len().saturating_mul(RATIO_MAX))
 }
