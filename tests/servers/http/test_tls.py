@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
+import uvloop
 
 from tsdb.auth import open_authenticator
 from tsdb.config import TlsMode
@@ -161,6 +163,30 @@ async def test_clients_must_show_a_certificate_of_the_ca(tmp_path: Path, authori
         known = trusting(authority)
         authority.issue_cert("me@example.org").configure_cert(known)
         assert (await get(server, "/hello", known)).text == "hello"
+
+
+def test_what_is_said_at_once_is_not_lost_on_the_event_loop_of_the_server(
+    tmp_path: Path, authority: trustme.CA
+) -> None:
+    put_certificate(authority, tmp_path)
+
+    async def ask() -> None:
+        async with serving(transport_security(tmp_path, TlsMode.PREFER)) as server:
+            for _ in range(30):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS_MAX) as client:
+                    client.sendall(b"GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    answer = await asyncio.to_thread(_read_all, client)
+                assert answer.endswith(b"hello")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(ask())
+
+
+def _read_all(client: socket.socket) -> bytes:
+    pieces = []
+    while piece := client.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def certified(authority: trustme.CA, name: str) -> ssl.SSLContext:

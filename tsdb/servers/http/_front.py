@@ -154,16 +154,20 @@ class _End(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._other: _End | None = None
+        self._early = b""
+        """What came before there was somebody to hand it to."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        # Nothing is lost before there is somebody to hand it to.
         self._transport.pause_reading()
 
     def join(self, other: _End) -> None:
         """Begin to read, and hand it to `other`."""
         self._other = other
         assert self._transport is not None
+        if self._early:
+            self.data_received(self._early)
+            self._early = b""
         if self.lost.done():
             other.close()
         else:
@@ -179,7 +183,12 @@ class _End(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        assert self._other is not None
+        if self._other is None:
+            # The event loop may begin to read after it was told not to.
+            assert self._transport is not None
+            self._early += data
+            self._transport.pause_reading()
+            return
         if self._other._transport is not None and not self._other._transport.is_closing():
             self._other._transport.write(data)
 
