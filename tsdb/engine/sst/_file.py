@@ -36,12 +36,16 @@ _DECODERS_MAX = min(4, os.cpu_count() or 1)
 """How many threads decode for one reader."""
 _WIDE = pa.int64()
 """The type whose values may be held in a narrower one."""
+_WIDE_SHARE = 8
+"""Who reads one row of this many or more gets them from a column in its own type."""
 _SHARE_MIN = 4
 """How many columns of row groups are worth a second thread."""
 
 # Where a row group's number is expected: the last rows of all series of a file, and the first.
 _LAST_ROWS = -1
 _FIRST_ROWS = -2
+_WIDE_ROWS = -3
+"""And from here downwards the row groups again, in the type that they were written with."""
 
 
 @cache
@@ -61,6 +65,7 @@ class SstFile:
         "_counters",
         "_directory",
         "_idle",
+        "_is_passing",
         "_pages",
         "_pinned",
         "_sst_meta",
@@ -91,6 +96,8 @@ class SstFile:
         """Shared by all views: not empty once a damaged index was told of."""
         self._counters: Counters | None = None
         self._idle: list[ColumnReader] | None = None
+        self._is_passing = False
+        """Whether nothing that is read stays in memory."""
 
     def observed(self, counters: Counters) -> SstFile:
         """Return a view for one scan, which is told what was decoded before and what has to be read.
@@ -109,7 +116,7 @@ class SstFile:
         view._store, view._directory = self._store, self._directory
         view._sst_meta, view._vectors, view._pages = self._sst_meta, self._vectors, self._pages
         view._pinned, view._warned = self._pinned, self._warned
-        view._counters, view._idle = self._counters, self._idle
+        view._counters, view._idle, view._is_passing = self._counters, self._idle, self._is_passing
         return view
 
     def uncached(self) -> SstFile:
@@ -119,6 +126,7 @@ class SstFile:
         """
         view = self._copy()
         view._vectors = CarryOver()
+        view._is_passing = True
         view._pages = ByteCache(0, "none")
         view._idle = []
         footer = self._sst_meta.peek(MetaKey(self.meta.file_id, "footer")) or view._load_footer()
@@ -174,7 +182,7 @@ class SstFile:
         if column not in footer.leaves:
             return None
         kind = footer.schema.by_id[column].type
-        pieces = [_widened(part.take_arrow(vector), kind) for vector, part in self._along(footer, column, rows)]
+        pieces = [self._take_field(key, vector, part, kind) for key, vector, part in self._along(footer, column, rows)]
         if not pieces:
             return pa.nulls(0, kind)
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
@@ -185,7 +193,7 @@ class SstFile:
 
     @property
     def holds_narrow(self) -> bool:
-        return True
+        return not self._is_passing
 
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         footer = self.footer
@@ -301,20 +309,30 @@ class SstFile:
                 self._counters.add(vector_misses=len(reader.decoded) - before, bytes_read=read)
         return found
 
+    def _take_field(self, key: VectorKey, vector: pa.Array, rows: Slices, kind: pa.DataType) -> pa.Array:
+        """Return rows of a decoded column in the type they were written with.
+
+        Of a narrow column that much is asked for of, a wide one is kept too: scans then share its memory.
+        """
+        if kind == _WIDE and vector.type != kind and _WIDE_SHARE * rows.rows >= len(vector):
+            wide = VectorKey(key.file_id, _WIDE_ROWS - key.row_group, key.column)
+            vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), _weigh)
+        return _widened(rows.take_arrow(vector), kind)
+
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-        pieces = [part.take(vector) for vector, part in self._along(footer, column, rows)]
+        pieces = [part.take(vector) for _, vector, part in self._along(footer, column, rows)]
         if not pieces:
             return np.empty(0, dtype=kind)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[Any, Slices]]:
-        """Yield the decoded column of each row group that rows lie in, with the rows in it."""
+    def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[VectorKey, Any, Slices]]:
+        """Yield the decoded column of each row group that rows lie in, with its key and the rows in it."""
         with self._reader(footer) as reader:
             before = len(reader.decoded)
             row_groups = split_by_row_group(rows, footer.row_offsets)
             for row_group, part in row_groups:
                 key = VectorKey(self.meta.file_id, row_group, column)
-                yield self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
+                yield key, self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
             if self._counters is not None:
                 decoded = reader.decoded[before:]
                 read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
@@ -343,7 +361,7 @@ class SstFile:
 
     def _open_reader(self, footer: Footer) -> ColumnReader:
         read_range = self._read_page if self._pages.is_enabled else None
-        return ColumnReader(self._path, footer, self._open_source, read_range)
+        return ColumnReader(self._path, footer, self._open_source, read_range, holds_narrow=not self._is_passing)
 
     def _open_source(self) -> pa.NativeFile:
         if self._pages.is_enabled:

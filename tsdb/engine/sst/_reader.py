@@ -29,8 +29,14 @@ class ColumnReader:
         footer: Footer,
         open_source: Callable[[], pa.NativeFile],
         read_range: Callable[[int, int], bytes] | None = None,
+        *,
+        holds_narrow: bool = False,
     ) -> None:
-        """`read_range` reads bytes of the file by offset and length; without it, the file is opened for that too."""
+        """`read_range` reads bytes of the file by offset and length; without it, the file is opened for that too.
+
+        With `holds_narrow`, decoded integers come in the narrowest type that has room for them.
+        """
+        self._holds_narrow = holds_narrow
         self._path = path
         self._footer = footer
         self._open_source = open_source
@@ -58,7 +64,8 @@ class ColumnReader:
         Integers of 64 bits may come in a narrower type: most of them are small, and memory is what scans wait for.
         """
         schema = self._footer.schema
-        is_narrow = column in schema.by_id and schema.by_id[column].type == _WIDE and column != schema.time.id
+        is_field = column in schema.by_id and column != schema.time.id
+        is_narrow = self._holds_narrow and is_field and schema.by_id[column].type == _WIDE
         values = self._decode_plain(row_group, column, is_narrow=is_narrow)
         if values is None:
             (values,) = self.read_stored(row_group, [column])

@@ -35,10 +35,10 @@ class CarryOver:
     """
 
     def __init__(self) -> None:
-        self._last: dict[ColumnId, tuple[int, Any]] = {}
+        self._last: dict[ColumnId, tuple[int | None, Any]] = {}
 
     def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any:
-        row_group, vector = self._last.get(key.column, (-1, None))
+        row_group, vector = self._last.get(key.column, (None, None))
         if row_group != key.row_group:
             vector = load()
             self._last[key.column] = key.row_group, vector
