@@ -9,7 +9,11 @@ copy (numpy does not read it). The encoders take a record batch and return text.
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import numpy.typing as npt
+
+# One stretch of numbers, of the type that is said.
+Numbers = npt.NDArray[np.number[Any]]
 
 class SupportsArrowArray(Protocol):
     """What Arrow's PyCapsule protocol asks of an array. Exists for type checkers only."""
@@ -153,6 +157,67 @@ def sort_keys(
 
     `series` is uint32 or uint64, `ts` int64 or a timestamp, `sequence` uint64, all without nulls.
     """
+
+def merge_sorted(
+    places: Sequence[Numbers],
+    lengths: Sequence[Numbers],
+    times: Sequence[Numbers],
+    sequences: Sequence[Numbers],
+    ops: Sequence[Numbers | None],
+    *,
+    dedup: bool,
+    keep_tombstones: bool,
+) -> tuple[ArrowArray, ArrowArray, ArrowArray, ArrowArray]:
+    """Merge sources that are in order: return row numbers, source behind source, ranks (uint32), times and sequences.
+
+    The next `lengths[s][i]` rows of source s are of the series of rank `places[s][i]` (int64, ascending). `times` are
+    int64, `sequences` uint64, `ops` uint8, None for a source of puts alone. With `dedup` the newest row of each rank
+    and time remains, a delete only with `keep_tombstones`.
+    """
+
+class SortedPieces:
+    """Rows in order; series are those that have rows."""
+
+    order: ArrowArray
+    """The numbers of the rows, piece behind piece, as uint32."""
+    times: ArrowArray
+    sequences: ArrowArray
+    series: ArrowArray
+    """Their ranks, as int64."""
+    offsets: ArrowArray
+    """Where the rows of each series begin, and where the last one's end, as int64."""
+    time_min: ArrowArray
+    time_max: ArrowArray
+    bounds: tuple[int, int, int, int]
+    """The least and the greatest time, the least and the greatest sequence."""
+    is_unique: bool
+
+def sort_pieces(
+    places: SupportsArrowArray,
+    counts: Sequence[int],
+    index: Sequence[Numbers],
+    times: Sequence[Numbers],
+    sequences: Sequence[Numbers | int],
+    *,
+    series: int,
+    drop_overwritten: bool,
+) -> SortedPieces:
+    """Sort the rows of pieces by (rank, time, sequence); ranks are below `series`.
+
+    Piece i has `counts[i]` series, whose ranks (uint32) stand in `places` behind those of the pieces before it, and
+    rows: `index` (uint32) says which of its series they are of, `times` are int64, `sequences` uint64 or the first of
+    them. With `drop_overwritten` only the last row of each rank and time remains.
+    """
+
+class SeriesRanks:
+    """Where series are in an order, by their hashes; for any number of threads."""
+
+    def __init__(self, tsid: Numbers, check: Numbers) -> None:
+        """Take the hashes (uint64) of distinct series in their order."""
+
+    def __len__(self) -> int: ...
+    def find(self, tsid: Sequence[Numbers], check: Sequence[Numbers]) -> ArrowArray | None:
+        """Return the ranks of sets of series, one behind the other, as uint32; None if one of them is not there."""
 
 def interleave_runs(
     chunks: Sequence[object], places: Sequence[object], counts: Sequence[object], offsets: object

@@ -14,12 +14,14 @@ mod find_known;
 mod form;
 mod greptime_rows;
 mod group_series;
+mod held;
 mod histogram;
 mod interleave_runs;
 mod interner;
 mod keys;
 mod line_protocol;
 mod merge_dedup;
+mod merge_sorted;
 mod metric_series;
 mod mysql_cells;
 mod mysql_rows;
@@ -45,7 +47,9 @@ mod run_aggregate;
 mod run_boundaries;
 mod samples;
 mod seal_payload;
+mod series_ranks;
 mod sort_keys;
+mod sort_pieces;
 mod tag_frames;
 mod time_slices;
 mod values;
@@ -88,6 +92,8 @@ mod _kernels {
     use crate::line_protocol::LineTags;
     #[pymodule_export]
     use crate::merge_dedup::merge_dedup;
+    #[pymodule_export]
+    use crate::merge_sorted::merge_sorted;
     #[pymodule_export]
     use crate::metric_series::MetricSeries;
     #[pymodule_export]
@@ -139,7 +145,13 @@ mod _kernels {
     #[pymodule_export]
     use crate::seal_payload::seal_payload;
     #[pymodule_export]
+    use crate::series_ranks::SeriesRanks;
+    #[pymodule_export]
     use crate::sort_keys::sort_keys;
+    #[pymodule_export]
+    use crate::sort_pieces::SortedPieces;
+    #[pymodule_export]
+    use crate::sort_pieces::sort_pieces;
     #[pymodule_export]
     use crate::time_slices::time_slices;
 }

@@ -96,13 +96,13 @@ def test_half_a_buffer_of_rows_that_nobody_flushes_starts_a_flush_of_the_largest
 
 
 def test_a_region_has_a_buffer_of_its_own(tmp_path: Path, rows: Rows) -> None:
-    steps = [lives.create(PLAIN, options=RegionOptions(write_buffer_size=Size(12_000))), *CREATED[1:]]
+    steps = [lives.create(PLAIN, options=RegionOptions(write_buffer_size=Size(10_000))), *CREATED[1:]]
     engine = lives.begin(tmp_path, *steps)
     for number in range(6):
         for region in (PLAIN, APPEND):
             write(engine, rows, region).result(10)
         lives.settle(engine)
-        assert engine.stat(PLAIN).memtable_bytes < 12_000, number
+        assert engine.stat(PLAIN).memtable_bytes < 10_000, number
     assert engine.stat(PLAIN).files == 2
     assert engine.stat(APPEND).files == 0
     engine.close()

@@ -131,10 +131,7 @@ class Memtable:
         for name, values in batch.fields.items():
             column = self.schema.by_name[name]
             fields[column.id] = values if values.type == column.type else values.cast(column.type)
-        sequences = np.arange(base_sequence, base_sequence + batch.rows, dtype=np.uint64)
-        return Rows(
-            batch.series, batch.series_index, batch.times, sequences, batch.op, fields, nbytes + sequences.nbytes
-        )
+        return Rows(batch.series, batch.series_index, batch.times, base_sequence, batch.op, fields, nbytes)
 
     def _split(self, rows: Rows, span: TimeRange) -> list[tuple[int, Rows]]:
         """Return the rows of each window; usually that is all of them."""
@@ -231,11 +228,12 @@ def _has_unique_keys(ranks: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]
 
 def _take_rows(rows: Rows, positions: npt.NDArray[np.intp]) -> Rows:
     chosen = pa.array(positions)
+    first = rows.sequences
     return Rows(
         rows.series,
         rows.series_index[positions],
         rows.times[positions],
-        rows.sequences[positions],
+        first + positions.astype(np.uint64) if isinstance(first, int) else first[positions],
         rows.op,
         {column: values.take(chosen) for column, values in rows.fields.items()},
         rows.nbytes * len(positions) // len(rows.times),

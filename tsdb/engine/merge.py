@@ -1,7 +1,9 @@
 """Merging sources: the newest version of every key, stripe by stripe.
 
     series blocks ─▶ union (one order for all) ─▶ stripes of series
-    stripe ─▶ sort by (series, time, sequence) ─▶ winners by merge mode ─▶ gather the columns asked for
+    stripe ─▶ in order of (series, time, sequence) ─▶ winners by merge mode ─▶ gather the columns asked for
+
+Where the sources' rows of a series follow each other in time, as they mostly do, they are copied one behind the other.
 
 Rows that append mode keeps (`RegionOptions.append_from`) take no part in the choice of winners: they neither hide an
 older row nor are hidden, and go back to their places in the order behind it.
@@ -64,6 +66,8 @@ class Stripe:
     ops: npt.NDArray[np.uint8] | None
     read: Callable[[Column], pa.Array]
     """Gathers a field; columns that nobody asks for are never read."""
+    is_unique: bool = False
+    """Whether it is known that no two rows have one series and time."""
 
     @property
     def rows(self) -> int:
@@ -143,7 +147,8 @@ class Merge:
                 cursors.append(_Cursor(selection.source, int(selection.starts[at]), int(selection.stops[at])))
         while cursors:
             taken = _advance(cursors, self._stripe_rows)
-            yield [_Piece(source, rows, np.full(rows.rows, rank, dtype=np.uint32)) for source, rows in taken]
+            place = np.array([rank], dtype=np.int64)
+            yield [_Piece(source, rows, place) for source, rows in taken]
             cursors = [cursor for cursor in cursors if cursor.start < cursor.stop]
 
     def _bounds(self) -> Iterator[tuple[int, int, int]]:
@@ -162,14 +167,35 @@ class Merge:
 
     def _merge(self, pieces: list[_Piece]) -> Stripe:
         self._check()
+        keeps_all = self._keeps_all
+        is_split = self._options.append_mode and not keeps_all
+        if not keeps_all and (is_split or self._options.merge_mode is MergeMode.LAST_NON_NULL):
+            return self._merge_by_rows(pieces)
+        times = [piece.source.times(piece.rows) for piece in pieces]
+        ops = [piece.source.ops(piece.rows) for piece in pieces]
+        merged = _kernels.merge_sorted(
+            [piece.places for piece in pieces],
+            [piece.rows.lengths for piece in pieces],
+            times,
+            [piece.source.sequences(piece.rows) for piece in pieces],
+            ops,
+            dedup=not keeps_all,
+            keep_tombstones=self._keep_tombstones,
+        )
+        chosen, ranks, merged_times, sequences = (pa.array(column).to_numpy() for column in merged)
+        whole = _join_ops(ops, pieces)
+        fields = _FieldReader(pieces, sum(map(len, times)))
+        kept = None if whole is None else whole[chosen]
+        return Stripe(ranks, merged_times, sequences, kept, fields.gather(chosen), is_unique=not keeps_all)
+
+    def _merge_by_rows(self, pieces: list[_Piece]) -> Stripe:
+        """The same where each field has winners of its own, or some rows are merged and others kept."""
         ranks = np.concatenate([piece.ranks for piece in pieces])
         times = np.concatenate([piece.source.times(piece.rows) for piece in pieces])
         sequences = np.concatenate([piece.source.sequences(piece.rows) for piece in pieces])
-        ops = _ops(pieces)
+        ops = _join_ops([piece.source.ops(piece.rows) for piece in pieces], pieces)
         order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
         fields = _FieldReader(pieces, len(ranks))
-        if self._keeps_all:
-            return _stripe(ranks, times, sequences, ops, order, fields.gather(order))
         split = _Split.of(order, sequences, self._options)
         if self._options.merge_mode is MergeMode.LAST_NON_NULL:
             return self._last_non_null(ranks, times, sequences, ops, split, fields)
@@ -256,15 +282,20 @@ class _Piece:
 
     source: Source
     rows: Slices
-    ranks: npt.NDArray[np.uint32]
+    places: Positions
+    """The series of each of its slices, as a position in the union."""
+
+    @property
+    def ranks(self) -> npt.NDArray[np.uint32]:
+        """The same for each row."""
+        return np.repeat(self.places.astype(np.uint32), self.rows.lengths)
 
 
 def _cut(selection: Selection, places: Positions, first: int, last: int) -> _Piece:
     # Blocks and union are in the same order, so a source's share of a stripe is one stretch of its block.
     low, high = np.searchsorted(places, [first, last])
     rows = Slices(selection.starts[low:high], selection.stops[low:high])
-    ranks = np.repeat(places[low:high].astype(np.uint32), rows.lengths)
-    return _Piece(selection.source, rows, ranks)
+    return _Piece(selection.source, rows, places[low:high])
 
 
 @dataclass(slots=True, eq=False)
@@ -350,8 +381,7 @@ class _FieldReader:
         return read
 
 
-def _ops(pieces: list[_Piece]) -> npt.NDArray[np.uint8] | None:
-    parts = [piece.source.ops(piece.rows) for piece in pieces]
+def _join_ops(parts: list[npt.NDArray[np.uint8] | None], pieces: list[_Piece]) -> npt.NDArray[np.uint8] | None:
     if all(part is None for part in parts):
         return None
     return np.concatenate(

@@ -20,6 +20,9 @@ from tsdb.model import RegionSchema, SeriesTable, group_series, make_tags, take_
 
 Positions = npt.NDArray[np.int64]
 
+# New series are sorted together with those that are known, unless these are so many more that it would not pay.
+_KNOWN_TIMES_MAX = 4
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesBlock:
@@ -61,60 +64,86 @@ class SeriesBlock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ordered:
-    """A set of series in the order of their tags, and how to recognise it by hashes alone."""
+    """Series in the order of their tags, and how to find them in it by hashes alone."""
 
     table: SeriesTable
-    by_hash: Positions
-    """The order that sorts the table by `tsid`."""
+    ranks: _kernels.SeriesRanks
 
     @classmethod
     def of(cls, table: SeriesTable) -> _Ordered:
-        return cls(table, np.argsort(table.tsid, kind="stable"))
-
-    def ranks_of(self, tsid: npt.NDArray[np.uint64], check: npt.NDArray[np.uint64]) -> Positions | None:
-        """Return where the series of these hashes are; None unless they are exactly those of the table."""
-        if len(tsid) != len(self.table):
-            return None
-        order = np.argsort(tsid, kind="stable")
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = self.by_hash
-        is_same = np.array_equal(self.table.tsid[ranks], tsid) and np.array_equal(self.table.check[ranks], check)
-        return ranks if is_same else None
+        return cls(table, _kernels.SeriesRanks(table.tsid, table.check))
 
 
 class SeriesOrder:
-    """Remembers the last union of series: sorting tags is most of its cost, and the next one is usually the same.
+    """Remembers series in the order of their tags: to sort tags is what costs, and most series come again.
 
     Any thread may use it: what is remembered is replaced as a whole.
     """
 
     def __init__(self) -> None:
-        self._last: _Ordered | None = None
+        self._known: _Ordered | None = None
 
-    def union(self, tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
-        """Put sets of series together, in the order of their tags.
-
-        Returns the union and, for each set, where its series are in the union. All tables have the same tags.
+    def rank(self, tables: Sequence[SeriesTable]) -> tuple[SeriesTable, pa.Array | _kernels.ArrowArray]:
+        """Return series in the order of their tags, all those of the tables and perhaps more, and where those of the
+        tables are among them, table behind table (uint32). All tables have the same tags.
         """
+        known = self._known
+        if known is not None:
+            found = known.ranks.find([table.tsid for table in tables], [table.check for table in tables])
+            if found is not None:
+                return known.table, found
+        union = _Union.of(tables)
+        if known is not None and len(known.table) <= _KNOWN_TIMES_MAX * len(union.first):
+            # A few new series among those that are known: the next tables will have them all.
+            wider = _Union.of([known.table, *tables])
+            if (len(wider.first) - len(known.table)) * 2 <= len(union.first):
+                union = wider
+        table, ranks = union.sort()
+        self._known = _Ordered.of(table)
+        rows = union.bounds[-1] - sum(len(each) for each in tables)
+        return table, pa.array(ranks[rows:].astype(np.uint32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Union:
+    """The distinct series of some tables, not in order yet."""
+
+    tables: Sequence[SeriesTable]
+    tsid: npt.NDArray[np.uint64]
+    """Of all tables laid end to end, like what follows."""
+    check: npt.NDArray[np.uint64]
+    bounds: Positions
+    """Where the tables begin, and where the last one ends."""
+    first: Positions
+    """Where each distinct series is for the first time."""
+    group: npt.NDArray[np.uint32]
+    """Which distinct series each one is."""
+
+    @classmethod
+    def of(cls, tables: Sequence[SeriesTable]) -> _Union:
         tsid = np.concatenate([table.tsid for table in tables])
         check = np.concatenate([table.check for table in tables])
         bounds = np.cumsum([0, *(len(table) for table in tables)])
-        first, group = group_series(tsid, check)
-        last = self._last
-        ranks = None if last is None else last.ranks_of(tsid[first], check[first])
-        if last is None or ranks is None:
-            tags = _gather_tags(tables, bounds, first)
-            order = sort_order(tags)
-            last = _Ordered.of(SeriesTable(tsid[first][order], check[first][order], take_tags(tags, order)))
-            self._last = last
-            ranks = np.empty(len(order), dtype=np.int64)
-            ranks[order] = np.arange(len(order))
-        return last.table, np.split(ranks[group], bounds[1:-1])
+        return cls(tables, tsid, check, bounds, *group_series(tsid, check))
+
+    def sort(self) -> tuple[SeriesTable, Positions]:
+        """Return the series in the order of their tags, and for each one of the tables where it is among them."""
+        tags = _gather_tags(self.tables, self.bounds, self.first)
+        order = sort_order(tags)
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        chosen = self.first[order]
+        return SeriesTable(self.tsid[chosen], self.check[chosen], take_tags(tags, order)), ranks[self.group]
 
 
 def union_series(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
-    """Put sets of series together, once."""
-    return SeriesOrder().union(tables)
+    """Put sets of series together, in the order of their tags.
+
+    Returns the union and, for each set, where its series are in the union. All tables have the same tags.
+    """
+    union = _Union.of(tables)
+    table, ranks = union.sort()
+    return table, np.split(ranks, union.bounds[1:-1])
 
 
 def union_ordered(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,6 @@ from tsdb import _kernels
 from tsdb.engine.series import SeriesBlock, SeriesOrder
 from tsdb.engine.slices import Slices
 from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
-
-T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,8 @@ class Rows:
     series: SeriesTable
     series_index: npt.NDArray[np.uint32]
     times: npt.NDArray[np.int64]
-    sequences: npt.NDArray[np.uint64]
+    sequences: npt.NDArray[np.uint64] | int
+    """A number is the sequence of the first row, from which those of the others count up."""
     op: OpType
     fields: dict[ColumnId, pa.Array]
     nbytes: int = 0
@@ -232,49 +231,52 @@ class Run:
         return int(self.block.nbytes + fixed + buffers)
 
 
-def _take(values: npt.NDArray[T], rows: pa.Array, *, boundscheck: bool = False) -> npt.NDArray[T]:
-    """Return some of the values; unlike numpy, Arrow lets other threads work meanwhile."""
-    taken: npt.NDArray[T] = pc.take(pa.array(values), rows, boundscheck=boundscheck).to_numpy()
-    return taken
-
-
 def sort_rows(
     schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool, series_order: SeriesOrder | None = None
 ) -> Run:
     """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
-    union, maps = (series_order or SeriesOrder()).union([piece.series for piece in pieces])
-    ranks = np.concatenate(
-        [
-            _take(place.astype(np.uint32), pa.array(piece.series_index), boundscheck=True)
-            for place, piece in zip(maps, pieces, strict=True)
-        ]
+    table, places = (series_order or SeriesOrder()).rank([piece.series for piece in pieces])
+    result = _kernels.sort_pieces(
+        places,
+        [len(piece.series) for piece in pieces],
+        [piece.series_index for piece in pieces],
+        [piece.times for piece in pieces],
+        [piece.sequences for piece in pieces],
+        series=len(table),
+        drop_overwritten=drop_overwritten,
     )
-    times = np.concatenate([piece.times for piece in pieces])
-    sequences = np.concatenate([piece.sequences for piece in pieces])
+    order = pa.array(result.order)
     ops = _concat_ops(pieces)
-    order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
-    is_unique = True
-    winners, _ = _kernels.merge_dedup(
-        pa.array(ranks), pa.array(times), None, pa.array(order), mode="last_row", keep_tombstones=True, valid=[]
+    if ops is not None:
+        ops = ops[order.to_numpy()]
+    has_tombstones = ops is not None and bool(ops.any())
+    time_min, time_max, sequence_min, sequence_max = result.bounds
+    facts = SourceFacts(
+        rows=len(order),
+        time_range=TimeRange(time_min, time_max + 1),
+        sequence_min=sequence_min,
+        sequence_max=sequence_max,
+        has_tombstones=has_tombstones,
+        is_unique=result.is_unique,
     )
-    if len(winners) != len(order):
-        is_unique = drop_overwritten
-        order = as_numpy(winners) if drop_overwritten else order
+    present = _numpy(result.series)
+    block = SeriesBlock(
+        table if len(present) == len(table) else table.take(present),
+        _numpy(result.offsets),
+        _numpy(result.time_min),
+        _numpy(result.time_max),
+    )
     # The kernel's row numbers are in bounds: checking them for every column would cost as much as a copy.
-    chosen = pa.array(order)
-    return make_run(
-        schema,
-        union,
-        _take(ranks, chosen),
-        _take(times, chosen),
-        _take(sequences, chosen),
-        None if ops is None else ops[order],
-        {
-            column: pc.take(values, chosen, boundscheck=False)
-            for column, values in _concat_fields(schema, pieces).items()
-        },
-        is_unique=is_unique,
-    )
+    fields = {
+        column: pc.take(values, order, boundscheck=False) for column, values in _concat_fields(schema, pieces).items()
+    }
+    times, sequences = _numpy(result.times), _numpy(result.sequences)
+    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
+
+
+def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = pa.array(array).to_numpy()
+    return values
 
 
 def make_run(

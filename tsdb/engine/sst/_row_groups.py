@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsdb import _kernels
 from tsdb.engine.merge import Merge, Stripe
@@ -85,7 +86,7 @@ class Tally:
         self.sequence_min = min(self.sequence_min, int(stripe.sequences.min()))
         self.sequence_max = max(self.sequence_max, int(stripe.sequences.max()))
         self.has_tombstones |= stripe.ops is not None and bool(stripe.ops.any())
-        self.is_unique &= not _has_repeated_key(stripe)
+        self.is_unique &= stripe.is_unique or not _has_repeated_key(stripe)
 
     @property
     def series(self) -> int:
@@ -111,6 +112,7 @@ class RowGroups:
         self._columns = columns
         self._rows_max = rows_max
         self._tags = [to_storage(column) for column in merge.series.tags.columns]
+        self._tsid = pa.array(merge.series.tsid)
         self.tally = Tally()
 
     def portions(self) -> Iterator[list[Portion]]:
@@ -140,7 +142,8 @@ class RowGroups:
         names = self._columns.names
         columns = {column.name: _stored(stripe, column) for column in self._schema.fields}
         columns[self._schema.time.name] = _stored_times(stripe.times, self._schema.time.type)
-        columns[names[TSID]] = pa.array(self._merge.series.tsid[stripe.ranks])
+        # Unlike numpy, Arrow lets other threads work meanwhile.
+        columns[names[TSID]] = pc.take(self._tsid, pa.array(stripe.ranks), boundscheck=False)
         if SEQUENCE in names:
             columns[names[SEQUENCE]] = pa.array(stripe.sequences)
         if OP_TYPE in names:
