@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts
+from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts, run_of
 from tsdb.engine.cache import Caches, VectorKey
 from tsdb.engine.slices import Slices
 from tsdb.engine.sst import SstFile, WrittenFile
@@ -218,3 +218,35 @@ def test_many_readers_at_once_get_the_same_answers(vectors: int) -> None:
     if vectors == LARGE:
         assert shared.vectors.statistics().misses == 20
     assert shared.sst_meta.statistics().misses == 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "held"), [(-9, 100, pa.int8()), (0, 200, pa.int16()), (0, 1 << 40, pa.int64())]
+)
+def test_integers_are_held_narrow_and_read_in_the_type_they_were_written_with(
+    low: int, high: int, held: pa.DataType
+) -> None:
+    count = HOSTS.by_name["count"].id
+    values = pa.array([None if at % 11 == 5 else (low if at % 2 else high) for at in range(400)], pa.int64())
+    run = run_of(
+        HOSTS,
+        {
+            "host": pa.array(["a"] * 400),
+            "ts": pa.array(range(400), pa.int64()).cast(HOSTS.time.type),
+            "usage": pa.array(range(400), pa.float64()),
+            "count": values,
+        },
+    )
+    files = Files(HOSTS, row_group_rows=300)
+    written = files.write(run)
+    for vectors in (0, LARGE):
+        file = files.open(written, caches(vectors=vectors))
+        for rows in (Slices.one(3, 9), Slices.one(0, 400), Slices.one(250, 310), Slices.one(3, 9)):
+            found = file.field(count, rows)
+            assert found is not None
+            assert found.equals(rows.take_arrow(values))
+        assert [array.type for array in file.pieces([0, 1], [count], is_narrow=True)[0]] == [held, held]
+        assert [array.type for array in file.pieces([0, 1], [count])[0]] == [pa.int64(), pa.int64()]
+    passing = file.uncached()
+    assert not passing.holds_narrow
+    assert [array.type for array in passing.pieces([0], [count], is_narrow=True)[0]] == [pa.int64()]
