@@ -120,16 +120,12 @@ class OneGroup(Groups):
     """All series in one group: without keys there is nothing to number."""
 
     def __init__(self, tables: Sequence[SeriesTable]) -> None:
-        self._tables = tables
+        self._computed = _NOTHING
         self.codes = []
         self.values = []
+        self._numbers = [np.zeros(len(table), dtype=np.int64) for table in tables]
+        self._which = list(range(len(tables)))
         self.count = 1 if any(len(table) for table in tables) else 0
-
-    def for_tables(self, count: int) -> Groups:
-        raise NotImplementedError("it is made for its tables")
-
-    def of(self, table: int) -> Positions:
-        return np.zeros(len(self._tables[table]), dtype=np.int64)
 
 
 def _densify(codes: Positions) -> tuple[Positions, int]:
