@@ -2,6 +2,9 @@
 //!
 //! A place stays what it is; places are only added. The labels of many series are the same text, which is kept once for
 //! all that came with it. Many threads may read while one adds.
+//!
+//! Whoever waits for the lock of what is kept holds the interpreter only if nobody who has the lock can need it: so it is
+//! never held across giving up the interpreter or asking for it back.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -71,7 +74,15 @@ impl MetricSeries {
     }
 
     /// Adds series, whose labels are the texts `text_of` of `texts`; the place of the first.
-    fn add(&self, tsid: Array, check: Array, owner: Array, text_of: Array, texts: Array) -> PyResult<usize> {
+    fn add(
+        &self,
+        py: Python<'_>,
+        tsid: Array,
+        check: Array,
+        owner: Array,
+        text_of: Array,
+        texts: Array,
+    ) -> PyResult<usize> {
         let tsid = tsid.values::<UInt64Type>("tsid")?;
         let check = check.values::<UInt64Type>("check")?;
         let owner = owner.values::<UInt32Type>("owner")?;
@@ -91,17 +102,19 @@ impl MetricSeries {
         }
         let read = |at| std::str::from_utf8(text.get(at).unwrap_or_default());
         let added = (0..count).map(read).collect::<Result<Vec<&str>, _>>().map_err(|_| not_text())?;
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        let (start, first) = (kept.tsid.len(), kept.texts.ends.len());
-        if start + tsid.len() >= u32::MAX as usize || first + count >= u32::MAX as usize {
-            return Err(PyValueError::new_err("there are too many series"));
-        }
-        added.iter().for_each(|text| kept.texts.push(text));
-        kept.tsid.extend_from_slice(&tsid);
-        kept.check.extend_from_slice(&check);
-        kept.owner.extend_from_slice(&owner);
-        kept.text_of.extend(text_of.iter().map(|&at| first as u32 + at as u32));
-        Ok(start)
+        py.detach(|| {
+            let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+            let (start, first) = (kept.tsid.len(), kept.texts.ends.len());
+            if start + tsid.len() >= u32::MAX as usize || first + count >= u32::MAX as usize {
+                return Err(PyValueError::new_err("there are too many series"));
+            }
+            added.iter().for_each(|text| kept.texts.push(text));
+            kept.tsid.extend_from_slice(&tsid);
+            kept.check.extend_from_slice(&check);
+            kept.owner.extend_from_slice(&owner);
+            kept.text_of.extend(text_of.iter().map(|&at| first as u32 + at as u32));
+            Ok(start)
+        })
     }
 
     /// Both hashes of the series at places (uint32).
@@ -146,8 +159,6 @@ impl MetricSeries {
             return Err(PyValueError::new_err("index: there must be a series for each time"));
         }
         let (fields, times, index) = (Bytes::of(&fields), Bytes::of(&times), Bytes::of(&index));
-        let kept = self.read();
-        let places = kept.check(&places)?;
         let entry = Entry {
             headers: (&headers.0, &headers.1),
             fields: fields.get(),
@@ -155,8 +166,11 @@ impl MetricSeries {
             times: times.get(),
             index: index.get(),
         };
-        let kept: &Kept = &kept;
-        seal_joined(py, compress_from, |joined| entry.write(kept, places, joined))
+        seal_joined(py, compress_from, |joined| {
+            let kept = self.read();
+            entry.write(&kept, kept.check(&places)?, joined);
+            Ok(())
+        })
     }
 
     /// The tags of the series at places: the ids of tables (uint32) and the labels (string).

@@ -39,6 +39,7 @@ pub fn seal_payload<'py>(
     seal_joined(py, compress_from, |joined| {
         joined.reserve(slices.iter().map(|part| part.length).sum());
         slices.iter().for_each(|part| joined.extend_from_slice(part.get()));
+        Ok(())
     })
 }
 
@@ -49,14 +50,14 @@ pub type Sealed<'py> = (Bound<'py, PyBytes>, u32, bool, usize);
 pub fn seal_joined<'py>(
     py: Python<'py>,
     compress_from: usize,
-    write: impl FnOnce(&mut Vec<u8>) + Send,
+    write: impl FnOnce(&mut Vec<u8>) -> PyResult<()> + Send,
 ) -> PyResult<Sealed<'py>> {
     SPACE.with_borrow_mut(|space| {
         let (is_compressed, crc) = py.detach(|| {
             space.joined.clear();
-            write(&mut space.joined);
-            space.seal(compress_from)
-        });
+            write(&mut space.joined)?;
+            PyResult::Ok(space.seal(compress_from))
+        })?;
         let stored = if is_compressed { &space.packed } else { &space.joined };
         let result = (PyBytes::new(py, stored), crc, is_compressed, space.joined.len());
         space.shrink();

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -129,3 +131,38 @@ def test_an_entry_has_a_series_for_each_of_its_rows() -> None:
     times, index = memoryview(bytes(16)), memoryview(bytes(4))
     with pytest.raises(ValueError, match="a series for each time"):
         series.seal(as_bytes([0]), (b"", b""), times, 2, times, index, compress_from=0)
+
+
+_ADD_AND_SEAL = """
+import threading
+import numpy as np, pyarrow as pa
+from tsdb import _kernels
+
+series = _kernels.MetricSeries()
+numbers = np.arange(2000, dtype=np.uint64)
+owner, text_of = pa.array(numbers.astype(np.uint32)), pa.array(numbers.astype(np.int32))
+texts = pa.array(map(str, numbers))
+
+def add():
+    series.add(pa.array(numbers), pa.array(numbers), owner, text_of, texts)
+
+def seal():
+    times, index = memoryview(bytes(16_000)), memoryview(bytes(8_000))
+    places = numbers.astype(np.uint32).tobytes()
+    while len(series) < 400_000:
+        series.seal(places, (b"", b""), times, 2, times, index, compress_from=0)
+
+add()
+threads = [threading.Thread(target=seal, daemon=True) for _ in range(3)]
+for thread in threads:
+    thread.start()
+while len(series) < 400_000:
+    add()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_series_are_added_while_entries_are_made() -> None:
+    # In a process of its own: threads that wait for each other and for the interpreter would stop this one as well.
+    subprocess.run([sys.executable, "-c", _ADD_AND_SEAL], check=True, timeout=100)

@@ -8,7 +8,6 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,14 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engine import lives
+from tests.engine.compaction.flushes import MODES, data_files, deleted, flushed, held, merge, row, values
 from tests.engine.harness import (
     DIRECTORY,
     OPTIONS,
     REGION,
     SCHEMA,
-    Row,
     create,
-    delete,
     open_engine,
     put,
     read,
@@ -35,70 +33,14 @@ from tests.engine.lives import DAY_MS
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
 from tsdb.engine import Engine, StrictWindows, region_compact
-from tsdb.engine.background import Background, Priority
-from tsdb.engine.compaction import Pick, estimate_task_bytes
+from tsdb.engine.compaction import estimate_task_bytes
 from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
-from tsdb.engine.housekeeping import COMPACTIONS_QUEUED_MAX
 from tsdb.engine.manifest import Edit
-from tsdb.engine.merge_memory import MergeMemory
-from tsdb.engine.region_compact import FIRST_LOOK, LOOK_INTERVAL, first_look_ns, install_job, make_job, write_job
 from tsdb.engine.scan import scan_batches
 from tsdb.engine.sst import estimate_row_bytes
-from tsdb.errors import Cancelled
-from tsdb.model import AddColumn, Batch, DropColumn, MergeMode, RegionOptions, RetypeColumn, Semantic, region_id
-from tsdb.store import StoreFull, on_crash_point
+from tsdb.model import AddColumn, Batch, DropColumn, RegionOptions, RetypeColumn, Semantic
+from tsdb.store import StoreFull
 from tsdb.units import Duration, Size
-
-MODES = [RegionOptions(), RegionOptions(merge_mode=MergeMode.LAST_NON_NULL), RegionOptions(append_mode=True)]
-
-
-def row(host: str, ts: int, a: float | None = 1.0, b: int | None = 0) -> Row:
-    return {"host": host, "dc": "x", "ts": ts, "a": a, "b": b}
-
-
-def flushed(engine: Engine, *rows: Row) -> None:
-    """Write rows and flush them to files of their own."""
-    put(engine, rows)
-    engine.flush(REGION).result(60)
-
-
-def deleted(engine: Engine, *rows: Row) -> None:
-    delete(engine, rows)
-    engine.flush(REGION).result(60)
-
-
-def values(engine: Engine) -> list[tuple[object, ...]]:
-    return sorted((each["host"], each["ts"], each["a"]) for each in scan(engine))
-
-
-def data_files(root: Path) -> list[Path]:
-    return sorted((root / DIRECTORY).glob("*.parquet"))
-
-
-def merge(engine: Engine, *positions: int) -> None:
-    """Merge some files, counted in the order in which they were written."""
-    region = engine._region(REGION)
-    metas = sorted((handle.meta for handle in region.version.files), key=lambda meta: meta.sequence_max)
-    job = make_job(engine.context, region.version, Pick(tuple(metas[at] for at in positions)))
-    written = write_job(engine.context, region, job)
-    assert region.worker.call(lambda: install_job(engine.context, region, job, written)).result(60)
-
-
-@contextmanager
-def held(place: str) -> Iterator[threading.Event]:
-    """Let whoever passes a place wait there until the block ends; the event says that somebody came."""
-    gate, came = threading.Event(), threading.Event()
-
-    def wait(name: str) -> None:
-        if name == place:
-            came.set()
-            assert gate.wait(60)
-
-    with on_crash_point(wait):
-        try:
-            yield came
-        finally:
-            gate.set()
 
 
 @pytest.fixture
@@ -537,195 +479,3 @@ def test_a_damaged_file_is_left_alone_and_the_others_are_merged(tmp_path: Path) 
     assert len(engine.files(REGION)) == 2
     assert victim.exists()
     engine.close(flush=False)
-
-
-def test_housekeeping_merges_after_flushes_and_once_in_a_while(tmp_path: Path) -> None:
-    clock = ManualClock()
-    engine = open_engine(tmp_path, clock=clock)
-    create(engine)
-
-    def tick() -> int:
-        engine.housekeeping.tick()
-        lives.settle(engine)
-        return len(engine.files(REGION))
-
-    for number in range(3):
-        flushed(engine, row("h", number))
-        assert tick() == number + 1
-    flushed(engine, row("h", 3))
-    assert tick() == 1
-    # A window that is not written to any more is tidied up, when its region is looked at.
-    flushed(engine, row("h", 4))
-    flushed(engine, row("h", 5 * DAY_MS))
-    assert tick() == 3
-    clock.advance(seconds=3600)
-    assert tick() == 2
-    engine.close()
-
-
-def test_after_a_failure_housekeeping_waits_however_often_rows_are_flushed(tmp_path: Path) -> None:
-    clock, files = ManualClock(), FaultyFiles()
-    engine = open_engine(tmp_path, clock=clock, files=files)
-    create(engine)
-    for number in range(4):
-        flushed(engine, row("h", number))
-    files.free = 0
-    waits = []
-    for failures in (1, 2, 3):
-        engine.housekeeping.tick()
-        lives.settle(engine)
-        assert engine.stat(REGION).compaction_failures == failures
-        flushed(engine, row("h", 10 + failures))
-        waits.append(engine._region(REGION).compact_rest_ns - clock.monotonic_ns())
-        clock.advance(seconds=waits[-1] / 1e9 - 0.1)
-        engine.housekeeping.tick()
-        lives.settle(engine)
-        assert engine.stat(REGION).compaction_failures == failures
-        clock.advance(seconds=0.1)
-    assert waits == sorted(set(waits))
-    files.free = None
-    engine.housekeeping.tick()
-    lives.settle(engine)
-    assert len(engine.files(REGION)) == 1
-    engine.close()
-
-
-def test_regions_are_looked_at_after_a_start_but_not_all_at_once(tmp_path: Path) -> None:
-    clock = ManualClock()
-    engine = open_engine(tmp_path, clock=clock)
-    create(engine)
-    for number in range(4):
-        flushed(engine, row("h", number))
-    engine.close()
-    engine = open_engine(tmp_path, clock=clock)
-    engine.housekeeping.tick()
-    lives.settle(engine)
-    assert len(engine.files(REGION)) == 4
-    clock.advance(seconds=FIRST_LOOK.seconds)
-    engine.housekeeping.tick()
-    lives.settle(engine)
-    assert len(engine.files(REGION)) == 1
-    engine.close()
-    looks = [first_look_ns(region_id(table, 0)) for table in range(1024, 1124)]
-    assert all(0 <= each < FIRST_LOOK for each in looks)
-    assert len({each * 10 // FIRST_LOOK for each in looks}) == 10
-
-
-def test_compactions_wait_while_writers_wait_and_while_too_many_are_queued(tmp_path: Path) -> None:
-    engine = open_engine(tmp_path)
-    create(engine)
-    for number in range(4):
-        flushed(engine, row("h", number))
-    engine.context.buffer.wait(1)
-    engine.housekeeping.compact()
-    lives.settle(engine)
-    assert len(engine.files(REGION)) == 4
-    engine.context.buffer.wait(-1)
-    gate = threading.Event()
-    jobs = [
-        engine.context.background.submit(Priority.COMPACT, lambda: gate.wait(60))
-        for _ in range(COMPACTIONS_QUEUED_MAX + 1)
-    ]
-    lives.wait_until(lambda: engine.context.background.running == 1)
-    engine.housekeeping.compact()
-    assert not engine._region(REGION).is_compacting
-    gate.set()
-    for job in jobs:
-        job.result(60)
-    engine.housekeeping.compact()
-    lives.settle(engine)
-    assert len(engine.files(REGION)) == 1
-    engine.close()
-
-
-def test_index_files_of_merged_files_are_left_out_if_so_configured(tmp_path: Path) -> None:
-    engine = open_engine(tmp_path, options=replace(OPTIONS, index_on_compaction=False))
-    create(engine)
-    for number in range(4):
-        flushed(engine, row("h", number))
-    assert all(file.index_bytes for file in engine.files(REGION))
-    engine.compact(REGION).result(60)
-    (file,) = engine.files(REGION)
-    assert (file.index_path, file.index_bytes) == (None, 0)
-    assert len(values(engine)) == 4
-    lives.settle(engine)
-    assert not list((tmp_path / DIRECTORY / "index").glob("*.idx"))
-    engine.close()
-
-
-def test_flushes_go_before_compactions_and_have_a_thread_of_their_own() -> None:
-    background = Background(3)
-    gate, order = threading.Event(), list[str]()
-    compactions = [background.submit(Priority.COMPACT, lambda: gate.wait(60)) for _ in range(3)]
-    deleting = background.submit(Priority.DELETE, lambda: order.append("delete"))
-    flushing = background.submit(Priority.FLUSH, lambda: order.append("flush"))
-    deleting.result(60)
-    flushing.result(60)
-    assert background.compactions_queued == 2
-    assert background.running == 1
-    background.stop_compactions()
-    assert background.compactions_queued == 0
-    gate.set()
-    assert compactions[0].result(60)
-    assert isinstance(compactions[1].exception(60), StorageUnavailable)
-    assert isinstance(background.submit(Priority.COMPACT, int).exception(60), StorageUnavailable)
-    assert background.close(60)
-
-
-def test_with_one_thread_a_merge_gives_way_to_a_flush(tmp_path: Path) -> None:
-    engine = open_engine(tmp_path, options=replace(OPTIONS, max_background_jobs=1))
-    create(engine)
-    for number in range(4):
-        flushed(engine, row("h", number))
-    with held("compact.before_files") as came:
-        done = engine.compact(REGION)
-        assert came.wait(60)
-        put(engine, [row("h", 9)])
-        flushing = engine.flush(REGION)
-        lives.wait_until(lambda: engine.context.background.has_flush_waiting)
-    flushing.result(60)
-    done.result(60)
-    assert len(engine.files(REGION)) == 1
-    assert len(values(engine)) == 5
-    engine.close()
-
-
-def test_merges_share_memory_and_flushes_never_wait_for_it() -> None:
-    memory = MergeMemory(100)
-    order: list[str] = []
-    is_cancelled = threading.Event()
-
-    def check() -> None:
-        if is_cancelled.is_set():
-            raise Cancelled("enough")
-
-    with memory.compacting(1000, check):
-        with memory.flushing(500):
-            assert memory.used == 1500
-        is_cancelled.set()
-        with pytest.raises(Cancelled), memory.compacting(1, check):
-            order.append("never")
-        is_cancelled.clear()
-
-        def wait() -> None:
-            with memory.compacting(1, check):
-                order.append("second")
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        order.append("first")
-    waiting.join(60)
-    assert order == ["first", "second"]
-    assert memory.used == 0
-
-
-def test_a_region_that_is_well_is_not_looked_at_all_the_time(tmp_path: Path) -> None:
-    clock = ManualClock()
-    engine = open_engine(tmp_path, clock=clock)
-    create(engine)
-    flushed(engine, row("h", 1))
-    flushed(engine, row("h", 2))
-    engine.housekeeping.tick()
-    lives.settle(engine)
-    assert engine._region(REGION).compact_due_ns == clock.monotonic_ns() + LOOK_INTERVAL
-    engine.close()
