@@ -79,7 +79,7 @@ def test_request_over_the_timeout_is_answered_408(tmp_path: Path) -> None:
         started = time.monotonic()
         answer = _exchange(server, b"POST /debug/log_level HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nin")
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert 0.1 < time.monotonic() - started < 3
+        assert 0.1 < time.monotonic() - started < 15
 
 
 def test_port_in_use_is_one_line_that_names_the_key(tmp_path: Path) -> None:

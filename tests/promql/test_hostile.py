@@ -17,7 +17,7 @@ SMALL = QueryOptions(limits=Limits(samples_max=10_000))
 
 
 @contextmanager
-def quickly(seconds: float = 2.0) -> Iterator[None]:
+def quickly(seconds: float = 8.0) -> Iterator[None]:
     """Let the process use no more time of the processor than that."""
     before = time.process_time()
     yield

@@ -65,7 +65,7 @@ def test_shutdown_does_not_wait_for_a_dead_collector(monkeypatch: pytest.MonkeyP
             pass
     began = time.monotonic()
     tracing.shutdown()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5
 
 
 def test_trouble_with_the_collector_is_told_once_a_minute() -> None:
