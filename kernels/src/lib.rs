@@ -53,6 +53,7 @@ mod sort_pieces;
 mod tag_frames;
 mod time_slices;
 mod values;
+mod workers;
 
 use pyo3::prelude::*;
 

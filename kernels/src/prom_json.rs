@@ -20,6 +20,7 @@ use crate::encode_text::json_string;
 use crate::histogram::pool::Histograms;
 use crate::histogram::text::write_json;
 use crate::values::Text;
+use crate::workers::workers;
 
 /// How many threads one call may use, and from how many cells on.
 const WORKERS_MAX: usize = 4;
@@ -95,7 +96,7 @@ fn join<'py>(py: Python<'py>, head: &[u8], pieces: &[Vec<u8>], tail: &[u8]) -> P
 /// The JSON of rows, by several threads if there is much of it.
 fn encode(metrics: &Text, rows: usize, whole: &Row, times: &[i64], is_instant: bool) -> Vec<Vec<u8>> {
     let stamps = Stamps::new(times);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    let workers = workers(WORKERS_MAX);
     if whole.values.len() < PARALLEL_CELLS_MIN || workers < 2 || rows < 2 {
         return vec![encode_rows(metrics, 0..rows, whole, &stamps, is_instant)];
     }

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::arrow_ffi::{Array, ArrowArray};
 use crate::prom_extended;
 use crate::prom_window::{self, Added, Totals, Window};
+use crate::workers::workers;
 
 /// How many threads one call may use, and how many cells are worth one of them.
 const WORKERS_MAX: usize = 4;
@@ -213,7 +214,7 @@ fn share_rows<A: Send, B: Send>(
     present: &mut [B],
     run: impl Fn(usize, &mut [A], &mut [B]) + Sync,
 ) {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    let workers = workers(WORKERS_MAX);
     if work < CELLS_PER_WORKER || workers < 2 || rows < 2 || columns == 0 {
         return run(0, matrix, present);
     }
