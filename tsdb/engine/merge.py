@@ -105,6 +105,11 @@ class Merge:
         self.series, self._places = union
 
     @property
+    def sources(self) -> list[Source]:
+        """Where merged rows come from."""
+        return [selection.source for selection in self._selections]
+
+    @property
     def may_have_tombstones(self) -> bool:
         """Whether a merged row can be a tombstone, as far as is known without reading rows."""
         keeps = self._keep_tombstones or self._keeps_all

@@ -211,6 +211,10 @@ class Run:
         values = self._fields.get(column)
         return None if values is None else values.type
 
+    def values(self, column: ColumnId) -> pa.Array | None:
+        """Return a field of all rows, None if no row has it."""
+        return self._fields.get(column)
+
     def pieces(
         self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
     ) -> list[list[pa.Array]]:

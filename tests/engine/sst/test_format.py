@@ -160,6 +160,7 @@ def test_encodings_follow_the_values() -> None:
         "random": random.random(rows),
         "percent": random.integers(0, 101, rows).astype(float),
         "counter": np.cumsum(random.integers(0, 100, rows)).astype(float),
+        "bytes_total": np.cumsum(random.integers(0, 1 << 20, rows)).astype(float),
         "tenths": random.integers(0, 1000, rows) / 10,
         "hundredths": np.round(np.abs(np.cumsum(random.normal(0, 1, rows)) % 20), 2),
         "nothing": None,
@@ -196,8 +197,9 @@ def test_encodings_follow_the_values() -> None:
         "host": dictionary,
         "ts": {"DELTA_BINARY_PACKED"},
         "random": {"BYTE_STREAM_SPLIT"},
-        "percent": dictionary,
-        "counter": {"BYTE_STREAM_SPLIT"},
+        "percent": {"DELTA_BINARY_PACKED"},
+        "counter": {"DELTA_BINARY_PACKED"},
+        "bytes_total": {"BYTE_STREAM_SPLIT"},
         "tenths": dictionary,
         "hundredths": dictionary,
         "nothing": dictionary,
@@ -210,4 +212,3 @@ def test_encodings_follow_the_values() -> None:
         "__tsid": dictionary,
     }
     assert parquet.metadata.row_group(0).column(0).compression == "ZSTD"
-    assert parquet.metadata.row_group(0).column(0).has_offset_index

@@ -36,10 +36,19 @@ class FileColumns:
 
     arrow: pa.Schema
     names: dict[ColumnId, str]
+    whole: frozenset[str]
+    """The names of floats that are stored as integers."""
 
     @classmethod
-    def of(cls, schema: RegionSchema, *, has_sequences: bool, has_ops: bool) -> FileColumns:
-        fields = [_field(column) for column in schema.columns]
+    def of(
+        cls,
+        schema: RegionSchema,
+        *,
+        has_sequences: bool,
+        has_ops: bool,
+        whole: frozenset[ColumnId] = frozenset(),
+    ) -> FileColumns:
+        fields = [_field(column, is_whole=column.id in whole) for column in schema.columns]
         names = {column.id: column.name for column in schema.columns}
         own = [(TSID, "__tsid", pa.uint64())]
         own += [(SEQUENCE, "__sequence", pa.uint64())] if has_sequences else []
@@ -47,7 +56,7 @@ class FileColumns:
         for column_id, name, kind in own:
             names[column_id] = _free_name(name, names.values())
             fields.append(_identified(pa.field(names[column_id], kind, nullable=False), column_id))
-        return cls(pa.schema(fields), names)
+        return cls(pa.schema(fields), names, frozenset(names[column] for column in whole))
 
 
 def is_dictionary_tag(kind: pa.DataType) -> bool:
@@ -67,9 +76,9 @@ def leaves_by_id(stored: pa.Schema) -> dict[ColumnId, range]:
     return leaves
 
 
-def _field(column: Column) -> pa.Field:
+def _field(column: Column, *, is_whole: bool) -> pa.Field:
     try:
-        kind = storage_type(column.type)
+        kind = pa.int64() if is_whole else storage_type(column.type)
     except Unsupported as error:
         raise Unsupported(error.message, hint=error.hint, column=column.name) from None
     if column.semantic is Semantic.TAG and is_dictionary_tag(column.type):

@@ -6,7 +6,8 @@
 | integers, times, dates          | dictionary below 1/64, if   | DELTA_BINARY_PACKED                             |
 |                                 | its codes are shorter than  |                                                 |
 |                                 | the steps between values    |                                                 |
-| floats that are whole numbers   | dictionary below 1/8        | BYTE_STREAM_SPLIT: counters differ in few bytes |
+| floats that are whole numbers   | as integers, if the steps between them are short (`_whole.py`); else          |
+|                                 | dictionary below 1/8        | BYTE_STREAM_SPLIT: counters differ in few bytes |
 | floats with fractions           | dictionary below 1/2        | BYTE_STREAM_SPLIT                               |
 | series ids                      | dictionary below 1/8        | PLAIN: hashes do not compress                   |
 | strings, binaries, decimals     | dictionary, which Parquet gives up by itself when it grows too large          |
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,11 +62,20 @@ def choose_encodings(rows: pa.Table, *, steady: set[str], hashes: set[str]) -> E
 
 def _sample(rows: pa.Table) -> pa.Table:
     """Take stretches from all over the table, so that both repetition within series and variety between them show."""
-    if rows.num_rows <= SAMPLE_ROWS:
-        return rows
+    return pa.concat_tables([rows.slice(start, stop - start) for start, stop in _stretches(rows.num_rows)])
+
+
+def sample_stretches(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Take stretches from all over some values."""
+    return [values[start:stop] for start, stop in _stretches(len(values))]
+
+
+def _stretches(rows: int) -> list[tuple[int, int]]:
+    if rows <= SAMPLE_ROWS:
+        return [(0, rows)]
     length = SAMPLE_ROWS // _SAMPLE_STRETCHES
-    starts = np.linspace(0, rows.num_rows - length, _SAMPLE_STRETCHES).astype(int)
-    return pa.concat_tables([rows.slice(int(start), length) for start in starts])
+    starts = np.linspace(0, rows - length, _SAMPLE_STRETCHES).astype(int)
+    return [(int(start), int(start) + length) for start in starts]
 
 
 def _choose(column: pa.ChunkedArray, *, is_hash: bool) -> str | None:
@@ -91,7 +102,7 @@ def _codes_are_shorter(column: pa.ChunkedArray) -> bool:
     """Whether the codes of a dictionary take fewer bits than the steps between values do."""
     values = _as_integers(column)
     code_bits = math.ceil(math.log2(max(2, len(np.unique(values)))))
-    return code_bits + 1 < _step_bits(values)
+    return code_bits + 1 < step_bits(values)
 
 
 def _as_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
@@ -102,7 +113,7 @@ def _as_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return integers
 
 
-def _step_bits(values: npt.NDArray[np.int64]) -> float:
+def step_bits(values: npt.NDArray[np.int64]) -> float:
     """Estimate the bits of a value in DELTA_BINARY_PACKED: every 32 steps have a width of their own."""
     steps = np.diff(values)
     whole = len(steps) // _STEP_GROUP * _STEP_GROUP

@@ -199,6 +199,10 @@ class SstFile:
         footer = self.footer
         return footer.schema.by_id[column].type if column in footer.leaves else None
 
+    def stores_whole(self, column: ColumnId) -> bool:
+        """Whether the values of a field are known to be whole numbers, because they are stored as such."""
+        return self.footer.is_whole(column)
+
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         file = self.meta.file_id
         return self._vectors.has_all(VectorKey(file, number, column) for column in columns for number in numbers)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.sst._columns import leaves_by_id
@@ -56,6 +57,12 @@ class Footer:
         """How many bytes of the file one column of a row group takes."""
         group = self.metadata.row_group(row_group)
         return sum(int(group.column(leaf).total_compressed_size) for leaf in self.leaves[column])
+
+    def is_whole(self, column: ColumnId) -> bool:
+        """Whether a column of floats is stored as integers."""
+        plain = self.plain.get(column)
+        is_stored_so = plain is not None and types.is_int64(plain.type)
+        return is_stored_so and types.is_float64(self.schema.by_id[column].type)
 
     @property
     def nbytes(self) -> int:

@@ -135,7 +135,8 @@ class RowGroups:
             tag.name: _repeat(values.slice(first, last - first + 1), local, is_dictionary=is_dictionary_tag(tag.type))
             for tag, values in zip(self._schema.tags, self._tags, strict=True)
         }
-        columns = {**portion.columns, **tags}
+        whole = {name: portion.columns[name].cast(pa.int64()) for name in self._columns.whole}
+        columns = {**portion.columns, **whole, **tags}
         return pa.table([columns[name] for name in self._columns.arrow.names], schema=self._columns.arrow)
 
     def _portion(self, stripe: Stripe) -> Portion:

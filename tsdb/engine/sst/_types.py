@@ -7,6 +7,8 @@
 | date64                  | int64                 | Parquet's date counts days                                    |
 | month_day_nano_interval | fixed_size_binary(16) | Parquet's own interval has milliseconds                       |
 | dictionary              | its values            | Parquet chooses its own dictionaries                          |
+| float64                 | int64, if all of a    | steps between integers are short                              |
+|                         | file are whole        |                                                               |
 
 The region's schema in the footer says what a column was, so readers get the type back that was written.
 """
@@ -65,7 +67,8 @@ def from_storage(values: pa.Array, kind: pa.DataType) -> pa.Array:
         return values.view(kind)
     if types.is_dictionary(kind):
         return pc.dictionary_encode(from_storage(values, kind.value_type)).cast(kind)
-    return values.cast(kind)
+    # A float that was stored as an integer is the same again, however large.
+    return values.cast(kind, safe=not types.is_floating(kind))
 
 
 def leaf_count(kind: pa.DataType) -> int:

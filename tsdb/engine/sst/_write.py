@@ -36,6 +36,7 @@ from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
 from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally, plan_row_group_rows
+from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import Buffer, ObjectSink, ObjectStore, StoreError, crash_point
@@ -81,7 +82,8 @@ def write_sst(
     """
     file_id = file_id or uuid.uuid4().hex
     has_sequences = _needs_sequences(merge, options, keeps_sequences=keeps_sequences)
-    columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones)
+    whole = whole_columns(merge.sources, schema)
+    columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows or plan_row_group_rows(schema))
     writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
@@ -198,7 +200,6 @@ class _Writing:
             version="2.6",
             use_dictionary=encodings.dictionary,
             column_encoding=encodings.others,
-            write_page_index=True,
             write_page_checksum=True,
             **compression,
         )
