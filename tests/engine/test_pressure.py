@@ -244,6 +244,27 @@ def test_a_region_is_flushed_when_its_rows_are_as_old_as_auto_flush_interval(tmp
     engine.close()
 
 
+def test_a_region_with_many_rows_is_flushed_when_nobody_writes_any_more(
+    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    engine = lives.begin(tmp_path, *CREATED, clock=clock)
+    lives.put(PLAIN, rows.make(("a", 0))).run(engine)
+    lives.put(APPEND, rows.make(("a", 0), ("b", 0))).run(engine)
+    few = engine.stat(PLAIN).memtable_bytes
+    assert few < engine.stat(APPEND).memtable_bytes
+    monkeypatch.setattr("tsdb.engine.housekeeping.IDLE_BYTES_MIN", Size(few + 1))
+    for _ in range(5):
+        lives.put(APPEND, rows.make(("c", 0))).run(engine)
+        clock.advance(seconds=1)
+        lives.tick().run(engine)
+    assert engine.stat(APPEND).files == 0, "somebody writes"
+    clock.advance(seconds=2)
+    lives.tick().run(engine)
+    assert (engine.stat(APPEND).files, engine.stat(PLAIN).files) == (1, 0)
+    engine.close()
+
+
 def test_a_flush_that_failed_is_not_tried_again_at_once(tmp_path: Path, rows: Rows) -> None:
     clock, files = ManualClock(), FaultyFiles()
     options = replace(lives.OPTIONS, auto_flush_interval=Duration.of_seconds(600))

@@ -30,6 +30,11 @@ EXPIRY_INTERVAL = Duration.of_seconds(60)
 REGION_BYTES_MAX = Size.parse("256MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
+IDLE_BYTES_MIN = Size.parse("16MiB")
+IDLE_INTERVAL = Duration.of_seconds(2)
+"""Rows of one region that are flushed once nobody has written to it for a while: when much was loaded, memory and log
+are free again, a start need not read them back, and queries find everything in files."""
+
 COMPACTIONS_QUEUED_MAX = 64
 """How many compactions wait for a thread; other regions have their turn later."""
 
@@ -172,11 +177,18 @@ class Housekeeping:
     def _flush_idle(self) -> None:
         now = self._context.clock.monotonic_ns()
         for region in self._regions():
+            is_idle = self._is_idle(region, now)
             if not region.version.memtable_bytes:
                 # The first row after a long silence has the whole interval before it.
                 region.last_flush_ns = now
-            elif now - region.last_flush_ns >= self._context.options.auto_flush_interval:
+            elif is_idle or now - region.last_flush_ns >= self._context.options.auto_flush_interval:
                 self._flush(region)
+
+    def _is_idle(self, region: Region, now: int) -> bool:
+        """Whether much was written to a region, and nothing for a while."""
+        if region.seen_bytes != region.written_bytes:
+            region.seen_bytes, region.quiet_since_ns = region.written_bytes, now
+        return region.version.memtable_bytes >= IDLE_BYTES_MIN and now - region.quiet_since_ns >= IDLE_INTERVAL
 
     def _must_wait(self, region: Region) -> bool:
         """The last flush failed a moment ago, or no flush can succeed before a restart."""

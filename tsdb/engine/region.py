@@ -172,6 +172,10 @@ class Region:
     """Files that a compaction could not read, and leaves alone."""
     written_bytes: int = 0
     """Bytes of rows that were written since the region was opened."""
+    seen_bytes: int = -1
+    """How many of them there were when somebody looked last."""
+    quiet_since_ns: int = 0
+    """The monotonic time since which they are so many."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
 
