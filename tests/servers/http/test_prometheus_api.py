@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,21 @@ def test_too_many_queries_at_the_same_time_may_be_tried_again(world: World, capl
     assert "at the same time would hold more than" in answer.json()["error"]
     assert not caplog.records, "it is no fault of the server"
     assert world.get("query", query="up", time=10).status == 200
+
+
+def test_a_brief_query_is_answered_on_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+    threads = []
+    run = world.promql.run
+
+    def recorded(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return run(*arguments)
+
+    monkeypatch.setattr(world.promql, "run", recorded)
+    answers = [world.data("query", query=f"up + {number}", time=10) for number in range(5)]
+    assert len({len(answer["result"]) for answer in answers}) == 1
+    main = threading.current_thread()
+    assert [thread is main for thread in threads] == [False, False, False, True, True]
+    world.data("query_range", query="up + 1", start=0, end=10, step=5)
+    assert threads[-1] is not main, "another span is another question"

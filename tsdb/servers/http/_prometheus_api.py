@@ -37,6 +37,7 @@ from tsdb.query.promql import (
     split_matchers,
     value_columns,
 )
+from tsdb.servers._brief import BriefQuestions
 from tsdb.servers._prometheus_json import Timings, encode_answer
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
 from tsdb.servers.http._app import HttpApp
@@ -89,7 +90,11 @@ class PromqlDatabase(Protocol):
 class PrometheusApiRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: PromqlDatabase, build: dict[str, str], *, threads_max: int = THREADS_MAX) -> None:
+    def __init__(
+        self, app: HttpApp, database: PromqlDatabase, build: dict[str, str], *, threads_max: int = THREADS_MAX
+    ) -> None:
+        self._app = app
+        self._brief = BriefQuestions()
         self._database = database
         self._build = build
         self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
@@ -121,7 +126,8 @@ class PrometheusApiRoutes:
             clock = Timings(started - asked, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
-        return Response(await self._run(self._shown(ask, text, evaluate)), content_type=JSON)
+        key = self._brief.key_of(text, ask.session.database, span.end_ms - span.start_ms, span.step_ms)
+        return Response(await self._run(self._shown(ask, text, evaluate), key), content_type=JSON)
 
     def _shown(
         self, ask: _Ask, text: str, evaluate: Callable[[Callable[[], None]], bytes]
@@ -267,19 +273,31 @@ class PrometheusApiRoutes:
             raise InvalidArguments("the body of a POST to this path must be a form")
         return _Ask(self._database, request, form)
 
-    async def _run(self, work: Callable[[Callable[[], None]], _T]) -> _T:
-        """Work on a thread; when the request is cancelled, so is the work at its next step."""
+    async def _run(self, work: Callable[[Callable[[], None]], _T], key: str | None = None) -> _T:
+        """Work on a thread; when the request is cancelled, so is the work at its next step.
+
+        What `key` stands for may be worked on right here, if it is brief and nobody else waits.
+        """
+        if key is not None and self._app.in_flight == 1 and self._brief.is_brief(key):
+            return self._brief.run(key, lambda: work(lambda: None))
         stopped = threading.Event()
 
         def check() -> None:
             if stopped.is_set():
                 raise Cancelled("the query was cancelled")
 
+        def timed() -> tuple[_T, float]:
+            started = perf_counter()
+            return work(check), perf_counter() - started
+
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work, check)
+            done, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, timed)
         except asyncio.CancelledError:
             stopped.set()
             raise
+        if key is not None:
+            self._brief.note(key, seconds)
+        return done
 
 
 def _databases_with(catalog: MetricCatalog, selectors: list[tuple[Matcher, ...]]) -> list[str]:
@@ -389,7 +407,7 @@ def prometheus_api_routes(
     app: HttpApp, database: PromqlDatabase, build: dict[str, str] | None = None, *, threads_max: int = THREADS_MAX
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
-    routes = PrometheusApiRoutes(database, build or {}, threads_max=threads_max)
+    routes = PrometheusApiRoutes(app, database, build or {}, threads_max=threads_max)
     both, get = ("GET", "POST"), ("GET",)
     for path, handler, methods in (
         ("query", routes.query, both),

@@ -1,0 +1,94 @@
+"""Which questions are answered on the event loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tsdb.servers._brief import (
+    BARRED_SECONDS,
+    BRIEF_SECONDS,
+    KEPT_MAX,
+    LONG_SECONDS,
+    TEXT_CHARS_MAX,
+    TIMES_MIN,
+    BriefQuestions,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def learned(clock: Clock, key: str = "q") -> BriefQuestions:
+    questions = BriefQuestions(clock)
+    for _ in range(TIMES_MIN):
+        questions.note(key, BRIEF_SECONDS / 2)
+    return questions
+
+
+def test_a_question_is_brief_after_it_was_several_times() -> None:
+    questions = BriefQuestions(Clock())
+    for _ in range(TIMES_MIN):
+        assert not questions.is_brief("q")
+        questions.note("q", BRIEF_SECONDS / 2)
+    assert questions.is_brief("q")
+    assert not questions.is_brief("other")
+    questions.note("q", BRIEF_SECONDS * 2)
+    assert not questions.is_brief("q")
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        ('up{host="h12", zone="a"}', True),
+        ('up{host=~"h12.*", zone="a"}', False),
+        ('down{host="h3", zone="a"}', False),
+    ],
+)
+def test_questions_that_differ_in_numbers_are_the_same(other: str, is_same: bool) -> None:
+    key = BriefQuestions.key_of('up{host="h3", zone="a"}', 3600)
+    assert (BriefQuestions.key_of(other, 3600) == key) is is_same
+    assert BriefQuestions.key_of('up{host="h3", zone="a"}', 7200) != key
+    assert BriefQuestions.key_of("x" * (TEXT_CHARS_MAX + 1)) is None
+
+
+def test_what_was_wrongly_expected_to_be_brief_is_barred_for_a_while() -> None:
+    clock = Clock()
+    questions = learned(clock)
+
+    def answer() -> str:
+        clock.now += LONG_SECONDS * 2
+        return "done"
+
+    assert questions.run("q", answer) == "done"
+    for _ in range(TIMES_MIN + 1):
+        assert not questions.is_brief("q")
+        questions.note("q", BRIEF_SECONDS / 2)
+    clock.now += BARRED_SECONDS
+    for _ in range(TIMES_MIN):
+        questions.note("q", BRIEF_SECONDS / 2)
+    assert questions.is_brief("q")
+
+
+def test_an_answer_that_fails_counts_too() -> None:
+    clock = Clock()
+    questions = learned(clock)
+
+    def fail() -> None:
+        clock.now += LONG_SECONDS * 2
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        questions.run("q", fail)
+    assert not questions.is_brief("q")
+
+
+def test_few_questions_are_remembered() -> None:
+    questions = learned(Clock())
+    for number in range(KEPT_MAX):
+        questions.note(f"other {number}", BRIEF_SECONDS / 2)
+    assert not questions.is_brief("q")
