@@ -15,7 +15,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 from time import perf_counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 BRIEF_SECONDS = 0.003
 LONG_SECONDS = 0.010
@@ -27,6 +27,23 @@ TEXT_CHARS_MAX = 2048
 
 _NUMBER = re.compile(r"\d+")
 _T = TypeVar("_T")
+
+
+class BriefTurn(NamedTuple):
+    """One time that a question is asked."""
+
+    questions: BriefQuestions
+    key: str
+    is_brief: bool
+    """Whether it may be answered here and now."""
+
+    def run(self, answer: Callable[[], _T]) -> _T:
+        """Answer it here and now."""
+        return self.questions.run(self.key, answer)
+
+    def note(self, seconds: float) -> None:
+        """Take down how long the answer took elsewhere."""
+        self.questions.note(self.key, seconds)
 
 
 class BriefQuestions:
@@ -43,6 +60,11 @@ class BriefQuestions:
     def key_of(text: str, *facts: object) -> str | None:
         """Return what stands for all questions that differ from one in numbers only; None if it is not worth it."""
         return f"{_NUMBER.sub('0', text)}{facts}" if len(text) <= TEXT_CHARS_MAX else None
+
+    def turn(self, in_flight: int, text: str, *facts: object) -> BriefTurn | None:
+        """Return the turn of a question while so many requests are being served; None for one that is not worth it."""
+        key = self.key_of(text, *facts)
+        return None if key is None else BriefTurn(self, key, in_flight == 1 and self.is_brief(key))
 
     def is_brief(self, key: str) -> bool:
         """Tell whether a question may be expected to take no time."""

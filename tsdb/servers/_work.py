@@ -1,7 +1,7 @@
 """The work behind one answer, step by step on threads of a pool.
 
-Executing statements and encoding their rows blocks, so the event loop never does it. A step goes on until there is a
-chunk of the answer. A slow client holds no thread: between steps nothing runs.
+Executing statements and encoding their rows blocks, so the event loop does it only where a step is known to be brief.
+A step goes on until there is a chunk of the answer. A slow client holds no thread: between steps nothing runs.
 
 When the answer is given up, because its client went away, its time is up or the server stops, what runs for its session
 is cancelled, and whatever the work holds is let go as soon as the step has ended.
@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
 
 INSIST_SECONDS = 0.1
 """How long a step may go on after it was cancelled until it is cancelled again."""
@@ -38,6 +39,8 @@ class Work:
         self._step: Future[tuple[bytes, bool]] | None = None
         self.is_over = False
         """Whether nothing is left to be made."""
+        self.step_seconds = 0.0
+        """How long the last step took."""
 
     async def next_chunk(self) -> bytes:
         """Return the next part of the answer; b"" only at its end."""
@@ -51,6 +54,15 @@ class Work:
             raise
         except BaseException:
             self.is_over = True  # a generator that has failed is closed
+            raise
+        return chunk
+
+    def next_chunk_here(self) -> bytes:
+        """Return the next part of the answer, made by whoever asks for it."""
+        try:
+            chunk, self.is_over = self._context.run(self._gather)
+        except BaseException:
+            self.is_over = True
             raise
         return chunk
 
@@ -68,13 +80,17 @@ class Work:
 
     def _gather(self) -> tuple[bytes, bool]:
         """Join pieces up to the size of a chunk; say whether that was the end."""
-        pieces, size = [], 0
+        started, pieces, size = perf_counter(), [], 0
         for piece in self._pieces:
             pieces.append(piece)
             size += len(piece)
             if size >= self._chunk_bytes:
-                return b"".join(pieces), False
-        return b"".join(pieces), True
+                break
+        else:
+            self.step_seconds = perf_counter() - started
+            return b"".join(pieces), True
+        self.step_seconds = perf_counter() - started
+        return b"".join(pieces), False
 
     def _insist(self, step: Future[tuple[bytes, bool]]) -> None:
         """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import numpy as np
@@ -335,3 +336,53 @@ async def test_a_cancellation_is_repeated_until_the_query_has_ended() -> None:
         answer = await client.get(url, params={"sql": "q"}, headers={"x-tsdb-timeout": "50ms"})
         assert answer.status_code == 408
         await wait_for(database.stopped)
+
+
+# Brief statements
+
+
+@pytest.mark.parametrize(
+    ("text", "is_here"),
+    [
+        ("SELECT a FROM t WHERE n = {}", True),
+        ("select a from t where n = {};", True),
+        ("INSERT INTO t VALUES ({})", False),
+        ("SELECT {}; DROP TABLE t", False),
+    ],
+)
+async def test_a_brief_query_is_answered_on_the_event_loop(
+    text: str, is_here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", 60.0)
+    threads = []
+
+    def answer() -> Any:
+        threads.append(threading.current_thread())
+        return rows(n=[1])
+
+    database = ScriptedDatabase({text.format(number): [answer] for number in range(5)})
+    app = make_app(database)
+    for number in range(5):
+        found = await call(app, "GET", f"/v1/sql?{urlencode({'sql': text.format(number)})}")
+        assert found.json()["output"][0]["records"]["rows"] == [[1]]
+    main = threading.current_thread()
+    assert [thread is main for thread in threads] == [False, False, False, is_here, is_here]
+
+
+async def test_what_is_expected_to_be_brief_may_be_refused_or_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+    text = "SELECT a FROM t"
+    database = ScriptedDatabase({text: [lambda: rows(n=[1])]})
+    app = make_app(database)
+
+    async def ask() -> Answer:
+        return await call(app, "GET", f"/v1/sql?{urlencode({'sql': text, 'format': 'csv'})}")
+
+    for _ in range(3):
+        assert (await ask()).body == b"1\r\n"
+    database.answers[text] = [InvalidSyntax("no")]
+    assert (await ask()).status == 400
+    wide = "x" * (CHUNK_BYTES // 4)
+    database.answers[text] = [lambda: rows(n=[wide] * 50)]
+    assert (await ask()).body == f"{wide}\r\n".encode() * 50

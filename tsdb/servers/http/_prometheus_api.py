@@ -37,7 +37,7 @@ from tsdb.query.promql import (
     split_matchers,
     value_columns,
 )
-from tsdb.servers._brief import BriefQuestions
+from tsdb.servers._brief import BriefQuestions, BriefTurn
 from tsdb.servers._prometheus_json import Timings, encode_answer
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
 from tsdb.servers.http._app import HttpApp
@@ -126,8 +126,9 @@ class PrometheusApiRoutes:
             clock = Timings(started - asked, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
-        key = self._brief.key_of(text, ask.session.database, span.end_ms - span.start_ms, span.step_ms)
-        return Response(await self._run(self._shown(ask, text, evaluate), key), content_type=JSON)
+        facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
+        turn = self._brief.turn(self._app.in_flight, text, *facts)
+        return Response(await self._run(self._shown(ask, text, evaluate), turn), content_type=JSON)
 
     def _shown(
         self, ask: _Ask, text: str, evaluate: Callable[[Callable[[], None]], bytes]
@@ -273,13 +274,13 @@ class PrometheusApiRoutes:
             raise InvalidArguments("the body of a POST to this path must be a form")
         return _Ask(self._database, request, form)
 
-    async def _run(self, work: Callable[[Callable[[], None]], _T], key: str | None = None) -> _T:
+    async def _run(self, work: Callable[[Callable[[], None]], _T], turn: BriefTurn | None = None) -> _T:
         """Work on a thread; when the request is cancelled, so is the work at its next step.
 
-        What `key` stands for may be worked on right here, if it is brief and nobody else waits.
+        In its `turn`, a brief question is answered right here.
         """
-        if key is not None and self._app.in_flight == 1 and self._brief.is_brief(key):
-            return self._brief.run(key, lambda: work(lambda: None))
+        if turn is not None and turn.is_brief:
+            return turn.run(lambda: work(lambda: None))
         stopped = threading.Event()
 
         def check() -> None:
@@ -295,8 +296,8 @@ class PrometheusApiRoutes:
         except asyncio.CancelledError:
             stopped.set()
             raise
-        if key is not None:
-            self._brief.note(key, seconds)
+        if turn is not None:
+            turn.note(seconds)
         return done
 
 

@@ -18,6 +18,7 @@ from tsdb.catalog import DatabaseNotFound
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Output, Session
+from tsdb.servers._brief import BriefQuestions, BriefTurn
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
     Encoder,
@@ -49,6 +50,7 @@ _CATALOGS = (CATALOG, "greptime")
 _EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "µ": "us", "ms": "ms", "s": "s"}
 _COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}
 _LIMIT_DIGITS_MAX = 18
+_SELECT_CHARS = len("select")
 
 
 class SqlDatabase(Protocol):
@@ -97,7 +99,9 @@ FORMATS: dict[str, Format] = {
 class SqlRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: SqlDatabase, *, default_timezone: str, threads_max: int) -> None:
+    def __init__(self, app: HttpApp, database: SqlDatabase, *, default_timezone: str, threads_max: int) -> None:
+        self._app = app
+        self._brief = BriefQuestions()
         self._database = database
         self._default_zone = canonical_zone(default_timezone)
         self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-http-sql")
@@ -124,8 +128,16 @@ class SqlRoutes:
         pieces = self._make_pieces(text, session, chosen, options)
         work = ResponseWork(self._pool, pieces, lambda: self._database.cancel(session))
         return await work.respond(
-            content_type=chosen.content_type, headers=lambda: answer_headers(chosen, elapsed_ms())
+            content_type=chosen.content_type,
+            headers=lambda: answer_headers(chosen, elapsed_ms()),
+            turn=self._turn(text, session, chosen),
         )
+
+    def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:
+        """Only of what reads: writes wait for the disk, however brief that is most of the time."""
+        if text[:_SELECT_CHARS].lower() != "select" or ";" in text[:-1]:
+            return None
+        return self._brief.turn(self._app.in_flight, text, session.database, session.time_zone, chosen.name)
 
     async def parse(self, request: Request) -> Response:
         """Answer with the statements of a text as JSON."""
@@ -198,7 +210,7 @@ def sql_routes(
     app: HttpApp, database: SqlDatabase, *, default_timezone: str = "UTC", threads_max: int = THREADS_MAX
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
-    routes = SqlRoutes(database, default_timezone=default_timezone, threads_max=threads_max)
+    routes = SqlRoutes(app, database, default_timezone=default_timezone, threads_max=threads_max)
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
     app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
+from tsdb.servers._brief import BriefTurn
 from tsdb.servers._work import Work
 from tsdb.servers.http._formats import CHUNK_BYTES
 from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse
@@ -23,9 +25,19 @@ class ResponseWork(Work):
         super().__init__(pool, pieces, cancel, chunk_bytes=CHUNK_BYTES)
         self._first: bytes | None = None
 
-    async def respond(self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]]) -> AnyResponse:
-        """Return the answer; `headers` is called when the first chunk is there."""
-        chunk = await self.next_chunk()
+    async def respond(
+        self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]], turn: BriefTurn | None = None
+    ) -> AnyResponse:
+        """Return the answer; `headers` is called when the first chunk is there.
+
+        With a `turn`, a brief answer is made on the event loop.
+        """
+        if turn is not None and turn.is_brief:
+            chunk = turn.run(self.next_chunk_here)
+        else:
+            chunk = await self.next_chunk()
+            if turn is not None:
+                turn.note(self.step_seconds if self.is_over else inf)
         if self.is_over:
             return Response(chunk, content_type=content_type, headers=headers())
         self._first = chunk
