@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -41,10 +42,19 @@ def _processes(server: Served) -> list[str]:
     return [process.text for process in server.database.services.processes.all()]
 
 
-@pytest.mark.parametrize("command", [COM_PING, COM_DEBUG, COM_SET_OPTION + b"\x00\x00", COM_STATISTICS])
+@pytest.mark.parametrize("command", [COM_PING, COM_DEBUG, COM_SET_OPTION + b"\x00\x00"])
 def test_small_commands_are_answered(server: Served, command: bytes) -> None:
     with RawClient(server.port) as client:
-        assert client.ask(command)[:1] in (b"\x00", b"\xfe", b"C")
+        assert client.ask(command)[:1] in (b"\x00", b"\xfe")
+        assert client.ask(COM_PING)[:1] == b"\x00"
+
+
+def test_statistics_begin_with_the_seconds_since_the_start(server: Served) -> None:
+    with RawClient(server.port) as client:
+        told = client.ask(COM_STATISTICS).decode()
+        found = re.fullmatch(r"Uptime: (\d+)  Threads: (\d+)", told)
+        assert found is not None, told
+        assert int(found[2]) >= 1
         assert client.ask(COM_PING)[:1] == b"\x00"
 
 
