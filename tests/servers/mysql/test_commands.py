@@ -139,6 +139,18 @@ def test_connections_that_run_nothing_sleep(server: Served) -> None:
         _wait_until(lambda: number not in _sleeping(other))
 
 
+def test_the_list_is_a_table_as_tools_of_mysql_ask_for_it(server: Served) -> None:
+    asked = "SELECT ID, USER, HOST, DB, COMMAND, STATE, INFO FROM information_schema.PROCESSLIST"
+    with server.connect() as sleeper, server.connect() as other, other.cursor() as cursor:
+        cursor.execute(f"{asked} WHERE ID IN ({sleeper.thread_id()}, {other.thread_id()}) ORDER BY ID")
+        idle, busy = cursor.fetchall()
+        assert (idle[0], idle[3:]) == (sleeper.thread_id(), ("public", "Sleep", "", None))
+        assert (busy[0], busy[3:6]) == (other.thread_id(), ("public", "Query", "executing"))
+        assert busy[6].startswith(asked)
+        cursor.execute("SHOW TABLES FROM information_schema LIKE 'processlist'")
+        assert cursor.fetchall() == (("processlist",),)
+
+
 def _sleeping(connection: pymysql.Connection[Any]) -> set[str]:
     with connection.cursor() as cursor:
         cursor.execute("SHOW PROCESSLIST WHERE Query = 'Sleep'")
