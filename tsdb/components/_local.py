@@ -177,6 +177,8 @@ def _information(
                 client=process.session.client,
                 frontend=processes.frontend,
                 start_ms=process.started_ns // 1_000_000,
+                user=process.session.user or "",
+                connection=process.session.connection_id,
             )
             for process in processes.all()
             if is_shown_all or (identity is not None and process.session.user == identity.name)

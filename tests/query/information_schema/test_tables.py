@@ -16,6 +16,7 @@ from tsdb.query.information_schema import (
     INFORMATION_TABLES,
     FlowRow,
     InformationContext,
+    OpenConnection,
     RunningStatement,
     information_schema_of,
     information_table,
@@ -177,6 +178,22 @@ def test_process_list_measures_by_the_clock_of_the_server() -> None:
     (row,) = rows("process_list", context)
     assert row["elapsed_time"].total_seconds() == 1.5
     assert (row["catalog"], row["schemas"], row["client"]) == ("tsdb", "public", "10.0.0.1")
+
+
+def test_the_list_of_mysql_has_connections_that_run_nothing_and_statements_without_one() -> None:
+    running = RunningStatement(
+        "127.0.0.1:4000/1", "public", "SELECT 1", 1_700_000_098_500, client="10.0.0.1", user="ann", connection=7
+    )
+    other = replace(running, id="127.0.0.1:4000/2", query="SELECT 2", user="bob", connection=9)
+    idle = OpenConnection(8, Channel.POSTGRES, "cid", "metrics", "10.0.0.2", "", 0, 1_700_000_090_000)
+    busy = replace(idle, id=7, user="ann", statement="SELECT 1", statement_start_ms=1_700_000_098_500)
+    context = replace(make_context(), processes=lambda: [running, other], connections=lambda: [idle, busy])
+    found = [tuple(row.values()) for row in rows("processlist", context)]
+    assert found == [
+        (8, "cid", "10.0.0.2", "metrics", "Sleep", 10, "", None),
+        (7, "ann", "10.0.0.2", "metrics", "Query", 1, "executing", "SELECT 1"),
+        (9, "bob", "10.0.0.1", "public", "Query", 1, "executing", "SELECT 2"),
+    ]
 
 
 def test_flows_are_shown_as_they_are_given() -> None:

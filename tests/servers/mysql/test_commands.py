@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -41,10 +42,19 @@ def _processes(server: Served) -> list[str]:
     return [process.text for process in server.database.services.processes.all()]
 
 
-@pytest.mark.parametrize("command", [COM_PING, COM_DEBUG, COM_SET_OPTION + b"\x00\x00", COM_STATISTICS])
+@pytest.mark.parametrize("command", [COM_PING, COM_DEBUG, COM_SET_OPTION + b"\x00\x00"])
 def test_small_commands_are_answered(server: Served, command: bytes) -> None:
     with RawClient(server.port) as client:
-        assert client.ask(command)[:1] in (b"\x00", b"\xfe", b"C")
+        assert client.ask(command)[:1] in (b"\x00", b"\xfe")
+        assert client.ask(COM_PING)[:1] == b"\x00"
+
+
+def test_statistics_begin_with_the_seconds_since_the_start(server: Served) -> None:
+    with RawClient(server.port) as client:
+        told = client.ask(COM_STATISTICS).decode()
+        found = re.fullmatch(r"Uptime: (\d+)  Threads: (\d+)", told)
+        assert found is not None, told
+        assert int(found[2]) >= 1
         assert client.ask(COM_PING)[:1] == b"\x00"
 
 
@@ -127,6 +137,18 @@ def test_connections_that_run_nothing_sleep(server: Served) -> None:
         number = str(sleeper.thread_id())
         sleeper.close()
         _wait_until(lambda: number not in _sleeping(other))
+
+
+def test_the_list_is_a_table_as_tools_of_mysql_ask_for_it(server: Served) -> None:
+    asked = "SELECT ID, USER, HOST, DB, COMMAND, STATE, INFO FROM information_schema.PROCESSLIST"
+    with server.connect() as sleeper, server.connect() as other, other.cursor() as cursor:
+        cursor.execute(f"{asked} WHERE ID IN ({sleeper.thread_id()}, {other.thread_id()}) ORDER BY ID")
+        idle, busy = cursor.fetchall()
+        assert (idle[0], idle[3:]) == (sleeper.thread_id(), ("public", "Sleep", "", None))
+        assert (busy[0], busy[3:6]) == (other.thread_id(), ("public", "Query", "executing"))
+        assert busy[6].startswith(asked)
+        cursor.execute("SHOW TABLES FROM information_schema LIKE 'processlist'")
+        assert cursor.fetchall() == (("processlist",),)
 
 
 def _sleeping(connection: pymysql.Connection[Any]) -> set[str]:

@@ -56,6 +56,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "key_column_usage": _keys.key_column_usage_table,
     "partitions": _regions.partitions_table,
     "process_list": _node.process_list_table,
+    "processlist": _node.mysql_processlist_table,
     "region_info": _regions.region_info_table,
     "region_peers": _regions.region_peers_table,
     "region_statistics": _regions.region_statistics_table,

@@ -58,6 +58,9 @@ class RunningStatement:
     client: str = ""
     frontend: str = ""
     catalog: str = CATALOG
+    user: str = ""
+    connection: int = 0
+    """The number by which `KILL` finds it, that of its connection where it has one."""
 
 
 @dataclass(frozen=True, slots=True)

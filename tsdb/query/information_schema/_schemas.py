@@ -95,6 +95,7 @@ _COLUMNS: dict[str, str] = {
         check_time:ts0? checksum:i64? partition_comment? nodegroup? tablespace_name? tsdb_partition_id:u64?""",
     "procedure_info": "procedure_id procedure_type start_time:ts3? end_time:ts3? status lock_keys?",
     "process_list": "id catalog schemas query client frontend start_timestamp:ts3 elapsed_time:dur",
+    "processlist": "id:u64 user host db? command time:i64 state? info?",
     "profiling": """query_id:i64 seq:i64 state duration:f64 cpu_user:f64 cpu_system:f64 context_voluntary:i64
         context_involuntary:i64 block_ops_in:i64 block_ops_out:i64 messages_sent:i64 messages_received:i64
         page_faults_major:i64 page_faults_minor:i64 swaps:i64 source_function source_file source_line:i64""",

@@ -101,7 +101,8 @@ class House:
     time_zone: str
     close_connection: Callable[[int], bool]
     """Close a connection by its number; False if there is none. From any thread."""
-    count_connections: Callable[[], int]
+    statistics: Callable[[], str]
+    """How the server is, in MySQL's words."""
 
     def variables(self) -> dict[str, str]:
         """What a session is set to before it sets anything itself."""
@@ -266,7 +267,7 @@ class Connection:
         await self._send_pieces(self._statements.list_fields(table, self._session, answer), answer)
 
     async def _statistics(self, packet: bytes) -> None:
-        await self._channel.send(f"Connections: {self._house.count_connections()}".encode())
+        await self._channel.send(self._house.statistics().encode())
 
     async def _process_info(self, packet: bytes) -> None:
         await self._run("SHOW PROCESSLIST")

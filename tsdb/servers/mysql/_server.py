@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TypeVar
 
 from tsdb.auth import Authenticator
@@ -96,6 +97,7 @@ class MysqlServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._started = perf_counter()
 
     @property
     def address(self) -> str:
@@ -124,6 +126,7 @@ class MysqlServer:
     async def start(self) -> None:
         """Begin to accept connections."""
         self.probe()
+        self._started = perf_counter()
         self._loop = asyncio.get_running_loop()
         limits = self._limits
         ushers = ThreadPoolExecutor(USHERS, thread_name_prefix="tsdb-mysql-usher")
@@ -142,7 +145,7 @@ class MysqlServer:
             requires_database=self._requires_database,
             time_zone=self._time_zone,
             close_connection=self._close_connection,
-            count_connections=lambda: len(self._connections),
+            statistics=self._statistics,
         )
         self._accepting = asyncio.create_task(self._accept())
 
@@ -209,6 +212,9 @@ class MysqlServer:
             self._connections.pop(task, None)
             _CONNECTIONS.set(len(self._connections))
             await channel.close()
+
+    def _statistics(self) -> str:
+        return f"Uptime: {int(perf_counter() - self._started)}  Threads: {len(self._connections)}"
 
     def _close_connection(self, number: int) -> bool:
         found = next((each for each in list(self._connections.values()) if each.number == number), None)

@@ -4,7 +4,7 @@
 
 A kernel finds the cells of whole rows and lays those of a column side by side. Where all cells of a column have the
 width of its type, which is what clients are told of it, that is already an array of numbers with the highest byte
-first. Only decimals, which PostgreSQL writes by their digits, are read one by one.
+first. Only decimals, which PostgreSQL writes by their digits, may have to be read one by one, if they are long.
 
 What is wrong is told with the row and the column: a width that is not that of the type, a number the column does not
 hold, text that is not UTF-8.
@@ -26,6 +26,7 @@ from tsdb._kernels import parse_postgres_copy
 from tsdb.errors import TsdbError
 from tsdb.model import ColumnInfo, Kind, canonical_zone, check_range, floor_to_unit, zone_of
 from tsdb.servers.postgres._errors import PgError
+from tsdb.servers.postgres._numerics import read_numerics
 from tsdb.servers.postgres._values import NUMERIC, decode_value
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\x00"
@@ -209,12 +210,18 @@ class _Cells:
 
     def _decimals(self) -> pa.Array:
         kind = self._column.type
-        values = [
-            None if cell is None else self._decimal(row, cell) for row, cell in enumerate(self._cells.to_pylist())
-        ]
-        if kind.kind is Kind.DECIMAL:
-            return pa.array(values, kind.arrow)
-        return pa.array([None if value is None else int(value) for value in values], pa.uint64())
+        is_whole = kind.kind is Kind.UINT64
+        numbers, is_read = read_numerics(self._cells, kind.scale)
+        is_read &= (numbers >= 0) if is_whole else (np.abs(numbers) < 10 ** min(kind.precision, 18))
+        # Of 128 bits the lower half, and the upper one, which repeats the sign.
+        halves = np.stack([numbers, numbers >> 63], axis=1)
+        for row in np.flatnonzero(~is_read & self._is_there).tolist():
+            number = int(self._decimal(row, self._cells[row].as_py()).scaleb(kind.scale, _EXACT))
+            halves[row] = np.frombuffer(number.to_bytes(16, "little", signed=True), np.int64)
+        if is_whole:
+            return pa.array(halves[:, 0].view(np.uint64), mask=~self._is_there)
+        mask = pa.array(self._is_there).buffers()[1]
+        return pa.Array.from_buffers(kind.arrow, len(numbers), [mask, pa.py_buffer(halves)])
 
     def _decimal(self, row: int, cell: bytes) -> Decimal:
         kind = self._column.type
