@@ -22,9 +22,7 @@ from tsdb.model import SeriesTable
 _KEYS_MAX = 16
 _COMPANIES_MAX = 2
 _NOTHING: Mapping[str, ComputedKey] = MappingProxyType({})
-_known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], list[_Known]]] = (
-    weakref.WeakKeyDictionary()
-)
+_known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], list[_Known]]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 

@@ -121,9 +121,7 @@ def _cluster_by_series(parts: list[Part]) -> Iterator[list[Part]]:
 def _begin_alike(parts: list[Part]) -> bool:
     """Tell whether all parts have the same first series: then their ranges overlap, and no tags are looked at."""
     first = parts[0].series
-    return all(
-        part.series.tsid[0] == first.tsid[0] and part.series.check[0] == first.check[0] for part in parts[1:]
-    )
+    return all(part.series.tsid[0] == first.tsid[0] and part.series.check[0] == first.check[0] for part in parts[1:])
 
 
 def _has_comparable_tags(part: Part) -> bool:
