@@ -285,6 +285,15 @@ def time_slices(
     included.
     """
 
+def take_rows(
+    columns: Sequence[Sequence[SupportsArrowArray]], places: Sequence[SupportsArrowArray], wide: Sequence[bool]
+) -> list[ArrowArray]:
+    """Return some rows of columns of numbers, each of which has one array per piece, laid end to end.
+
+    `places` tells for each piece which of its rows are taken (int64). Where `wide` says so, integers of any width and
+    times come as int64; everything else keeps the one type that its pieces have, times as int64.
+    """
+
 def repeat_strings(
     values: SupportsArrowArray, ranks: SupportsArrowArray, lengths: SupportsArrowArray
 ) -> tuple[ArrowArray, ArrowArray]:

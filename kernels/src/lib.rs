@@ -51,6 +51,7 @@ mod series_ranks;
 mod sort_keys;
 mod sort_pieces;
 mod tag_frames;
+mod take_rows;
 mod time_slices;
 mod values;
 mod workers;
@@ -153,6 +154,8 @@ mod _kernels {
     use crate::sort_pieces::SortedPieces;
     #[pymodule_export]
     use crate::sort_pieces::sort_pieces;
+    #[pymodule_export]
+    use crate::take_rows::take_rows;
     #[pymodule_export]
     use crate::time_slices::time_slices;
 }

@@ -149,9 +149,25 @@ def union_series(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Posit
 def union_ordered(tables: Sequence[SeriesTable]) -> tuple[SeriesTable, list[Positions]]:
     """The same for sets that are in order already; equal sets, the usual case, cost a comparison of hashes."""
     first = tables[0]
-    if all(np.array_equal(table.tsid, first.tsid) and np.array_equal(table.check, first.check) for table in tables[1:]):
+    if _are_equal(tables):
         return first, [np.arange(len(first), dtype=np.int64)] * len(tables)
     return union_series(tables)
+
+
+def number_series(tables: Sequence[SeriesTable]) -> tuple[int, list[Positions]]:
+    """Return how many distinct series some sets have, and the number of each one; numbers have no order."""
+    if _are_equal(tables):
+        return len(tables[0]), [np.arange(len(tables[0]), dtype=np.int64)] * len(tables)
+    union = _Union.of(tables)
+    return len(union.first), np.split(union.group.astype(np.int64), union.bounds[1:-1])
+
+
+def _are_equal(tables: Sequence[SeriesTable]) -> bool:
+    first = tables[0]
+    return all(
+        table is first or (np.array_equal(table.tsid, first.tsid) and np.array_equal(table.check, first.check))
+        for table in tables[1:]
+    )
 
 
 def sort_order(tags: pa.RecordBatch) -> Positions:

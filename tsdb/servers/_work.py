@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from time import perf_counter
 
 INSIST_SECONDS = 0.1
@@ -46,10 +47,18 @@ class Work:
         """Return the next part of the answer; b"" only at its end."""
         if self.is_over:
             return b""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
         self._step = self._pool.submit(self._context.run, self._gather)
+        # Less than what it takes to chain two futures, and nothing of it needs more.
+        self._step.add_done_callback(lambda _: _tell(loop, done))
         try:
-            chunk, self.is_over = await asyncio.wrap_future(self._step)
+            await done
+            if self._step.cancelled():
+                raise asyncio.CancelledError
+            chunk, self.is_over = self._step.result()
         except asyncio.CancelledError:
+            self._step.cancel()
             self.abandon()
             raise
         except BaseException:
@@ -103,3 +112,14 @@ class Work:
             self._pool.submit(self._context.run, self._pieces.close)
         except RuntimeError:  # the pool is shut down
             self._pieces.close()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+    """Let whoever waits on a loop know that something is done; from any thread."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(_set_done, done)
+
+
+def _set_done(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

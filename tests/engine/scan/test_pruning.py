@@ -188,6 +188,35 @@ def test_sources_of_other_series_are_not_merged_though_they_overlap_in_time() ->
     assert scan(Region([first, second, third]), None)["segments_merged"] == 1
 
 
+def test_sources_whose_series_follow_each_other_are_not_merged_though_they_overlap_in_time() -> None:
+    first = put(row("a", 1), row("a", 5), row("b", 1), row("b", 4), source=0)
+    second = put(row("a", 6), row("a", 9), row("b", 5), row("b", 9), row("c", 2), source=1)
+    found = scan(Region([first, second]), None)
+    assert (found["segments_direct"], found["segments_merged"], found["rows_returned"]) == (2, 0, 9)
+    gone = delete(row("a", 6), row("b", 7), source=1)
+    found = scan(Region([first, second, gone]), None)
+    assert (found["segments_direct"], found["segments_merged"], found["rows_returned"]) == (2, 0, 8)
+    late = put(row("a", 5, 2.0), row("a", 6), row("b", 9), source=1)
+    found = scan(Region([first, late]), None)
+    assert (found["segments_merged"], found["rows_returned"]) == (1, 6)
+
+
+def test_rows_that_pass_a_condition_are_picked_out_of_the_stretches_in_the_time_range() -> None:
+    hosts, times = "abc", range(20)
+    region = Region([put(*(row(host, time, float(time % 7), n=time) for host in hosts for time in times))])
+    wanted = (when >= at(3)) & (when < at(17)) & (V > 4.0) & (pc.field("n") != 5)
+    found = scan(region, wanted, ("host", "ts", "v", "n", "s", "b"))
+    assert (found["rows_read"], found["rows_returned"]) == (3 * 14, 3 * 3)
+
+
+def test_rows_are_picked_in_blocks_of_the_size_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_BLOCK_ROWS_MIN", 16)
+    region = Region([put(*(row("a", time, float(time)) for time in range(100)))])
+    batches = list(scan_batches(region.snapshot(memory_bytes_max=1), NAMES, V >= 10.0))
+    assert [batch.num_rows for batch in batches] == [16, 16, 16, 16, 16, 10]
+    assert [each["v"] for each in rows_of(batches)] == [float(value) for value in range(10, 100)]
+
+
 def test_long_stretches_of_one_source_are_cut_off_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments_module, "_ALONE_ROWS_MIN", 20)
     first = put(*(row("a", time, 1.0) for time in range(100)), source=0)

@@ -48,12 +48,12 @@ class Outdone:
         known, span = self._known[task.groups], task.time_range
         return bool(np.all(known > span.last if self._is_newest else known < span.start))
 
-    def add(self, task: EndTask, found: Iterable[Cells]) -> None:
-        """Note the groups that a task has rows of."""
-        span = task.time_range
+    def add(self, found: Iterable[Cells]) -> None:
+        """Note the ends that groups have so far."""
         for cells in found:
-            own = self._known[cells.groups]
-            self._known[cells.groups] = np.maximum(own, span.start) if self._is_newest else np.minimum(own, span.last)
+            own, ends = self._known[cells.groups], cells.newest if self._is_newest else cells.oldest
+            assert ends is not None
+            self._known[cells.groups] = (np.maximum if self._is_newest else np.minimum)(own, ends.times)
 
 
 def aggregate_ends(
@@ -67,7 +67,7 @@ def aggregate_ends(
     for at in numbers:
         if not outdone.has_all(tasks[at]):
             found[at] = aggregate(tasks[at])
-            outdone.add(tasks[at], found[at])
+            outdone.add(found[at])
     return [cells for at in sorted(found) for cells in found[at]]
 
 

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -19,35 +20,60 @@ from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 _KEYS_MAX = 16
+_COMPANIES_MAX = 2
 _NOTHING: Mapping[str, ComputedKey] = MappingProxyType({})
-_known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], Groups]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], list[_Known]]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """The groups of some tables, which it does not keep alive."""
+
+    others: tuple[weakref.ref[SeriesTable], ...]
+    """All tables but the first."""
+    groups: Groups
+
+    def is_of(self, tables: Sequence[SeriesTable]) -> bool:
+        return len(tables) == len(self.others) + 1 and all(
+            other() is table for other, table in zip(self.others, tables[1:], strict=True)
+        )
 
 
 def groups_of(
     keys: Sequence[str], tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey] = _NOTHING
 ) -> Groups:
-    """Return the groups of tables; those of a table that lives on, as the series of a data file do, are remembered.
+    """Return the groups of tables; those of tables that live on, as the series of data files do, are remembered.
 
-    For each key a table's groups take 8 bytes of a series, and no more than a few lists of keys are kept.
+    For each key a table's groups take 8 bytes of a series, and no more than a few lists of keys are kept, each for a
+    few companies of tables.
     """
     if computed:
         return Groups(keys, tables, computed)
     if not keys:
         return OneGroup(tables)
-    if not tables or any(table is not tables[0] for table in tables[1:]):
+    if not tables:
         return Groups(keys, tables)
+    numbers = {id(table): number for number, table in enumerate(dict.fromkeys(tables))}
+    distinct = list(dict.fromkeys(tables))
     wanted = tuple(keys)
     with _lock:
-        known = _known.setdefault(tables[0], OrderedDict())
-        found = known.get(wanted)
+        known = _known.setdefault(tables[0], OrderedDict()).get(wanted, [])
+        found = next((each.groups for each in known if each.is_of(distinct)), None)
     if found is None:
-        found = Groups(keys, tables[:1])
-        with _lock:
-            known[wanted] = found
-            if len(known) > _KEYS_MAX:
-                known.popitem(last=False)
-    return found.for_tables(len(tables))
+        found = Groups(keys, distinct)
+        _remember(wanted, distinct, found)
+    return found.for_tables([numbers[id(table)] for table in tables])
+
+
+def _remember(keys: tuple[str, ...], tables: Sequence[SeriesTable], groups: Groups) -> None:
+    own = _Known(tuple(weakref.ref(table) for table in tables[1:]), groups)
+    with _lock:
+        known = _known.setdefault(tables[0], OrderedDict())
+        known[keys] = [own, *known.get(keys, ())][:_COMPANIES_MAX]
+        known.move_to_end(keys)
+        if len(known) > _KEYS_MAX:
+            known.popitem(last=False)
 
 
 class Groups:
@@ -65,12 +91,12 @@ class Groups:
         self._numbers, self.count = self._number(keys, distinct)
         self._which = which
 
-    def for_tables(self, count: int) -> Groups:
-        """Return the groups of one table as those of several that are the same."""
-        if count == len(self._which):
+    def for_tables(self, which: list[int]) -> Groups:
+        """Return the groups for tables each of which is one of those that these are of."""
+        if len(which) == len(self._which):
             return self
         other = copy.copy(self)
-        other._which = [0] * count
+        other._which = [self._which[number] for number in which]
         return other
 
     def of(self, table: int) -> Positions:

@@ -22,7 +22,7 @@ from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.scan._tag_index import look_up
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source, find_time
+from tsdb.engine.source import PiecedSource, Source, find_time, is_pieced
 from tsdb.model import LateTags, SeriesTable, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]
@@ -113,6 +113,8 @@ class Part:
             times = self.source.times(Slices.one(int(starts[at]), int(stops[at])))
             low, high = np.searchsorted(times, first), np.searchsorted(times, last, side="right")
             starts[at], stops[at] = starts[at] + low, starts[at] + high
+        elif len(where) and is_pieced(self.source) and self.source.holds_narrow:
+            starts[where], stops[where] = _narrow_in_pieces(self.source, starts[where], stops[where], first, last)
         elif len(where):
             rows = Slices(starts[where], stops[where])
             offsets = np.append(0, np.cumsum(rows.lengths))
@@ -135,6 +137,29 @@ class Part:
         until = np.clip((last + 1 - low) / ticks, 0, 1) * rows
         starts = self.starts + np.minimum(before.astype(np.int64), rows)
         return starts, np.clip(self.starts + np.ceil(until).astype(np.int64), starts, self.stops)
+
+
+def _narrow_in_pieces(
+    source: PiecedSource, starts: Positions, stops: Positions, first: int, last: int
+) -> tuple[Positions, Positions]:
+    """Return where the rows of stretches with times from `first` to `last` start and stop; no times are copied."""
+    offsets = source.piece_offsets
+    touched = stops.searchsorted(offsets[:-1], side="right") < starts.searchsorted(offsets[1:], side="left")
+    numbers = np.flatnonzero(touched)
+    begins, ends = offsets[numbers], offsets[numbers + 1]
+    runs = _kernels.SeriesRuns(runs_max=len(starts) + len(offsets))
+    (times,) = source.pieces(numbers.tolist(), [source.schema.time.id])
+    order = pa.array(np.arange(len(starts)))
+    added = runs.add_chunks(
+        pa.array(starts), pa.array(stops), order, begins.tolist(), ends.tolist(), times, (first, last)
+    )
+    begins = begins[np.array(added, dtype=np.int64) > 0]
+    where = pa.array(runs.cells()[0]).to_numpy()
+    low, high = starts.copy(), starts.copy()
+    for newest, bounds in ((False, low), (True, high)):
+        chunks, rows, _ = (pa.array(each).to_numpy() for each in runs.ends(newest=newest))
+        bounds[where] = begins[chunks] + rows + newest
+    return low, high
 
 
 def rows_within(source: Source, span: TimeRange) -> tuple[Positions, Positions]:
@@ -192,9 +217,9 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
     for source in snapshot.sources:
         if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
             continue
-        series = conform_series(source.block.table, source.schema, snapshot.schema)
-        series_total += len(series)
         observed = source.observed(statistics)
+        series = conform_series(observed.block.table, observed.schema, snapshot.schema)
+        series_total += len(series)
         looked_up = look_up(series, wanted)
         if looked_up is not None:
             found.append(_make_looked_up(observed, series, *looked_up, wanted, time_range))

@@ -18,10 +18,11 @@ import pyarrow.compute as pc
 from tsdb.engine.merge import STRIPE_ROWS
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._checks import RowChecker
-from tsdb.engine.scan._direct import read_direct, share_direct
+from tsdb.engine.scan._direct import GROUP_ROWS, read_direct, share_direct
 from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
 from tsdb.engine.scan._merged import LazyBundle, read_merged, share_merged
 from tsdb.engine.scan._parts import Part, make_parts
+from tsdb.engine.scan._picked import can_pick, pick
 from tsdb.engine.scan._projection import Projection
 from tsdb.engine.scan._segments import Segment, make_segments
 from tsdb.engine.scan._snapshot import Snapshot
@@ -65,14 +66,23 @@ class Share:
         # The first block is small, so that a query with a limit reads little.
         first_rows_max = _FIRST_ROWS if names else rows_max
         for task in self._tasks:
-            checker = RowChecker(schema, self._wanted.tags, task.checks)
-            for block in self._read(task, first_rows_max, rows_max):
+            for looked_at, found in self._select(task, first_rows_max, rows_max):
                 self._snapshot.check()
                 first_rows_max = rows_max
-                found = checker.select(block)
-                self._statistics.add(rows_read=block.rows, rows_returned=found.rows)
+                self._statistics.add(rows_read=looked_at, rows_returned=found.rows)
                 if found.rows:
                     yield found
+
+    def _select(self, task: _Task, first_rows_max: int, rows_max: int) -> Iterator[tuple[int, Block]]:
+        """Yield the rows of a task that pass its checks, each block with how many rows were looked at for it."""
+        schema, part = self._snapshot.schema, task.part
+        if part is not None and can_pick(part, schema, task.checks):
+            yield from pick(part, schema, task.checks, rows_max=rows_max, group_rows_max=GROUP_ROWS)
+            return
+        checker = RowChecker(schema, self._wanted.tags, task.checks)
+        for block in self._read(task, first_rows_max, rows_max):
+            self._snapshot.check()
+            yield block.rows, checker.select(block)
 
     def batches(self, projection: Projection, *, memory_bytes_max: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows as record batches."""

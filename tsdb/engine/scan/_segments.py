@@ -7,6 +7,9 @@ data file through the merge:
     file      ████████████████████████            segments   ├ file alone ─┤├ merge ┤├ memtable alone ┤
     memtable                 ██████████████
 
+Where sources overlap in time only because writers were not in step, each series still has its next stretch of rows in
+the next source. Then no two parts share a key, and each is a segment of its own.
+
 A segment of one part whose keys are unique is read directly.
 """
 
@@ -16,9 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.scan._parts import Part
+from tsdb.engine.series import number_series
 from tsdb.model import RegionOptions, TimeRange
 
 # A part alone must have about this many rows for a cut to pay: every cut costs a binary search per series.
@@ -65,7 +70,7 @@ def cluster_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segm
         group
         for cluster in _cluster_by_time(parts)
         for component in _cluster_by_series(cluster)
-        for group in _cut_alone(component)
+        for group in _separate(component)
     ]
     segments = [
         Segment(tuple(group), len(group) == 1 and (group[0].source.facts.is_unique or _is_kept(options, group[0])))
@@ -96,7 +101,7 @@ def _cluster_by_time(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _cluster_by_series(parts: list[Part]) -> Iterator[list[Part]]:
-    if len(parts) == 1 or not _has_comparable_tags(parts[0]):
+    if len(parts) == 1 or _begin_alike(parts) or not _has_comparable_tags(parts[0]):
         yield parts
         return
     ranges = sorted(
@@ -113,6 +118,12 @@ def _cluster_by_series(parts: list[Part]) -> Iterator[list[Part]]:
     yield cluster
 
 
+def _begin_alike(parts: list[Part]) -> bool:
+    """Tell whether all parts have the same first series: then their ranges overlap, and no tags are looked at."""
+    first = parts[0].series
+    return all(part.series.tsid[0] == first.tsid[0] and part.series.check[0] == first.check[0] for part in parts[1:])
+
+
 def _has_comparable_tags(part: Part) -> bool:
     """Tell whether Python orders the values of tags as series are ordered."""
     types = part.series.tags.schema.types
@@ -122,6 +133,26 @@ def _has_comparable_tags(part: Part) -> bool:
 def _key(part: Part, position: int) -> Key:
     values = [column[position].as_py() for column in part.series.tags.columns]
     return tuple((value is not None, value) if value is not None else (False, 0) for value in values)
+
+
+def _separate(parts: list[Part]) -> Iterator[list[Part]]:
+    """Tell parts apart that overlap in time and series, as far as they share no key."""
+    if len(parts) > 1 and _are_disjoint(parts):
+        yield from ([part] for part in parts)
+    else:
+        yield from _cut_alone(parts)
+
+
+def _are_disjoint(parts: list[Part]) -> bool:
+    """Tell whether each series has all its rows of one part before those of the next."""
+    ordered = sorted(parts, key=_start)
+    count, places = number_series([part.series for part in ordered])
+    latest = np.full(count, np.iinfo(np.int64).min)
+    for part, place in zip(ordered, places, strict=True):
+        if (part.time_min <= latest[place]).any():
+            return False
+        latest[place] = part.time_max
+    return True
 
 
 def _cut_alone(parts: list[Part]) -> Iterator[list[Part]]:

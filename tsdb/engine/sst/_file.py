@@ -152,6 +152,9 @@ class SstFile:
             return self._pinned[0]
         key = MetaKey(self.meta.file_id, "footer")
         footer: Footer = self._sst_meta.get_or_load(key, self._load_footer, lambda footer: footer.nbytes)
+        if self._counters is not None:
+            # A scan asks for it again and again.
+            self._pinned = footer, None
         return footer
 
     @property
@@ -160,6 +163,8 @@ class SstFile:
             return self._pinned[1]
         key = MetaKey(self.meta.file_id, "block")
         block: SeriesBlock = self._sst_meta.get_or_load(key, self._load_block, lambda block: block.nbytes)
+        if self._counters is not None:
+            self._pinned = self.footer, block
         return block
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
@@ -243,8 +248,8 @@ class SstFile:
     ) -> list[pa.Array] | None:
         """Return fields in the last rows of series, or in the first; None if rows are others, or few."""
         offsets = self.block.offsets
-        series = offsets.searchsorted(rows, side="right") - 1
         ends = offsets[1:] - 1 if is_newest else offsets[:-1]
+        series = offsets.searchsorted(rows, side="right") - 1
         if not np.array_equal(ends[series], rows):
             return None
         part = _LAST_ROWS if is_newest else _FIRST_ROWS
@@ -267,6 +272,8 @@ class SstFile:
             found[at] = values
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
+        if len(rows) == len(ends):
+            return found
         places = pa.array(series)
         return [values.take(places) for values in found]
 

@@ -73,7 +73,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 def _order(fitted: FittedQuery, found: Aggregated, cells: Cells) -> Positions | slice:
     """Return which cells make the rows, in order."""
     stop = None if fitted.limit is None else fitted.offset + fitted.limit
-    if not fitted.order:
+    if not fitted.order or _is_by_bucket(fitted):
         return slice(fitted.offset, stop)
     everything = slice(None)
     keys: list[npt.NDArray[np.generic]] = []
@@ -93,6 +93,14 @@ def _order(fitted: FittedQuery, found: Aggregated, cells: Cells) -> Positions | 
             keys.append(~nulls if order.nulls_first else nulls)
     chosen: Positions = np.lexsort(keys)
     return chosen[fitted.offset : stop]
+
+
+def _is_by_bucket(fitted: FittedQuery) -> bool:
+    """Tell whether rows are wanted as cells without keys come: by ascending bucket."""
+    if fitted.runs.keys or len(fitted.order) != 1:
+        return False
+    (order,) = fitted.order
+    return not order.is_descending and isinstance(fitted.columns[order.item], BucketColumn)
 
 
 def _ranks(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_] | None]:

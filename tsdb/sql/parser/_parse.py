@@ -72,10 +72,21 @@ _PASSWORDS = re.compile(r"\b(?:identified|password)\b", re.I)
 def parse(text: str, dialect: Dialect = Dialect.GENERIC) -> list[Parsed]:
     """Return the statements of a text, empty ones left out; a TsdbError for anything that is none."""
     check_length(text)
-    # The cells of an INSERT are lists: two callers must not be given the same ones. Passwords are not kept.
-    if len(text) <= CACHED_CHARS_MAX and not _ROWS.search(text) and not _PASSWORDS.search(text):
+    if len(text) <= CACHED_CHARS_MAX and not _is_private(text):
         return list(_parse_cached(text, dialect))
     return list(_parse(text, dialect))
+
+
+def _is_private(text: str) -> bool:
+    """Tell whether what is read of a text is for one caller alone.
+
+    The cells of an INSERT are lists: two callers must not be given the same ones. Passwords are not kept.
+    """
+    lowered = text.lower()
+    # To look for words is twenty times as fast as to look for them where a word begins, and mostly there is none.
+    if ("insert" in lowered or "replace" in lowered) and _ROWS.search(text):
+        return True
+    return ("identified" in lowered or "password" in lowered) and _PASSWORDS.search(text) is not None
 
 
 def _parse(text: str, dialect: Dialect) -> tuple[Parsed, ...]:

@@ -1,0 +1,216 @@
+"""Rows that pass checks on fields, picked out of the pieces in which columns lie in memory.
+
+    part ─▶ stretches in its time range ─▶ pieces they lie in ─▶ checks on their columns ─▶ rows that pass ─▶ block
+
+Checks are evaluated on columns as they are held, which may be in a narrow type, and over everything between the first
+and the last row of a piece that is wanted; what lies between stretches is dropped afterwards. So what does not pass is
+never copied, and of the other columns only rows that pass are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb import _kernels
+from tsdb.engine.scan._blocks import Runs
+from tsdb.engine.scan._compare import FLIPPED, Value
+from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate
+from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan._filter import Check
+from tsdb.engine.scan._parts import Part, group_rows
+from tsdb.engine.scan._pieces import is_number
+from tsdb.engine.series import Positions
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import PiecedSource, is_pieced, read_field
+from tsdb.model import Column, ColumnId, RegionSchema, Semantic
+
+_PIECES_MAX = 8
+"""The columns of so many pieces are held at a time."""
+_ROWS_AIM = 32_768
+"""So many rows are a block: enough for several threads to make text of, while the next ones are picked."""
+_WIDE = pa.int64()
+"""The type whose values may be held in a narrower one."""
+_OF_ONE = frozenset({"is_in", "is_null", "is_valid"})
+
+
+def can_pick(part: Part, schema: RegionSchema, checks: Sequence[Check]) -> bool:
+    """Tell whether checks can be evaluated on pieces as they lie in memory."""
+    source = part.source
+    if not checks or source.facts.has_tombstones or not is_pieced(source):
+        return False
+    for check in checks:
+        if not isinstance(check, Call) or not _is_plain(check) or not check.names:
+            return False
+        for name in check.names:
+            column = schema.by_name[name]
+            if column.semantic is not Semantic.FIELD or not is_number(column.type):
+                return False
+            if source.stored_type(column.id) != column.type:
+                return False
+    return True
+
+
+def _is_plain(node: Node) -> bool:
+    """Tell whether a check comes to the same whichever type has room for the values of its columns."""
+    if not isinstance(node, Call):
+        return False
+    if node.function in CONNECTIVES:
+        return all(_is_plain(each) for each in node.arguments)
+    if node.function in _OF_ONE:
+        return isinstance(node.arguments[0], Ref)
+    return node.function in FLIPPED and {type(each) for each in node.arguments} == {Ref, Literal}
+
+
+class _PieceFrame:
+    """Rows of a piece as a check sees them."""
+
+    def __init__(self, columns: dict[str, pa.Array]) -> None:
+        self._columns = columns
+
+    def decide(self, _: Node) -> Value | None:
+        return None
+
+    def column(self, name: str) -> pa.Array:
+        return self._columns[name]
+
+
+def pick(
+    part: Part, schema: RegionSchema, checks: Sequence[Check], *, rows_max: int, group_rows_max: int
+) -> Iterator[tuple[int, PickedBlock]]:
+    """Yield the rows of a part that pass all checks, each block with how many rows were looked at for it.
+
+    Series are narrowed to the time range in groups of about `group_rows_max` rows. The first block is of one piece, and
+    none has more than `rows_max` rows.
+    """
+    source = part.source
+    assert is_pieced(source)
+    is_first = True
+    for first, last in group_rows(part.starts, part.stops, group_rows_max):
+        group = part.slice(first, last).narrowed()
+        filled = np.flatnonzero(group.stops > group.starts)
+        stretches = Slices(group.starts[filled], group.stops[filled])
+        numbers = _touched(stretches, source.piece_offsets)
+        while numbers:
+            rows_aim = 0 if is_first else min(_ROWS_AIM, rows_max)
+            count, looked_at, rows = _pick_rows(source, schema, checks, stretches, numbers, rows_aim)
+            ranks = filled[np.searchsorted(stretches.starts, rows, side="right") - 1]
+            for low in range(0, max(1, len(rows)), rows_max):
+                cut = slice(low, low + rows_max)
+                yield 0 if low else looked_at, PickedBlock(group, rows[cut], ranks[cut])
+            is_first, numbers = False, numbers[count:]
+
+
+def _touched(stretches: Slices, offsets: npt.NDArray[np.int64]) -> list[int]:
+    """Return the numbers of the pieces that stretches lie in; none of them is empty."""
+    low = stretches.stops.searchsorted(offsets[:-1], side="right")
+    high = stretches.starts.searchsorted(offsets[1:], side="left")
+    numbers: list[int] = np.flatnonzero(high > low).tolist()
+    return numbers
+
+
+def _pick_rows(
+    source: PiecedSource,
+    schema: RegionSchema,
+    checks: Sequence[Check],
+    stretches: Slices,
+    numbers: Sequence[int],
+    rows_aim: int,
+) -> tuple[int, int, Positions]:
+    """Pick rows of pieces, one after the other, until there are enough.
+
+    Returns how many pieces that took, how many of their rows are in stretches, and those that pass the checks.
+    """
+    names = sorted(frozenset().union(*(check.names for check in checks)))
+    columns = source.pieces(numbers[:_PIECES_MAX], [schema.by_name[name].id for name in names], is_narrow=True)
+    looked_at = count = picked = 0
+    found: list[Positions] = []
+    for number, *arrays in zip(numbers, *columns, strict=False):
+        begin, end = (int(each) for each in source.piece_offsets[number : number + 2])
+        low = int(stretches.stops.searchsorted(begin, side="right"))
+        high = int(stretches.starts.searchsorted(end, side="left"))
+        starts = np.maximum(stretches.starts[low:high], begin)
+        stops = np.minimum(stretches.stops[low:high], end)
+        looked_at += int((stops - starts).sum())
+        first, length = int(starts[0]), int(stops[-1] - starts[0])
+        own = {name: values.slice(first - begin, length) for name, values in zip(names, arrays, strict=True)}
+        rows = _passing(checks, _PieceFrame(own), length) + first
+        if high - low > 1:
+            rows = rows[rows < stops[np.searchsorted(starts, rows, side="right") - 1]]
+        found.append(rows)
+        picked += len(rows)
+        count += 1
+        if picked >= rows_aim:
+            break
+    return count, looked_at, np.concatenate(found)
+
+
+def _passing(checks: Sequence[Check], frame: _PieceFrame, length: int) -> Positions:
+    mask: Value | None = None
+    for check in checks:
+        assert isinstance(check, Call)
+        own = evaluate(check, frame)
+        mask = own if mask is None else pc.and_kleene(mask, own)
+    if isinstance(mask, pa.Scalar):
+        mask = pa.repeat(mask, length)
+    rows: Positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+    return rows
+
+
+class PickedBlock:
+    """Rows of one part, each told by its place in the source; they ascend."""
+
+    def __init__(self, part: Part, rows: Positions, ranks: Positions) -> None:
+        self._part = part
+        self._places = rows
+        self._ranks = ranks
+        self.series = part.series
+        self.rows = len(rows)
+
+    @cached_property
+    def runs(self) -> Runs:
+        return Runs.of_rows(self._ranks)
+
+    @cached_property
+    def _in_pieces(self) -> tuple[list[int], list[pa.Array]]:
+        """The pieces that have rows, and which of their rows these are."""
+        offsets = self._source.piece_offsets
+        cuts = self._places.searchsorted(offsets)
+        numbers: list[int] = np.flatnonzero(cuts[1:] > cuts[:-1]).tolist()
+        places = [pa.array(self._places[cuts[each] : cuts[each + 1]] - offsets[each]) for each in numbers]
+        return numbers, places
+
+    @property
+    def _source(self) -> PiecedSource:
+        source = self._part.source
+        assert is_pieced(source)
+        return source
+
+    def times(self) -> npt.NDArray[np.int64]:
+        times: npt.NDArray[np.int64] = self._take(self._source.schema.time.id, _WIDE).to_numpy()
+        return times
+
+    def read(self, column: Column) -> pa.Array:
+        source = self._source
+        if source.stored_type(column.id) != column.type:
+            return read_field(source, column, Slices(self._places, self._places + 1))
+        return self._take(column.id, column.type)
+
+    def _take(self, column: ColumnId, kind: pa.DataType) -> pa.Array:
+        numbers, places = self._in_pieces
+        (pieces,) = self._source.pieces(numbers, [column], is_narrow=True)
+        if not pieces:
+            return pa.array([], kind)
+        if is_number(kind):
+            (taken,) = _kernels.take_rows([pieces], places, [kind == _WIDE])
+            values = pa.array(taken)
+            return values if values.type == kind else values.view(kind)
+        return pa.concat_arrays([piece.take(own) for piece, own in zip(pieces, places, strict=True)])
+
+    def select(self, chosen: Positions) -> PickedBlock:
+        return PickedBlock(self._part, self._places[chosen], self._ranks[chosen])
