@@ -272,7 +272,7 @@ class SstFile:
             found[at] = values
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        if len(rows) == len(ends):
+        if np.array_equal(rows, ends):
             return found
         places = pa.array(series)
         return [values.take(places) for values in found]
