@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
 
+from tests.clients.conftest import PASSWORD, Guarded
 from tests.clients.programs import find_driver, find_program, port_of
-from tests.server_process import ServerProcess, running
-
-USERS = "static_user_provider:cmd:me=it's a secret"
+from tests.server_process import ServerProcess
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
@@ -73,27 +70,9 @@ def test_an_error_has_its_number_and_state(server: ServerProcess, program: str) 
     assert "ERROR 1146 (42S02) at line 1: (TableNotFound)" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Path]]:
-    """A server with a user, that offers TLS; and the certificate of who has signed its own."""
-    directory = tmp_path_factory.mktemp("guarded")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(directory / "ca.pem")
-    issued = authority.issue_cert("127.0.0.1")
-    issued.private_key_pem.write_to_path(directory / "server.key")
-    issued.cert_chain_pems[0].write_to_path(directory / "server.pem")
-    environment = {
-        "TSDB_STANDALONE__MYSQL__TLS__MODE": "prefer",
-        "TSDB_STANDALONE__MYSQL__TLS__CERT_PATH": str(directory / "server.pem"),
-        "TSDB_STANDALONE__MYSQL__TLS__KEY_PATH": str(directory / "server.key"),
-    }
-    with running("standalone", directory, "--user-provider", USERS, environment=environment) as server:
-        yield server, directory / "ca.pem"
-
-
 @pytest.mark.parametrize("is_encrypted", [True, False])
 def test_the_right_password_gets_in_and_a_wrong_one_does_not(
-    guarded: tuple[ServerProcess, Path], program: str, is_encrypted: bool
+    guarded: Guarded, program: str, is_encrypted: bool
 ) -> None:
     server, authority = guarded
     if "mariadb" in program:
@@ -101,10 +80,10 @@ def test_the_right_password_gets_in_and_a_wrong_one_does_not(
     else:
         options = [f"--ssl-ca={authority}", "--ssl-mode=VERIFY_IDENTITY"] if is_encrypted else ["--ssl-mode=DISABLED"]
     asked = "SELECT 1 AS one"
-    done = _run(program, server, asked, *options, password="it's a secret", database="public")
+    done = _run(program, server, asked, *options, password=PASSWORD, database="public")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:2] == ["one", "1"]
-    status = _run(program, server, "status", *options, password="it's a secret", database="public").stdout
+    status = _run(program, server, "status", *options, password=PASSWORD, database="public").stdout
     assert re.search(r"SSL:\s+(Cipher in use is|Not in use)", status), status
     assert ("Cipher in use" in status) is is_encrypted
     refused = _run(program, server, asked, *options, password="it is a secret", database="public")

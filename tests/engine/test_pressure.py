@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.engine import lives
@@ -27,18 +28,18 @@ from tsdb.engine.background import Background, Priority
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import RegionBusy, RegionNotFound
-from tsdb.engine.housekeeping import plan_victims
+from tsdb.engine.housekeeping import FROZEN_MAX, plan_victims
 from tsdb.engine.region import Region
 from tsdb.engine.wal import Replay
-from tsdb.model import RegionId, RegionOptions, region_id
+from tsdb.model import AddColumn, RegionId, RegionOptions, region_id
 from tsdb.store import Buffer, StoreError, on_crash_point
 from tsdb.units import Duration, Size
 
 CREATED = [lives.create(PLAIN), lives.create(APPEND, options=RegionOptions(append_mode=True)), lives.create(DROPPED)]
 LIMITED = replace(
     lives.OPTIONS,
-    global_write_buffer_size=Size(60_000),
-    global_write_buffer_reject_size=Size(90_000),
+    global_write_buffer_size=Size(180_000),
+    global_write_buffer_reject_size=Size(270_000),
     stall_timeout=Duration.of_seconds(30),
 )
 
@@ -49,7 +50,7 @@ def rows() -> Rows:
 
 
 def write(engine: Engine, rows: Rows, region: RegionId, *, seconds: float | None = None) -> Future[int]:
-    """Write a hundred rows, about 5 kB, without waiting for the answer."""
+    """Write a hundred rows, about 15 kB with their arrays, without waiting for the answer."""
     batch = batch_of(engine.schema(region), rows.make(*(("a", at) for at in rows.times(100))))
     return engine.write(region, batch, timeout=None if seconds is None else Duration.of_seconds(seconds))
 
@@ -84,25 +85,40 @@ def test_half_a_buffer_of_rows_that_nobody_flushes_starts_a_flush_of_the_largest
     engine = lives.begin(tmp_path, *CREATED, options=LIMITED)
     write(engine, rows, APPEND).result(10)
     with held("flush.before_files"):
-        while engine.context.buffer.used < 30_000:
+        while engine.context.buffer.used < 90_000:
             assert not engine._region(PLAIN).is_flushing
             write(engine, rows, PLAIN).result(10)
     lives.settle(engine)
     assert engine.stat(PLAIN).files == 1
     assert engine.stat(PLAIN).memtable_rows == 0
     assert engine.stat(APPEND).files == 0
-    assert engine.context.buffer.used == engine.stat(APPEND).memtable_bytes < 10_000
+    assert engine.context.buffer.used == engine.stat(APPEND).memtable_bytes < 30_000
+    engine.close()
+
+
+def test_changes_of_columns_between_writes_do_not_pile_up_memtables(tmp_path: Path, rows: Rows) -> None:
+    engine = lives.begin(tmp_path, *CREATED)
+    most = 0
+    for number in range(FROZEN_MAX + 8):
+        engine.alter(PLAIN, [AddColumn(f"more_{number}", pa.float64())]).result(30)
+        write(engine, rows, PLAIN).result(30)
+        most = max(most, len(engine._region(PLAIN).version.frozen))
+        lives.settle(engine)
+    assert most <= FROZEN_MAX + 1, "a flush adds what is being written to"
+    assert len(engine._region(PLAIN).version.frozen) < 8
+    assert engine.stat(PLAIN).files == 1
+    assert len(read(engine, PLAIN)) == 100 * (FROZEN_MAX + 8)
     engine.close()
 
 
 def test_a_region_has_a_buffer_of_its_own(tmp_path: Path, rows: Rows) -> None:
-    steps = [lives.create(PLAIN, options=RegionOptions(write_buffer_size=Size(10_000))), *CREATED[1:]]
+    steps = [lives.create(PLAIN, options=RegionOptions(write_buffer_size=Size(30_000))), *CREATED[1:]]
     engine = lives.begin(tmp_path, *steps)
     for number in range(6):
         for region in (PLAIN, APPEND):
             write(engine, rows, region).result(10)
         lives.settle(engine)
-        assert engine.stat(PLAIN).memtable_bytes < 10_000, number
+        assert engine.stat(PLAIN).memtable_bytes < 30_000, number
     assert engine.stat(PLAIN).files == 2
     assert engine.stat(APPEND).files == 0
     engine.close()
@@ -132,7 +148,7 @@ def test_each_waiting_writer_is_refused_at_its_own_deadline(tmp_path: Path, rows
     with held("flush.before_files"):
         fill_to_stall(engine, rows, PLAIN)
         patient, hasty, usual = (write(engine, rows, APPEND, seconds=seconds) for seconds in (60, 5, None))
-        lives.wait_until(lambda: engine.context.buffer.waiting > 10_000)
+        lives.wait_until(lambda: engine.context.buffer.waiting > 30_000)
         clock.advance(seconds=4.9)
         engine.context.buffer.wake()
         lives.settle_workers(engine)
@@ -169,7 +185,7 @@ def test_writers_are_refused_at_once_when_too_much_is_waiting(tmp_path: Path, ro
         with pytest.raises(RegionBusy, match="write buffer is full") as error:
             refused[0].result(0)
         assert error.value.retry_after_seconds == 1
-        assert error.value.fields["reject_bytes"] == 90_000
+        assert error.value.fields["reject_bytes"] == 270_000
     accepted = sum(future.result(10) for future in futures if future not in refused)
     assert len(read(engine, APPEND)) == accepted
     engine.close(flush=False)
@@ -188,7 +204,7 @@ def test_writes_that_arrive_together_cannot_pass_the_limits_together(tmp_path: P
         futures = [write(engine, rows, APPEND) for _ in range(50)]
         queued.set()
         lives.settle_workers(engine)
-        assert buffer.used < buffer.size + 6000
+        assert buffer.used < buffer.size + 18_000
         assert buffer.used + buffer.waiting <= buffer.reject_size
         refused = [future for future in futures if future.done() and future.exception(0) is not None]
         assert len(refused) > 25
@@ -335,7 +351,7 @@ def test_replaying_more_than_fits_into_memory_flushes_on_the_way(
 
     monkeypatch.setattr(WriteBuffer, "charge", observe)
     engine = lives.open_life(tmp_path, options=LIMITED)
-    assert 30_000 < max(used) < 60_000
+    assert 90_000 < max(used) < 180_000
     assert engine.stat(PLAIN).files + engine.stat(APPEND).files > 2
     assert lives.see(engine) == lives.expected(*steps)
     engine.close(flush=False)

@@ -35,6 +35,9 @@ IDLE_INTERVAL = Duration.of_seconds(2)
 """Rows of one region that are flushed once nobody has written to it for a while: when much was loaded, memory and log
 are free again, a start need not read them back, and queries find everything in files."""
 
+FROZEN_MAX = 32
+"""Memtables of one region that wait for a flush: each change of its columns makes one, and every query reads all."""
+
 COMPACTIONS_QUEUED_MAX = 64
 """How many compactions wait for a thread; other regions have their turn later."""
 
@@ -110,7 +113,8 @@ class Housekeeping:
             version = region.version
             if not region.is_sorting and version.mutable.needs_sorting:
                 self._sort(region)
-            if version.memtable_bytes >= (version.options.write_buffer_size or REGION_BYTES_MAX):
+            is_full = version.memtable_bytes >= (version.options.write_buffer_size or REGION_BYTES_MAX)
+            if is_full or len(version.frozen) >= FROZEN_MAX:
                 self._flush(region)
         if self._context.buffer.should_flush:
             self.relieve()

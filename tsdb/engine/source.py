@@ -6,7 +6,7 @@ rows: its span of time and sequences, whether it holds tombstones, whether its k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
@@ -165,6 +165,17 @@ class Rows:
     fields: dict[ColumnId, pa.Array]
     nbytes: int = 0
     """What the write buffer is charged for them."""
+
+    @property
+    def arrays(self) -> int:
+        """In how many arrays they are."""
+        return count_arrays(self.series, self.fields)
+
+
+def count_arrays(series: SeriesTable, fields: Sized) -> int:
+    """Return in how many arrays rows are: of fields, tags, the numbers of series, times and the places of series."""
+    tags = len(series.tags_schema) if series.late is None else 1
+    return len(fields) + tags + 4
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from tsdb.clock import Clock
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
+from tsdb.engine.memtable import charged_bytes
 from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
 from tsdb.engine.region import Region
 from tsdb.engine.wal import EncodedPayload
@@ -55,7 +56,7 @@ class WriteRequest:
     @property
     def memory_bytes(self) -> int:
         """What the write buffer will be charged: the rows, and the sequences they are going to get."""
-        return self.nbytes + _SEQUENCE_BYTES * self.batch.rows
+        return charged_bytes(self.batch.series, self.batch.fields, self.nbytes) + _SEQUENCE_BYTES * self.batch.rows
 
 
 @dataclass(slots=True, eq=False)

@@ -424,10 +424,11 @@ def test_a_server_that_requires_tls_refuses_plain_text_and_follows_its_files(tmp
         assert secure_write(running.address, files.credentials())
 
 
-def test_prefer_means_plain_text(tmp_path: Path) -> None:
+def test_prefer_means_plain_text_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = Files(tmp_path)
     with running_server(tmp_path / "d", tls=files.tls(TlsMode.PREFER)) as running:
         assert running.call(HANDLE, WRITE)
+    assert "plain text only is served" in caplog.text
 
 
 def test_clients_show_a_certificate_of_the_ca_in_the_name_of_their_user(tmp_path: Path) -> None:

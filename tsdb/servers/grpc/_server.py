@@ -115,6 +115,10 @@ class GrpcServer:
         if self._server is not None:
             return
         self._tls.load()
+        if self._tls.mode is TlsMode.PREFER:
+            _log.warning(
+                "plain text only is served: at one port gRPC offers no choice", key="grpc.tls.mode", mode="prefer"
+            )
         self._try_address()
         self._port, self._server = self._listen()
 
