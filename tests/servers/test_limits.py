@@ -1,4 +1,7 @@
-"""The keys of the configuration that bound connections, their silence and statements hold at a running server."""
+"""The keys that bound connections, their silence and statements hold at a running server: MySQL and PostgreSQL.
+
+Those of gRPC are tried in `grpc/test_server.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
-import adbc_driver_flightsql.dbapi as flight_sql
-import adbc_driver_manager
 import httpx
 import psycopg
 import pymysql
@@ -22,7 +23,7 @@ SECONDS = 60
 CONNECTIONS = 3
 ENVIRONMENT = {
     f"TSDB_STANDALONE__{protocol}__{key}": value
-    for protocol in ("MYSQL", "POSTGRES", "GRPC")
+    for protocol in ("MYSQL", "POSTGRES")
     for key, value in {"RUNTIME_SIZE": "1", "MAX_CONNECTIONS": str(CONNECTIONS), "IDLE_TIMEOUT": "3s"}.items()
 }
 LONG = "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e WHERE a.number > {}"
@@ -89,18 +90,7 @@ def _ask_postgres(server: ServerProcess, text: str) -> None:
         connection.execute(text.encode())
 
 
-def _ask_grpc(server: ServerProcess, text: str) -> None:
-    address = f"grpc://127.0.0.1:{port_of(server, 'gRPC')}"
-    with (
-        suppress(adbc_driver_manager.Error),
-        flight_sql.connect(address, autocommit=True) as connection,
-        connection.cursor() as cursor,
-    ):
-        cursor.execute(text)
-        cursor.fetchall()
-
-
-@pytest.mark.parametrize("ask", [_ask_mysql, _ask_postgres, _ask_grpc])
+@pytest.mark.parametrize("ask", [_ask_mysql, _ask_postgres])
 def test_no_more_statements_run_than_a_protocol_has_threads(
     server: ServerProcess, ask: Callable[[ServerProcess, str], None]
 ) -> None:

@@ -65,6 +65,16 @@ def costly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def guessed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    users = ",".join(
+        f"{who}_{door}=secret" for who in ("at", "other") for door in ("http", "mysql", "postgres", "grpc")
+    )
+    provider = f"static_user_provider:cmd:{users}"
+    with running("standalone", tmp_path_factory.mktemp("guessed"), "--user-provider", provider) as started:
+        yield started
+
+
 def _port(server: ServerProcess, protocol: str) -> int:
     found = re.search(rf"^  {protocol} +\S+:(\d+)$", server.output, flags=re.MULTILINE)
     assert found is not None, server.output
@@ -394,9 +404,37 @@ def test_an_unknown_user_takes_as_long_as_a_wrong_password(costly: ServerProcess
         assert door.ask(costly, user, "guess", "SELECT 1") == door.wrong
         return time.perf_counter() - started
 
-    wrong, unknown = [], []
-    for attempt in range(6):
+    wrong: list[float] = []
+    unknown: list[float] = []
+    # Fewer than the failures after which a user has to wait.
+    for attempt in range(18):
         wrong.append(seconds(f"at_{port}"))
         unknown.append(seconds(f"nobody{attempt}"))
+        if attempt >= 5 and 0.5 < min(unknown) / min(wrong) < 2:
+            break
     assert 0.5 < min(unknown) / min(wrong) < 2, (wrong, unknown)
     assert 0.3 < statistics.median(unknown) / statistics.median(wrong) < 3, (wrong, unknown)
+
+
+@pytest.mark.parametrize(
+    ("port", "told"),
+    [
+        ("http", "429/6001"),
+        ("mysql", "1637"),
+        ("postgres", "too many failed logins"),
+        ("grpc", "RESOURCE_EXHAUSTED/6001"),
+    ],
+)
+def test_who_fails_too_often_waits_even_with_the_right_password(guessed: ServerProcess, port: str, told: str) -> None:
+    door, user = DOORS[port], f"at_{port}"
+    assert door.ask(guessed, user, "secret", "SELECT 1") == IN
+    assert door.ask(guessed, user, "guess", "SELECT 1") == door.wrong
+    # On a slow machine the time may be up between two tries.
+    assert any(
+        told in door.ask(guessed, user, "guess", "SELECT 1") and told in door.ask(guessed, user, "secret", "SELECT 1")
+        for _ in range(100)
+    )
+    assert door.ask(guessed, f"other_{port}", "secret", "SELECT 1") == IN
+    logged = [line for line in guessed.output.splitlines() if user in line]
+    assert "WARN tsdb.auth: a login failed" in logged[0]
+    assert not any("guess" in line or "secret" in line for line in logged)
