@@ -158,3 +158,29 @@ def test_a_closed_selection_lets_go_of_its_snapshot(db: tsdb.Connection) -> None
     records.close()
     with pytest.raises(tsdb.TsdbError):
         list(records)
+
+
+def test_rows_of_several_files_come_in_the_order_of_the_key_whether_or_not_files_follow_each_other() -> None:
+    with tsdb.connect() as db:
+        db.sql("CREATE TABLE o (host STRING, dc STRING, ts TIMESTAMP TIME INDEX, v BIGINT, PRIMARY KEY (host, dc))")
+        for start in (0, 10, 20):
+            rows = ", ".join(
+                f"({host}, {dc}, {start + step}, {step})"
+                for host in ("'a'", "'b'")
+                for dc in ("NULL", "'d'")
+                for step in range(3)
+            )
+            db.sql(f"INSERT INTO o VALUES {rows}")
+            db.flush("o")
+        wanted = [
+            (host, dc, start + step)
+            for host in ("a", "b")
+            for dc in (None, "d")
+            for start in (0, 10, 20)
+            for step in (1, 2)
+        ]
+        of_one, without = wanted[18:], [row for row in wanted if row[1] is None]
+        for condition, kept in (("", wanted), ("AND host = 'b' AND dc = 'd'", of_one), ("AND dc IS NULL", without)):
+            answer = db.sql(f"SELECT host, dc, ts FROM o WHERE v > 0 {condition}").arrow()
+            answer = answer.set_column(2, "ts", answer.column("ts").cast(pa.int64()))
+            assert [tuple(row.values()) for row in answer.to_pylist()] == kept

@@ -14,13 +14,14 @@ again and can say that the query is over. So a query of several tables gets smal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tsdb.model import TableInfo
+from tsdb.model import METRIC_ENGINE, TableInfo
 from tsdb.query._life import QueryLife
 
 SORTED_ROWS_MAX = 131_072
@@ -83,7 +84,11 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         def read() -> Iterator[pa.RecordBatch]:
             scanners = (each.scanner(columns=wanted, filter=filter) for each in fragments)
             batches = _chain(scanners)
-            return batches if is_sorted else _sort_small(batches, keys, self._project(wanted), schema)
+            if is_sorted:
+                return batches
+            # The labels of a metric are no columns of the region that it is in, whose order is another one.
+            comes_in_order = self.table.engine != METRIC_ENGINE
+            return _sort_small(batches, keys, self._project(wanted), schema, comes_in_order=comes_in_order)
 
         return TableScanner(schema, self._life, read, self._batch_rows_max)
 
@@ -155,9 +160,12 @@ def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _sort_small(
-    batches: Iterator[pa.RecordBatch], keys: list[str], read: pa.Schema, wanted: pa.Schema
+    batches: Iterator[pa.RecordBatch], keys: list[str], read: pa.Schema, wanted: pa.Schema, *, comes_in_order: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the order of the keys if they are few, as they come if not; without the keys nobody wants."""
+    """Yield the rows in the order of the keys if they are few, as they come if not; without the keys nobody wants.
+
+    `comes_in_order` says that the rows of each batch are in that order already.
+    """
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -166,13 +174,34 @@ def _sort_small(
         if rows > SORTED_ROWS_MAX:
             break
     else:
-        table = pa.Table.from_batches([_with_schema(batch, read) for batch in held], read)
-        order = [(key, "ascending", "at_start") for key in keys]
-        held = table.sort_by(order).to_batches() if rows else []
+        if not (comes_in_order and _follow_each_other(held, [read.names.index(key) for key in keys])):
+            table = pa.Table.from_batches([_with_schema(batch, read) for batch in held], read)
+            order = [(key, "ascending", "at_start") for key in keys]
+            held = table.sort_by(order).to_batches() if rows else []
     for batch in held:
         yield _without_keys(batch, wanted)
     for batch in batches:
         yield _without_keys(batch, wanted)
+
+
+def _follow_each_other(batches: list[pa.RecordBatch], keys: list[int]) -> bool:
+    """Tell whether no batch begins before the one before it ends: the rows of one series mostly come like that."""
+    filled = [batch for batch in batches if batch.num_rows]
+    try:
+        return all(
+            _key_of(before, before.num_rows - 1, keys) <= _key_of(after, 0, keys) for before, after in pairwise(filled)
+        )
+    except TypeError:
+        return False
+
+
+def _key_of(batch: pa.RecordBatch, row: int, keys: list[int]) -> list[tuple[bool, Any]]:
+    values = [_number_or_text(batch.column(key)[row]) for key in keys]
+    return [(value is not None, 0 if value is None else value) for value in values]
+
+
+def _number_or_text(value: pa.Scalar) -> Any:
+    return value.value if pa.types.is_timestamp(value.type) else value.as_py()
 
 
 def _without_keys(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -93,6 +93,10 @@ class Block(Protocol):
 
     def read(self, column: Column) -> pa.Array: ...
 
+    def read_all(self, columns: Sequence[Column]) -> list[pa.Array]:
+        """Return fields, which may take less than to read them one by one."""
+        ...
+
     def select(self, chosen: Positions) -> Block:
         """Return some of the rows, which ascend."""
         ...
@@ -159,6 +163,9 @@ class DirectBlock:
     def read(self, column: Column) -> pa.Array:
         return self._columns.get(column)
 
+    def read_all(self, columns: Sequence[Column]) -> list[pa.Array]:
+        return [self.read(column) for column in columns]
+
     def _read(self, column: Column) -> pa.Array:
         chosen = self._chosen
         if chosen is None:
@@ -203,6 +210,9 @@ class MergedBlock:
 
     def read(self, column: Column) -> pa.Array:
         return self._columns.get(column)
+
+    def read_all(self, columns: Sequence[Column]) -> list[pa.Array]:
+        return [self.read(column) for column in columns]
 
     def _read(self, column: Column) -> pa.Array:
         values = self._stripe.read(column)

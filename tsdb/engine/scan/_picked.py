@@ -192,25 +192,43 @@ class PickedBlock:
         return source
 
     def times(self) -> npt.NDArray[np.int64]:
-        times: npt.NDArray[np.int64] = self._take(self._source.schema.time.id, _WIDE).to_numpy()
+        (found,) = self._take([self._source.schema.time.id], [True])
+        times: npt.NDArray[np.int64] = found.to_numpy()
         return times
 
     def read(self, column: Column) -> pa.Array:
-        source = self._source
-        if source.stored_type(column.id) != column.type:
-            return read_field(source, column, Slices(self._places, self._places + 1))
-        return self._take(column.id, column.type)
+        return self.read_all([column])[0]
 
-    def _take(self, column: ColumnId, kind: pa.DataType) -> pa.Array:
+    def read_all(self, columns: Sequence[Column]) -> list[pa.Array]:
+        source = self._source
+        stored = [source.stored_type(column.id) == column.type for column in columns]
+        is_plain = [known and is_number(column.type) for known, column in zip(stored, columns, strict=True)]
+        plain = [column for column, known in zip(columns, is_plain, strict=True) if known]
+        taken = iter(self._take([column.id for column in plain], [column.type == _WIDE for column in plain]))
+        return [
+            _viewed(next(taken), column.type) if known else self._read_other(column, is_stored=is_stored)
+            for column, known, is_stored in zip(columns, is_plain, stored, strict=True)
+        ]
+
+    def _take(self, columns: Sequence[ColumnId], wide: list[bool]) -> list[pa.Array]:
+        """Read columns of numbers."""
         numbers, places = self._in_pieces
-        (pieces,) = self._source.pieces(numbers, [column], is_narrow=True)
-        if not pieces:
-            return pa.array([], kind)
-        if is_number(kind):
-            (taken,) = _kernels.take_rows([pieces], places, [kind == _WIDE])
-            values = pa.array(taken)
-            return values if values.type == kind else values.view(kind)
+        pieces = self._source.pieces(numbers, columns, is_narrow=True) if numbers else [[] for _ in columns]
+        return [pa.array(taken) for taken in _kernels.take_rows(pieces, places, wide)]
+
+    def _read_other(self, column: Column, *, is_stored: bool) -> pa.Array:
+        numbers, places = self._in_pieces
+        if not is_stored or not numbers:
+            return read_field(self._source, column, Slices(self._places, self._places + 1))
+        (pieces,) = self._source.pieces(numbers, [column.id], is_narrow=True)
         return pa.concat_arrays([piece.take(own) for piece, own in zip(pieces, places, strict=True)])
 
     def select(self, chosen: Positions) -> PickedBlock:
         return PickedBlock(self._part, self._places[chosen], self._ranks[chosen])
+
+
+def _viewed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return numbers as what they are: times came as integers, and so does a column without rows."""
+    if values.type == kind:
+        return values
+    return values.view(kind) if len(values) else pa.array([], kind)

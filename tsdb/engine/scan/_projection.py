@@ -64,21 +64,23 @@ class Projection:
 
     def _read(self, block: Block) -> list[pa.Array | None]:
         """Read what is stored per row: everything but tags."""
+        fields = iter(block.read_all([column for column in self._columns if column.semantic is Semantic.FIELD]))
         return [
             pa.array(block.times()).view(column.type)
             if column.semantic is Semantic.TIMESTAMP
-            else (None if column.semantic is Semantic.TAG else block.read(column))
+            else (None if column.semantic is Semantic.TAG else next(fields))
             for column in self._columns
         ]
 
     def _with_tags(self, block: Block, columns: list[pa.Array | None], start: int, stop: int) -> pa.RecordBatch:
         arrays = []
         runs = block.runs.slice(start, stop) if self._has_tags else None
+        tags = block.series.tags if self._has_tags else None
         for column, values, field in zip(self._columns, columns, self.arrow, strict=True):
             if values is None:
                 assert runs is not None
-                tags = block.series.tags.column(column.name)
-                values = repeat_tags(tags, runs.ranks, runs.lengths, field.type)
+                assert tags is not None
+                values = repeat_tags(tags.column(column.name), runs.ranks, runs.lengths, field.type)
             else:
                 values = values.slice(start, stop - start)
             arrays.append(values)

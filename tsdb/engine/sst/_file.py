@@ -169,7 +169,22 @@ class SstFile:
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
         footer = self.footer
+        if len(rows.starts) == 1 and (known := self._known_times(footer, int(rows.starts[0]), int(rows.stops[0]))):
+            return known[0]
         return self._read_numpy(footer, footer.schema.time.id, rows, np.dtype(np.int64))
+
+    def _known_times(self, footer: Footer, start: int, stop: int) -> list[npt.NDArray[np.int64]]:
+        """Return the times of one stretch if it lies in one row group whose times are decoded; otherwise nothing."""
+        row_group = int(footer.row_offsets.searchsorted(start, side="right")) - 1
+        if start >= stop or stop > footer.row_offsets[row_group + 1]:
+            return []
+        (times,) = self._vectors.get_many([VectorKey(self.meta.file_id, row_group, footer.schema.time.id)])
+        if times is None:
+            return []
+        if self._counters is not None:
+            self._counters.add(vector_hits=1)
+        first = int(footer.row_offsets[row_group])
+        return [times[start - first : stop - first]]
 
     def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
         footer = self.footer
