@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pytest
 
 from tests.ingest.prometheus_messages import write_request
 from tests.server_process import ServerProcess
@@ -86,7 +87,9 @@ class Sender:
         self._connection.request("POST", path, body, headers)
         response = self._connection.getresponse()
         answer = response.read()
-        assert response.status == 204, f"{path}: {response.status} {answer[:1000]!r}"
+        if response.status != 204:
+            self.close()  # so that it is this test that fails, and no other
+            pytest.fail(f"{path}: {response.status} {answer[:1000]!r}")
 
     def close(self) -> None:
         self._connection.close()
