@@ -6,7 +6,8 @@ up, and what one has in its caches is far from the other. So what has proved to 
 - Brief is what took less than `BRIEF_SECONDS` the last `TIMES_MIN` times. Questions that differ in numbers only count
   as the same one; other words, other matchers, another span of steps make another question.
 - Only while nobody else is being served: whoever comes meanwhile waits as long as the answer takes.
-- What was expected to be brief and was not, is handed over for `BARRED_SECONDS`, and has to prove itself again.
+- What was expected to be brief and was not, has to prove itself more often: first `TIMES_AGAIN` times, then twice as
+  often for each time that it was expected wrongly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import NamedTuple, TypeVar
 BRIEF_SECONDS = 0.003
 LONG_SECONDS = 0.010
 TIMES_MIN = 3
-BARRED_SECONDS = 60.0
+TIMES_AGAIN = 8
+TIMES_MAX = 1024
 KEPT_MAX = 1024
 TEXT_CHARS_MAX = 2048
 """How many questions are remembered, and how long their texts may be."""
@@ -53,8 +55,8 @@ class BriefQuestions:
         self._clock = clock
         self._times: OrderedDict[str, int] = OrderedDict()
         """How many times in a row each was brief."""
-        self._barred: dict[str, float] = {}
-        """Until when those are handed over that were expected to be brief and were not."""
+        self._wanted: OrderedDict[str, int] = OrderedDict()
+        """How many times it takes of those that were expected to be brief and were not."""
 
     @staticmethod
     def key_of(text: str, *facts: object) -> str | None:
@@ -68,7 +70,7 @@ class BriefQuestions:
 
     def is_brief(self, key: str) -> bool:
         """Tell whether a question may be expected to take no time."""
-        return self._times.get(key, 0) >= TIMES_MIN
+        return self._times.get(key, 0) >= self._wanted.get(key, TIMES_MIN)
 
     def run(self, key: str, answer: Callable[[], _T]) -> _T:
         """Answer a question here and now."""
@@ -79,21 +81,16 @@ class BriefQuestions:
             taken = self._clock() - started
             self.note(key, taken)
             if taken > LONG_SECONDS:
-                self._barred[key] = self._clock() + BARRED_SECONDS
+                self._wanted[key] = min(TIMES_MAX, max(TIMES_AGAIN, 2 * self._wanted.get(key, 0)))
+                if len(self._wanted) > KEPT_MAX:
+                    self._wanted.popitem(last=False)
 
     def note(self, key: str, seconds: float) -> None:
         """Take down how long an answer took."""
         if seconds > BRIEF_SECONDS:
             self._times.pop(key, None)
             return
-        until = self._barred.get(key)
-        if until is not None:
-            if self._clock() < until:
-                return
-            del self._barred[key]
         self._times[key] = self._times.get(key, 0) + 1
         self._times.move_to_end(key)
-        while len(self._times) > KEPT_MAX:
+        if len(self._times) > KEPT_MAX:
             self._times.popitem(last=False)
-        while len(self._barred) > KEPT_MAX:
-            del self._barred[next(iter(self._barred))]
