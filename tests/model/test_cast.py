@@ -9,7 +9,7 @@ from typing import Any
 import datafusion
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tsdb.model import cast_or_null, is_castable
@@ -180,6 +180,7 @@ def test_what_has_no_meaning_is_not_castable(old: pa.DataType, new: pa.DataType)
     kind=st.sampled_from(ALL),
 )
 @settings(max_examples=300, deadline=None)
+@example(texts=["1" + "0" * 36, "0.5"], kind=pa.decimal128(38, 38))
 def test_any_text_can_be_cast_and_each_value_as_if_it_were_alone(texts: list[str | None], kind: pa.DataType) -> None:
     values = pa.array(["first", *texts, None], pa.string())
     found = cast_or_null(values, kind)

@@ -196,7 +196,8 @@ def _text_to_decimal(values: pa.Array, kind: pa.DataType) -> pa.Array:
     # One digit more than is kept decides how the last one is rounded.
     digits = pc.utf8_slice_codeunits(fraction, 0, kind.scale + 1)
     has_digits = pc.match_substring_regex(values, "[0-9]")
-    fits = pc.less_equal(pc.utf8_length(whole), 38)
+    # Numbers with more digits than the type has before the point do not fit, whatever follows.
+    fits = pc.less_equal(pc.utf8_length(whole), kind.precision - kind.scale)
     text = pc.binary_join_element_wise(sign, pc.binary_join_element_wise("0", whole, ""), ".", digits, "0", "")
     wide = _keep(text, pc.and_(has_digits, fits)).cast(_wide(kind.scale + 2))
     rounded = pc.round(wide, kind.scale, round_mode="half_towards_infinity").cast(_wide(kind.scale), safe=False)
