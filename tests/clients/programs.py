@@ -55,9 +55,9 @@ def _miss(name: str) -> None:
     pytest.skip(told)
 
 
-def run_program(*command: str, environment: Mapping[str, str] | None = None) -> str:
-    """Run a program to its end and return what it has printed; it must succeed."""
-    done = subprocess.run(
+def try_program(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, however it ends."""
+    return subprocess.run(
         [find_program(command[0]), *command[1:]],
         capture_output=True,
         text=True,
@@ -65,6 +65,11 @@ def run_program(*command: str, environment: Mapping[str, str] | None = None) -> 
         check=False,
         env={**os.environ, **(environment or {})},
     )
+
+
+def run_program(*command: str, environment: Mapping[str, str] | None = None) -> str:
+    """Run a program to its end and return what it has printed; it must succeed."""
+    done = try_program(*command, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

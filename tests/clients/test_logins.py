@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import urllib.parse
 from pathlib import Path
 
 import pytest
 
 from tests.clients.conftest import PASSWORD, USER, Guarded
-from tests.clients.programs import RUN_SECONDS_MAX, find_driver, find_program, port_of
+from tests.clients.programs import find_driver, port_of, try_program
 
 _TOUR = Path(__file__).parent / "jdbc" / "Tour.java"
 _PG = """
@@ -47,17 +45,6 @@ _DRIVERS = {
 }
 
 
-def _run(*command: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [find_program(command[0]), *command[1:]],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
-
-
 @pytest.mark.parametrize("driver", _DRIVERS)
 def test_drivers_of_java_log_in_with_the_right_password_alone(guarded: Guarded, driver: str) -> None:
     protocol, form = _DRIVERS[driver]
@@ -65,11 +52,11 @@ def test_drivers_of_java_log_in_with_the_right_password_alone(guarded: Guarded, 
     jar = find_driver(f"jars/{driver.split()[0]}-*.jar")
     java = ["java", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC"]
     program = [*java, "-cp", str(jar), str(_TOUR), address, USER]
-    done = _run(*program, PASSWORD, "public")
+    done = try_program(*program, PASSWORD, "public")
     assert done.returncode == 0, done.stderr
     assert "valid: true" in done.stdout.splitlines()
     assert "counted: 20 4.75" in done.stdout.splitlines()
-    refused = _run(*program, "wrong", "public")
+    refused = try_program(*program, "wrong", "public")
     assert refused.returncode != 0
     assert "valid" not in refused.stdout
     assert "SQLException" in refused.stderr
@@ -86,6 +73,6 @@ def test_drivers_of_javascript_log_in_with_the_right_password_alone(
     modules = {"NODE_PATH": str(find_driver(f"node/node_modules/{driver}").parent)}
     port, authority = port_of(guarded.server, protocol), str(guarded.authority) if is_encrypted else ""
     for password, expected in ((PASSWORD, [{"one": one}]), ("wrong", refusal)):
-        done = _run("node", "-e", script, port, password, authority, environment=modules)
+        done = try_program("node", "-e", script, port, password, authority, environment=modules)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout) == expected

@@ -46,6 +46,7 @@ def test_a_question_is_brief_after_it_was_several_times() -> None:
     ("other", "is_same"),
     [
         ('up{host="h12", zone="a"}', True),
+        ('up{host="h1200", zone="a"}', False),
         ('up{host=~"h12.*", zone="a"}', False),
         ('down{host="h3", zone="a"}', False),
     ],

@@ -4,7 +4,8 @@ A hand-over and back costs 0.2 to 0.4 ms, half of what a small question of a das
 up, and what one has in its caches is far from the other. So what has proved to be brief runs on the event loop itself.
 
 - Brief is what took less than `BRIEF_SECONDS` the last `TIMES_MIN` times. Questions that differ in numbers only count
-  as the same one; other words, other matchers, another span of steps make another question.
+  as the same one, if small numbers stay small and large ones as large as they are; other words, other matchers, another
+  span of steps make another question.
 - Only while nobody else is being served: whoever comes meanwhile waits as long as the answer takes.
 - What was expected to be brief and was not, has to prove itself more often: first `TIMES_AGAIN` times, then twice as
   often for each time that it was expected wrongly.
@@ -27,6 +28,7 @@ KEPT_MAX = 1024
 TEXT_CHARS_MAX = 2048
 """How many questions are remembered, and how long their texts may be."""
 
+_SMALL_DIGITS = 3
 _NUMBER = re.compile(r"\d+")
 _T = TypeVar("_T")
 
@@ -61,7 +63,7 @@ class BriefQuestions:
     @staticmethod
     def key_of(text: str, *facts: object) -> str | None:
         """Return what stands for all questions that differ from one in numbers only; None if it is not worth it."""
-        return f"{_NUMBER.sub('0', text)}{facts}" if len(text) <= TEXT_CHARS_MAX else None
+        return f"{_NUMBER.sub(_alike, text)}{facts}" if len(text) <= TEXT_CHARS_MAX else None
 
     def turn(self, in_flight: int, text: str, *facts: object) -> BriefTurn | None:
         """Return the turn of a question while so many requests are being served; None for one that is not worth it."""
@@ -94,3 +96,9 @@ class BriefQuestions:
         self._times.move_to_end(key)
         if len(self._times) > KEPT_MAX:
             self._times.popitem(last=False)
+
+
+def _alike(number: re.Match[str]) -> str:
+    """Return what stands for all numbers that are about as large."""
+    digits = len(number[0])
+    return "0" if digits <= _SMALL_DIGITS else "0" * digits
