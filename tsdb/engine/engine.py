@@ -68,7 +68,13 @@ class Engine:
         """Where the regions are that are quarantined."""
         self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()), purge_interval=purge_interval)
         self._workers = [
-            Worker(f"tsdb-region-{number}", buffer=context.buffer, clock=context.clock, commit=self._commit)
+            Worker(
+                f"tsdb-region-{number}",
+                buffer=context.buffer,
+                clock=context.clock,
+                commit=self._commit,
+                is_synced=context.wal.is_synced,
+            )
             for number in range(context.options.num_workers)
         ]
         self._scan_parallelism = context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)

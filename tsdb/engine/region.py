@@ -1,8 +1,8 @@
 """A region: one horizontal part of a table, and the versions through which readers see it.
 
 - A `Version` never changes. Readers take the region's version once and see that moment for as long as they like.
-- Everything else of a region belongs to its worker thread: entry ids, sequences, manifest, state. Other threads ask the
-  worker (`Worker.call`).
+- Everything else of a region is changed in the turns of its worker: entry ids, sequences, manifest, state. Who wants
+  something changed asks the worker (`Worker.call`).
 - The manifest is the truth about schema, options and files. Whoever changes it brings the version in line by `adopt`.
 - A data file that left the version is deleted when the last reader lets go of it.
 """

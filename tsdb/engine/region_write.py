@@ -1,4 +1,4 @@
-"""Writing: from queued requests to the log and the memtables. Runs on the worker's thread."""
+"""Writing: from requests to the log and the memtables. Runs in a turn of the worker."""
 
 from __future__ import annotations
 

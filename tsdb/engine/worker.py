@@ -1,9 +1,12 @@
-"""A region worker: the one thread that changes the regions it owns.
+"""A region worker: the regions it owns are changed in its turns alone, one at a time.
 
     queue ─▶ drain ─▶ pressure (wait or refuse) ─▶ entry ids, sequences ─▶ log, one append ─▶ memtables ─▶ answer
 
 - Writes that are queued together go to the log together; nothing reaches a memtable unless the log has it.
-- Everything else that changes a region (alter, truncate, the end of a flush) is a function called on this thread.
+- A write that finds nothing ahead of it is done at once by the thread that brings it: to wake the worker, and to be
+  woken by it, takes longer than most writes.
+- Everything else that changes a region (alter, truncate, the end of a flush) is a function called on the worker's
+  thread.
 - Writes that find the buffer full wait here, in order and with a deadline; they are looked at again whenever a flush
   ends, well or badly, and at every tick.
 """
@@ -74,11 +77,19 @@ _Message = WriteRequest | _Call | _Wake | None
 
 
 class Worker:
-    """One worker thread with its queue. `commit` is what it does with the writes it may do now."""
+    """One worker thread with its queue. `commit` is what is done with writes when their turn comes."""
 
     def __init__(
-        self, name: str, *, buffer: WriteBuffer, clock: Clock, commit: Callable[[list[WriteRequest]], None]
+        self,
+        name: str,
+        *,
+        buffer: WriteBuffer,
+        clock: Clock,
+        commit: Callable[[list[WriteRequest]], None],
+        is_synced: bool = False,
     ) -> None:
+        """With `is_synced` a commit waits for the disk: then writes are queued always, for they share the wait."""
+        self._is_synced = is_synced
         self._buffer = buffer
         self._clock = clock
         self._commit = commit
@@ -87,6 +98,10 @@ class Worker:
         self._waiting: deque[WriteRequest] = deque()
         self._gate = threading.Lock()
         """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
+        self._turns = threading.Lock()
+        """Held by whoever has its turn: the worker's thread, or one that brought a write."""
+        self._ahead = 0
+        """How many messages are queued, or taken from the queue and not done yet; changed under the gate."""
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         buffer.on_release(self.wake)
@@ -98,7 +113,17 @@ class Worker:
         return len(self._waiting)
 
     def submit(self, request: WriteRequest) -> None:
-        """Queue a write; raise RegionBusy when there is no place in the queue before its deadline."""
+        """Do a write if nothing is ahead of it, else queue it; RegionBusy without a place there before its deadline."""
+        if not self._is_synced and self._turns.acquire(blocking=False):
+            try:
+                if self._is_idle():
+                    self._write([request])
+                    return
+            finally:
+                self._turns.release()
+                if self._waiting:
+                    # It waits for memory, and the worker's thread does not know of its deadline.
+                    self.wake()
         seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
         if not self._slots.acquire(timeout=max(0.0, seconds)):
             raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)
@@ -123,6 +148,7 @@ class Worker:
         with self._gate:
             if not self._is_closed:
                 self._is_closed = True
+                self._ahead += 1
                 self._queue.put(None)
         self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
@@ -131,8 +157,14 @@ class Worker:
         """Queue a message; False if nobody will look at it any more."""
         with self._gate:
             if not self._is_closed:
+                self._ahead += 1
                 self._queue.put(message)
             return not self._is_closed
+
+    def _is_idle(self) -> bool:
+        """Tell whoever has its turn whether everything that came before is done, and more is taken."""
+        with self._gate:
+            return not (self._ahead or self._waiting or self._is_closed)
 
     def _run(self) -> None:
         while self._turn():
@@ -144,16 +176,19 @@ class Worker:
     def _turn(self) -> bool:
         """Do what is queued; False if that was the end."""
         messages = self._drain()
-        writes: list[WriteRequest] = []
-        for message in messages:
-            if isinstance(message, WriteRequest):
-                self._slots.release()
-                writes.append(message)
-            elif isinstance(message, _Call):
-                self._write(writes)
-                writes = []
-                _answer(message)
-        self._write(writes)
+        with self._turns:
+            writes: list[WriteRequest] = []
+            for message in messages:
+                if isinstance(message, WriteRequest):
+                    self._slots.release()
+                    writes.append(message)
+                elif isinstance(message, _Call):
+                    self._write(writes)
+                    writes = []
+                    _answer(message)
+            self._write(writes)
+            with self._gate:
+                self._ahead -= len(messages)
         return None not in messages
 
     def _drain(self) -> list[_Message]:

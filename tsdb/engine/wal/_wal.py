@@ -156,6 +156,11 @@ class Wal:
         return self.append([marker])
 
     @property
+    def is_synced(self) -> bool:
+        """Whether an append waits for the disk."""
+        return self._options.sync_write
+
+    @property
     def may_purge(self) -> bool:
         """Whether something was flushed since the last purge, so that there may be segments to delete."""
         return self._index.has_flushed

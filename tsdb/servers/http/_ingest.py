@@ -6,6 +6,7 @@ The work of a write (unpacking, parsing, writing) runs on a bounded pool of thre
 from __future__ import annotations
 
 import asyncio
+import os
 import zlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,11 @@ from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
-GROUPS_AT_ONCE = 2
-"""How many groups of small requests of one protocol are worked on at the same time."""
+GROUPS_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
+"""How many groups of small requests of one protocol are worked on at the same time.
+
+Two that share two cores with the rest of the server take turns at both, and are slower than one with larger groups.
+"""
 GATHERED_BYTES_MAX = 256 << 10
 """Requests up to this size are small."""
 UNPACKED_BYTES_MAX = 256 << 20
