@@ -740,6 +740,24 @@ def parse_greptime_rows(body: bytes) -> list[tuple[str, list[bytes], list[ArrowA
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
     """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""
 
+def parse_http_head(
+    data: bytes,
+) -> tuple[int, str, str, bytes, list[tuple[bytes, bytes]], int | None, bool, bool, bool] | None:
+    """Return the head of a request that bytes begin with; None if it is not complete.
+
+    Size in bytes, method, decoded path, query, headers with names in lower case, length of the body (None for chunks),
+    whether the connection may be used again, whether the client understands chunks, whether it waits to be asked for
+    the body. ValueError if it is no head, OverflowError for too many headers.
+    """
+
+class ChunkedBody:
+    """A body that comes in chunks."""
+
+    def feed(self, data: bytes) -> tuple[bytes, int]:
+        """Take what has come: what of it is the body, and how many bytes were taken; ValueError if it is no chunks."""
+    @property
+    def is_done(self) -> bool: ...
+
 def find_known(
     numbers: npt.NDArray[Any],
     region_of: npt.NDArray[Any],

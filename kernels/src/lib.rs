@@ -16,6 +16,7 @@ mod greptime_rows;
 mod group_series;
 mod held;
 mod histogram;
+mod http;
 mod interleave_runs;
 mod interner;
 mod keys;
@@ -84,6 +85,10 @@ mod _kernels {
     use crate::group_series::group_series;
     #[pymodule_export]
     use crate::histogram::pool::Histograms;
+    #[pymodule_export]
+    use crate::http::ChunkedBody;
+    #[pymodule_export]
+    use crate::http::parse_http_head;
     #[pymodule_export]
     use crate::interleave_runs::interleave_runs;
     #[pymodule_export]

@@ -99,7 +99,7 @@ def test_help_answers_at_once_and_imports_nothing_heavy() -> None:
     probe = (
         "import sys, tsdb.cli._commands as c, click.testing as t; "
         "t.CliRunner().invoke(c._tree(), ['standalone', 'start', '--help']); "
-        "print({'pydantic', 'pyarrow', 'numpy', 'granian', 'asyncio', 'tsdb._kernels'} & set(sys.modules))"
+        "print({'pydantic', 'pyarrow', 'numpy', 'uvloop', 'asyncio', 'tsdb._kernels'} & set(sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"

@@ -339,15 +339,6 @@ def test_python_warnings_are_in_the_log(tmp_path: Path, start: Start) -> None:
     assert "UserWarning: old thing" in read(tmp_path)
 
 
-def test_only_the_greeting_of_the_http_server_is_left_out(tmp_path: Path, start: Start) -> None:
-    setup = start()
-    logging.getLogger("_granian").warning("Embedded server is experimental!")
-    logging.getLogger("_granian").warning("something else")
-    setup.close()
-    assert "experimental" not in read(tmp_path)
-    assert "something else" in read(tmp_path)
-
-
 def test_an_object_that_cannot_be_written_harms_nobody(
     tmp_path: Path, start: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:

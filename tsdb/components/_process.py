@@ -148,7 +148,6 @@ class Process:
     async def _serve(self, server: HttpServer, services: Sequence[Service]) -> None:
         await server.start()
         try:
-            await server.wait_listening()
             await asyncio.to_thread(self._parts.open)
             for service in services:
                 await service.start()

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tsdb.config import TlsMode, TlsOptions
 from tsdb.errors import StartError
@@ -38,15 +38,6 @@ class Pem:
     ca: bytes | None
     """None: clients need no certificate."""
     stamp: _Stamp
-
-
-class TlsFiles(NamedTuple):
-    """Where the files are, for servers that read them by themselves."""
-
-    certificate: Path
-    key: Path
-    ca: Path | None
-    """None: clients need no certificate."""
 
 
 class Tls:
@@ -96,12 +87,6 @@ class Tls:
     def verifies_user(self) -> bool:
         """Whether a client's certificate must be in the name of the user who logs in."""
         return self.mode is TlsMode.VERIFY_FULL and bool(self._ca_cert_path)
-
-    @property
-    def files(self) -> TlsFiles:
-        """Where the files are; not to be asked where TLS is disabled."""
-        ca = Path(self._ca_cert_path) if self._verifies_clients else None
-        return TlsFiles(Path(self._cert_path), Path(self._key_path), ca)
 
     def load(self) -> None:
         """Read the files for the first time; StartError when there is something wrong with them."""

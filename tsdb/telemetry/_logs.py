@@ -22,9 +22,6 @@ from tsdb.telemetry._log_filter import LogFilter, parse_log_filter
 from tsdb.telemetry._log_writer import LineFormat, LogWriter, QueueingHandler
 from tsdb.telemetry._secrets import Redactor
 
-_HTTP_SERVER_LOGGER = "_granian"
-_HTTP_SERVER_NOTICE = "Embedded server is experimental!"
-
 _SYSTEM_CLOCK = SystemClock()
 
 
@@ -58,7 +55,6 @@ class LogSetup:
         self._is_closed = True
         atexit.unregister(self.close)
         logging.captureWarnings(False)
-        logging.getLogger(_HTTP_SERVER_LOGGER).removeFilter(_is_no_notice)
         self._root.removeHandler(self._handler)
         self._clear_targets()
         self._root.setLevel(self._root_level_before)
@@ -68,7 +64,6 @@ class LogSetup:
         self._writer.start()
         self._apply_filter()
         self._root.addHandler(self._handler)
-        logging.getLogger(_HTTP_SERVER_LOGGER).addFilter(_is_no_notice)
         logging.captureWarnings(True)
         # A process that ends without closing its log still gets its last lines written.
         atexit.register(self.close)
@@ -121,8 +116,3 @@ def setup_logging(
     setup = LogSetup(handler, writer, log_filter)
     setup._start()
     return setup
-
-
-def _is_no_notice(record: logging.LogRecord) -> bool:
-    """Let everything pass but the one line with which the HTTP server greets at each start."""
-    return record.msg != _HTTP_SERVER_NOTICE

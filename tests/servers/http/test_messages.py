@@ -68,16 +68,6 @@ async def test_a_body_is_gathered_and_can_be_asked_for_again() -> None:
     assert request.is_body_complete
 
 
-async def test_a_body_is_complete_with_its_last_announced_byte() -> None:
-    # There is no third message: who waits for one, fails.
-    sent = (chunk(b"ab", more=True), chunk(b"cd", more=True))
-    request = make_request(*sent, headers=((b"content-length", b"4"),))
-    assert await request.body() == b"abcd"
-    assert request.is_body_complete
-    request = make_request(*sent, headers=((b"content-length", b"4"),))
-    assert [piece async for piece in request.stream()] == [b"ab", b"cd"]
-
-
 async def test_a_client_is_waited_for_past_the_message_that_ends_its_body() -> None:
     sent = (chunk(b"ab", more=True), chunk(b"", more=False), {"type": "http.disconnect"})
     request = make_request(*sent, headers=((b"content-length", b"2"),))

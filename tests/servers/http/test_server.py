@@ -35,7 +35,6 @@ async def serving(
         app.add(path, handler, methods=(method,))
     server = HttpServer(app, host=host, port=0)
     await server.start()
-    await server.wait_listening()
     try:
         yield server
     finally:
@@ -323,7 +322,6 @@ async def test_a_port_with_lingering_connections_can_be_used_again() -> None:
         await reader.read()
     again = unstarted("127.0.0.1", server.port)
     await again.start()
-    await again.wait_listening()
     await again.stop(1)
 
 
@@ -349,31 +347,3 @@ def test_a_port_that_needs_privileges_is_named_with_its_key(monkeypatch: pytest.
     monkeypatch.setattr(socket.socket, "bind", refuse)
     with pytest.raises(StartError, match=r"http\.addr: 127\.0\.0\.1:80 needs privileges"):
         unstarted("127.0.0.1", 80).probe()
-
-
-async def test_a_server_that_cannot_listen_says_so() -> None:
-    server = unstarted("127.0.0.1", 0)
-    await server.start()
-    assert server._engine is not None
-    server._engine.serving.cancel()
-    with pytest.raises(StartError, match=r"http\.addr: cannot listen on|does not accept"):
-        await server.wait_listening(deadline_seconds=0.3)
-    await server.stop(0.1)
-
-
-async def test_the_logging_of_the_process_is_left_alone() -> None:
-    import logging
-
-    logger, granian = logging.getLogger("tsdb.test"), logging.getLogger("_granian")
-    handler = logging.NullHandler()
-    logger.addHandler(handler)
-    granian.setLevel(logging.WARNING)
-    try:
-        async with serving():
-            assert logger.handlers == [handler]
-            assert granian.handlers == []
-            assert granian.level == logging.WARNING
-            assert granian.propagate
-    finally:
-        logger.removeHandler(handler)
-        granian.setLevel(logging.NOTSET)

@@ -241,7 +241,6 @@ async def serving(database: ScriptedDatabase, *, threads_max: int = 4) -> AsyncI
     routes = sql_routes(app, database, threads_max=threads_max)
     server = HttpServer(app, host="127.0.0.1", port=0)
     await server.start()
-    await server.wait_listening()
     try:
         yield f"http://{server.address}/v1/sql"
     finally:

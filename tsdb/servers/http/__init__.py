@@ -1,7 +1,7 @@
 """HTTP: requests and answers, the application that every request passes through, and the server that listens.
 
-    HttpServer (granian: sockets, parsing) ─▶ HttpApp (route, limits, errors, metrics, span) ─▶
-    handler(Request) -> Response
+    HttpServer ─▶ Listener (sockets, TLS) ─▶ Connection (HTTP/1.1) ─▶ HttpApp (route, limits, errors, metrics, span)
+    ─▶ handler(Request) -> Response
 
 A handler is an async function. It raises errors of `tsdb.errors` and never chooses HTTP codes for them.
 """

@@ -116,7 +116,6 @@ class Request:
     """One request. Its body is taken whole (`body`, again and again) or in pieces (`stream`, once)."""
 
     __slots__ = (
-        "_announced_bytes",
         "_body",
         "_body_limit",
         "_has_streamed",
@@ -145,8 +144,7 @@ class Request:
         self._body: bytes | None = None
         self._has_streamed = False
         # HTTP/1.1 announces every body; what announces none has none, and nothing needs to be read.
-        self._announced_bytes = _announced_bytes(self.raw_headers)
-        self._is_body_complete = self._announced_bytes == 0
+        self._is_body_complete = _announces_nothing(self.raw_headers)
         self._headers: Headers | None = None
         self._query: Params | None = None
 
@@ -243,19 +241,13 @@ class Request:
         self._received_bytes += len(chunk)
         if self._body_limit and self._received_bytes > self._body_limit:
             raise BodyTooLarge(limit_bytes=self._body_limit)
-        # With the last announced byte the body is complete. To be told so by an empty message would take another way
-        # through the threads of the HTTP engine and back, which is a third of the time of a small request.
-        is_last = self._received_bytes == self._announced_bytes or not message.get("more_body", False)
-        self._is_body_complete = is_last
+        self._is_body_complete = not message.get("more_body", False)
         return chunk
 
 
-def _announced_bytes(headers: dict[bytes, bytes]) -> int | None:
-    """Return how long the headers say that the body is, None where only its end will tell."""
-    if b"transfer-encoding" in headers:
-        return None
-    announced = headers.get(b"content-length", b"0")
-    return int(announced) if announced.isdigit() else None
+def _announces_nothing(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether the headers say that there is no body."""
+    return b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0"
 
 
 class Response:

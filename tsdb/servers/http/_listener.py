@@ -1,0 +1,178 @@
+"""Accepts connections at an address, with TLS where that is configured.
+
+    socket ─ places left? ─▶ accept ─ first byte ─▶ TLS or plain text ─▶ Connection
+
+The certificate is looked at for each connection: a new one is for new connections at once, and what is connected keeps
+the one it has seen. Whether a client wants TLS, where both are spoken at one port, its first byte tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from tsdb.servers._tls import Tls
+from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
+from tsdb.servers.http._messages import Receive, Scope, Send
+from tsdb.telemetry import get_logger
+
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BACKLOG_MAX = 1024
+"""Connections that may wait to be accepted."""
+
+HANDSHAKE_SECONDS_MAX = 10.0
+"""How long the handshake of TLS may take."""
+
+SWEEP_SECONDS = 1.0
+"""How often silent connections are looked for."""
+
+_TLS_HANDSHAKE = b"\x16"
+"""The first byte of every connection with TLS; no method of HTTP begins like this."""
+_ONLY_TLS = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 27\r\n\r\n"
+    b"this port speaks TLS only.\n"
+)
+_ACCEPT_REST_SECONDS = 0.1
+_BUFFER_BYTES = 256 << 10
+
+_log = get_logger("tsdb.http")
+
+
+class Listener:
+    """Takes connections from a socket that is bound, and serves `app` on them."""
+
+    def __init__(self, app: Application, tls: Tls, bound: socket.socket, *, connections_max: int) -> None:
+        self.app = app
+        self.loop = asyncio.get_running_loop()
+        self.buffer = memoryview(bytearray(_BUFFER_BYTES))
+        """What all connections read into."""
+        self.is_stopping = False
+        self._tls = tls
+        self._socket = bound
+        self._connections_max = connections_max
+        self._places = asyncio.Semaphore(connections_max)
+        self._connections: set[Connection] = set()
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._gone = asyncio.Event()
+        """Set while there is no connection."""
+        self._gone.set()
+        bound.setblocking(False)
+        # Connections that linger after the end of a server do not keep the next one from its address.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.listen(BACKLOG_MAX)
+        self.accepting = self.loop.create_task(self._accept(), name="tsdb-http")
+        """Ends when no more connections are accepted."""
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    @property
+    def verifies_user(self) -> bool:
+        """Whether the name that a client's certificate is in counts."""
+        return self._tls.verifies_user
+
+    def add(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self._gone.clear()
+        if self.is_stopping:
+            connection.close()
+
+    def discard(self, connection: Connection) -> None:
+        """Forget a connection that is closed, and let another one take its place."""
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._places.release()
+        if not self._connections:
+            self._gone.set()
+
+    async def stop(self) -> None:
+        """Accept no more, and close what nobody is being answered on. Requests under way go on."""
+        self.is_stopping = True
+        self._sweeper.cancel()
+        self.accepting.cancel()
+        for task in tuple(self._arriving):
+            task.cancel()
+        await asyncio.wait({self.accepting, *self._arriving})
+        self._socket.close()
+        for connection in tuple(self._connections):
+            if connection.is_idle:
+                connection.close()
+
+    async def wait_closed(self, seconds: float) -> bool:
+        """Wait until all connections are closed; False if that takes longer."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._gone.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def cancel(self) -> None:
+        """Give up all requests under way."""
+        for connection in tuple(self._connections):
+            connection.cancel()
+
+    async def _accept(self) -> None:
+        while True:
+            await self._places.acquire()
+            try:
+                accepted, _ = await self.loop.sock_accept(self._socket)
+            except OSError as error:
+                self._places.release()
+                _log.warning("a connection cannot be accepted", error=str(error))
+                await asyncio.sleep(_ACCEPT_REST_SECONDS)
+                continue
+            task = self.loop.create_task(self._admit(accepted))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _admit(self, accepted: socket.socket) -> None:
+        """Shake hands; from then on the connection works by itself."""
+        connection = Connection(self)
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            context = None
+            if self._tls.is_offered:
+                if await _first_byte(accepted) == _TLS_HANDSHAKE:
+                    context = await asyncio.to_thread(self._tls.context)
+                elif self._tls.is_required:
+                    # What was not read would reset the connection, and the answer with it.
+                    accepted.recv(_BUFFER_BYTES)
+                    accepted.send(_ONLY_TLS)
+                    raise ConnectionAbortedError("the client does not speak TLS")
+            await self.loop.connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS_MAX,
+            )
+        except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
+            if not connection.is_made:
+                accepted.close()
+                self._places.release()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            _log.debug("a connection was not made", error=str(error))
+
+    def _sweep(self) -> None:
+        """Close connections that are silent for too long."""
+        now = self.loop.time()
+        for connection in tuple(self._connections):
+            if connection.is_idle and now >= connection.deadline:
+                connection.close()
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+
+async def _first_byte(opened: socket.socket) -> bytes:
+    """Wait for what a client says first, and leave it there; TimeoutError if it says nothing."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(opened, ready.set)
+    try:
+        async with asyncio.timeout(IDLE_SECONDS_MAX):
+            await ready.wait()
+    finally:
+        loop.remove_reader(opened)
+    return opened.recv(1, socket.MSG_PEEK)
