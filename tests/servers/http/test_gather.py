@@ -30,7 +30,7 @@ class Bench:
         self.groups: list[list[str]] = []
         self.gate = threading.Event()
         self.has_begun = threading.Event()
-        self.gathering: Gathering[str, str] = Gathering("test", self._work, at_once=1)
+        self.gathering: Gathering[str, str] = Gathering("test", self._work, threads=1)
 
     def _work(self, group: Sequence[str]) -> list[str | Exception]:
         self.groups.append(list(group))
@@ -200,7 +200,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.begun: list[tuple[list[str], Future[None]]] = []
         self.has_begun = threading.Semaphore(0)
-        self.gathering: Gathering[str, str] = Gathering("test", self._work, self._recover, at_once=1)
+        self.gathering: Gathering[str, str] = Gathering("test", self._work, self._recover, threads=1)
 
     def _work(self, group: Sequence[str]) -> Begun[str]:
         done: Future[None] = Future()
@@ -244,7 +244,7 @@ async def test_work_that_ended_badly_is_recovered_on_a_thread_of_the_gathering()
 
 async def test_without_a_way_to_recover_the_error_is_the_answer() -> None:
     done: Future[None] = Future()
-    gathering: Gathering[str, str] = Gathering("test", lambda group: Begun(done, list(group)), at_once=1)
+    gathering: Gathering[str, str] = Gathering("test", lambda group: Begun(done, list(group)), threads=1)
     sent = asyncio.ensure_future(gathering.run("k", "item", 1))
     done.set_exception(ValueError("no"))
     with pytest.raises(ValueError, match="no"):

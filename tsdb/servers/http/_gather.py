@@ -4,9 +4,6 @@ A small write costs mostly what every write costs, whatever its size: looking up
 that wake each other. So while the threads are busy, requests that may share all of this (they have the same key) are
 collected, and the next free thread takes them as one group. Nobody waits for company: who finds a free thread goes at
 once, alone if need be. Work that goes on elsewhere (`Begun`) holds no thread: whoever ends it hands over the answers.
-
-Work may have a second step (`Then`): while one group is at it, the next is at its first, and what comes meanwhile makes
-a larger group. That is worth it where one step computes and the other mostly waits for its turn.
 """
 
 from __future__ import annotations
@@ -47,17 +44,8 @@ class Begun(NamedTuple, Generic[_Result]):
 _Answers = Sequence[_Result | Exception]
 
 
-class Then(NamedTuple, Generic[_Result]):
-    """The second step of work on a group."""
-
-    step: Callable[[], _Answers[_Result] | Begun[_Result]]
-
-
-_Outcome = _Answers[_Result] | Begun[_Result] | Then[_Result]
-
-
 class Gathering(Generic[_Item, _Result]):
-    """Works on groups of requests, `at_once` of them at each of their steps. `close` it when the server has stopped.
+    """Works on groups of requests in `threads` threads. `close` it when the server has stopped.
 
     `work` gets the requests of a group and returns an answer, or an error, for each of them in the same order. If it
     has only begun the work and that ends with an error, `recover` makes the answers.
@@ -66,18 +54,15 @@ class Gathering(Generic[_Item, _Result]):
     def __init__(
         self,
         name: str,
-        work: Callable[[Sequence[_Item]], _Outcome[_Result]],
+        work: Callable[[Sequence[_Item]], _Answers[_Result] | Begun[_Result]],
         recover: Callable[[Sequence[_Item], Exception], _Answers[_Result]] | None = None,
         *,
-        at_once: int,
-        steps: int = 1,
+        threads: int,
     ) -> None:
         self._work = work
         self._recover = recover
-        self._threads = at_once * steps
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=f"tsdb-{name}")
-        self._at_first = threading.BoundedSemaphore(at_once)
-        self._at_second = threading.BoundedSemaphore(at_once)
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tsdb-{name}")
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[_Waiting[_Item, _Result]]] = {}
         self._running = 0
@@ -99,36 +84,23 @@ class Gathering(Generic[_Item, _Result]):
 
     def _serve(self) -> None:
         """Work on groups as long as there are any."""
-        while True:
-            with self._at_first:
-                group = self._take_group()
-                if not group:
-                    return
-                outcome = self._attempt(group, partial(self._work, [each.item for each in group]))
-            if isinstance(outcome, Then):
-                with self._at_second:
-                    outcome = self._attempt(group, outcome.step)
-            self._deliver(group, outcome)
+        while group := self._take_group():
+            self._work_on(group, self._work)
 
-    def _attempt(
-        self, group: list[_Waiting[_Item, _Result]], step: Callable[[], _Outcome[_Result]]
-    ) -> _Outcome[_Result]:
+    def _work_on(
+        self,
+        group: list[_Waiting[_Item, _Result]],
+        work: Callable[[Sequence[_Item]], _Answers[_Result] | Begun[_Result]],
+    ) -> None:
+        answers: _Answers[_Result] | Begun[_Result]
         try:
-            return step()
+            answers = work([each.item for each in group])
         except Exception as error:  # noqa: BLE001 - handed to those who wait; the thread lives on
-            return [error] * len(group)
-
-    def _deliver(self, group: list[_Waiting[_Item, _Result]], outcome: _Outcome[_Result]) -> None:
-        assert not isinstance(outcome, Then), "there are two steps at most"
-        if isinstance(outcome, Begun):
-            outcome.done.add_done_callback(partial(self._end, group, outcome.answers))
+            answers = [error] * len(group)
+        if isinstance(answers, Begun):
+            answers.done.add_done_callback(partial(self._end, group, answers.answers))
         else:
-            _hand_over(group, outcome)
-
-    def _work_again(self, group: list[_Waiting[_Item, _Result]], error: Exception) -> None:
-        assert self._recover is not None
-        again = partial(self._recover, [each.item for each in group], error)
-        self._deliver(group, self._attempt(group, again))
+            _hand_over(group, answers)
 
     def _end(self, group: list[_Waiting[_Item, _Result]], answers: Sequence[_Result], done: Future[Any]) -> None:
         """Answer a group whose work has ended. On a thread of somebody else, who is not to be kept."""
@@ -138,9 +110,10 @@ class Gathering(Generic[_Item, _Result]):
         elif self._recover is None or not isinstance(error, Exception):
             _hand_over(group, [error if isinstance(error, Exception) else RuntimeError(str(error))] * len(group))
         else:
+            recover = partial(_swapped, self._recover, error)
             # A pool that is closed has nobody left who waits.
             with suppress(RuntimeError):
-                self._pool.submit(self._work_again, group, error)
+                self._pool.submit(self._work_on, group, recover)
 
     def _take_group(self) -> list[_Waiting[_Item, _Result]]:
         """Take what fits into one group, of the key that has waited longest; nothing if that was all."""
@@ -155,6 +128,12 @@ class Gathering(Generic[_Item, _Result]):
                     return group
             self._running -= 1
             return []
+
+
+def _swapped(
+    recover: Callable[[Sequence[_Item], Exception], _Answers[_Result]], error: Exception, items: Sequence[_Item]
+) -> _Answers[_Result]:
+    return recover(items, error)
 
 
 def _first_of(queue: deque[_Waiting[_Item, _Result]]) -> list[_Waiting[_Item, _Result]]:

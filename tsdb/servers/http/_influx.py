@@ -76,7 +76,7 @@ class InfluxRoutes:
         self._parse = parse
         self._clock = clock
         self._pool = IngestPool("http-influxdb")
-        self._gathering = Gathering("http-influxdb-write", self._write_group, at_once=GROUPS_AT_ONCE)
+        self._gathering = Gathering("http-influxdb-write", self._write_group, threads=GROUPS_AT_ONCE)
 
     def close(self) -> None:
         self._gathering.close()

@@ -25,7 +25,7 @@ from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_r
 from tsdb.query import Session
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
-from tsdb.servers.http._gather import Begun, Gathering, Then
+from tsdb.servers.http._gather import Begun, Gathering
 from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
@@ -88,7 +88,7 @@ class PrometheusRemoteRoutes:
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
         self._gathering = Gathering(
-            "http-prometheus-write", self._read_and_write, self._write_again, at_once=GROUPS_AT_ONCE, steps=2
+            "http-prometheus-write", self._write_group, self._write_again, threads=GROUPS_AT_ONCE
         )
 
     def close(self) -> None:
@@ -127,14 +127,9 @@ class PrometheusRemoteRoutes:
         headers = _written_headers(outcome.rows - histograms, histograms) if version == 2 else ()
         return Response(status=204, headers=headers)
 
-    def _read_and_write(self, group: Sequence[tuple[Request, bytes]]) -> Then[Response]:
+    def _write_group(self, group: Sequence[tuple[Request, bytes]]) -> list[Response | Exception] | Begun[Response]:
         """Write requests that say the same beside their samples, as one if that goes well."""
         samples = self._read_group(group)
-        return Then(partial(self._write_group, group, samples))
-
-    def _write_group(
-        self, group: Sequence[tuple[Request, bytes]], samples: Samples | None
-    ) -> Sequence[Response | Exception] | Begun[Response]:
         if samples is None:
             return self._write_each(group)
         if not samples.metadata:
