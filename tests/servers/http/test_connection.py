@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -143,6 +144,14 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_closed(request_
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert b"connection: close\r\n" in answer
     assert b"cannot be read" in answer
+
+
+async def test_what_is_wrong_with_a_body_that_nobody_reads_is_no_matter(caplog: pytest.LogCaptureFixture) -> None:
+    async with server() as started:
+        answer = await say(started, b"POST /nowhere HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+        assert answer.startswith(b"HTTP/1.1 404 ")
+    gc.collect()
+    assert not caplog.records
 
 
 async def test_streams_have_chunks_and_end_with_the_connection_for_older_clients() -> None:

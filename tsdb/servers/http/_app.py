@@ -241,7 +241,8 @@ async def _linger(request: Request) -> None:
     Closing a connection on which bytes wait to be read resets it, and the reset destroys the answer on its
     way to a client that sends first and reads afterwards, as most do.
     """
-    with suppress(TimeoutError):
+    # What is wrong with a body that nobody reads is no matter.
+    with suppress(TimeoutError, InvalidArguments):
         async with asyncio.timeout(LINGER_SECONDS_MAX):
             await request.discard_body()
 
