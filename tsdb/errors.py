@@ -226,6 +226,13 @@ class Cancelled(TsdbError):
     status = Status.CANCELLED
 
 
+class NotBrief(BaseException):
+    """What was expected to be over at once is not: it is to be done again where it holds up nobody.
+
+    Nobody is told: it is no error, and must not be taken for one on its way.
+    """
+
+
 class Busy(TsdbError):
     """There is too much to do at this moment: the same request may succeed a little later."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tsdb.errors import NotBrief
 from tsdb.servers._brief import (
     BRIEF_SECONDS,
     KEPT_MAX,
@@ -62,7 +65,7 @@ def test_what_was_wrongly_expected_to_be_brief_has_to_prove_itself_more_often() 
     clock = Clock()
     questions = learned(clock)
 
-    def answer() -> str:
+    def answer(hurry: object) -> str:
         clock.now += LONG_SECONDS * 2
         return "done"
 
@@ -80,13 +83,47 @@ def test_an_answer_that_fails_counts_too() -> None:
     clock = Clock()
     questions = learned(clock)
 
-    def fail() -> None:
+    def fail(hurry: object) -> None:
         clock.now += LONG_SECONDS * 2
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
         questions.run("q", fail)
     assert not questions.is_brief("q")
+
+
+def test_an_answer_that_takes_too_long_is_given_up_at_its_next_step() -> None:
+    clock = Clock()
+    questions = learned(clock)
+    steps = []
+
+    def answer(hurry: Callable[[], None]) -> None:
+        for number in range(5):
+            hurry()
+            steps.append(number)
+            clock.now += LONG_SECONDS * 0.4
+
+    with pytest.raises(NotBrief):
+        questions.run("q", answer)
+    assert steps == [0, 1, 2]
+    for _ in range(TIMES_AGAIN):
+        assert not questions.is_brief("q")
+        questions.note("q", BRIEF_SECONDS / 2)
+    assert questions.is_brief("q")
+
+
+def test_what_gives_up_by_itself_has_to_prove_itself_more_often() -> None:
+    questions = learned(Clock())
+
+    def give_up(hurry: object) -> None:
+        raise NotBrief
+
+    with pytest.raises(NotBrief):
+        questions.run("q", give_up)
+    for _ in range(TIMES_AGAIN):
+        assert not questions.is_brief("q")
+        questions.note("q", BRIEF_SECONDS / 2)
+    assert questions.is_brief("q")
 
 
 def test_few_questions_are_remembered() -> None:

@@ -36,7 +36,7 @@ from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
-from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.errors import InvalidArguments, NotBrief, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -234,6 +234,8 @@ class Database:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
+        except NotBrief:
+            raise
         except BaseException:
             _STATEMENTS.labels("Promql", "error").inc()
             raise
@@ -260,6 +262,9 @@ class Database:
         process = self.services.processes.enter(session, _users.discreet_text(parsed))
         try:
             output = self._dispatch(parsed, session, process, tables)
+        except NotBrief:
+            self.services.processes.leave(process)
+            raise
         except BaseException:
             self.services.processes.leave(process)
             _STATEMENTS.labels(kind, "error").inc()

@@ -20,7 +20,9 @@ _NS_PER_SECOND = 1e9
 class QueryLife:
     """What the parts of a query share; safe to use from several threads."""
 
-    def __init__(self, clock: Clock, timeout: Duration | None) -> None:
+    def __init__(self, clock: Clock, timeout: Duration | None, hurry: Callable[[], None] | None = None) -> None:
+        """`hurry` raises when whoever waits for the query cannot wait any longer."""
+        self._hurry = hurry
         self.clock = clock
         self.timeout = timeout
         self._deadline_ns = None if timeout is None else clock.monotonic_ns() + timeout
@@ -36,6 +38,8 @@ class QueryLife:
         """Raise if the query should not go on."""
         if self.is_cancelled:
             raise Cancelled("the query was cancelled")
+        if self._hurry is not None:
+            self._hurry()
         if self._deadline_ns is not None and self.clock.monotonic_ns() >= self._deadline_ns:
             raise self.expired()
 

@@ -17,7 +17,7 @@ from datafusion import DataFrame, SessionContext
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import TsdbError
+from tsdb.errors import NotBrief, TsdbError
 from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
@@ -310,7 +310,7 @@ class Planner:
         return self._start_selection(fitted, session)
 
     def _start_selection(self, fitted: PlainSelection, session: Session) -> SelectionRecords:
-        life = QueryLife(self._clock, session.timeout or self._options.timeout)
+        life = QueryLife(self._clock, session.timeout or self._options.timeout, session.hurry)
         source = self._source(life, session, {}, is_ordered=True, is_single=True, numbers_rows=0)
         try:
             return SelectionRecords(fitted, source.dataset(fitted.table), life)
@@ -352,7 +352,7 @@ class Planner:
     ) -> AggregateRecords:
         unbound = fitted
         fitted = bind_expressions(fitted, lambda each, tags: self._tag_values.of(each, tags, session))
-        life = QueryLife(self._clock, session.timeout or self._options.timeout)
+        life = QueryLife(self._clock, session.timeout or self._options.timeout, session.hurry)
         source = self._source(life, session, {}, is_ordered=False, is_single=True, numbers_rows=0)
         try:
             dataset = source.dataset(fitted.table)
@@ -471,6 +471,9 @@ class Planner:
 
     def plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
         """Have DataFusion plan a query."""
+        if job.session.hurry is not None:
+            # Once it runs, nobody is asked until it has something to show.
+            raise NotBrief
         life = QueryLife(self._clock, job.session.timeout or self._options.timeout)
         source = self._source(
             life,

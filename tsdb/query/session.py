@@ -7,7 +7,7 @@ A `Session` belongs to one connection, or to one request where the protocol has 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
@@ -54,6 +54,8 @@ class Session:
     connection_id: int = field(default_factory=lambda: next(_connection_ids))
     timeout: Duration | None = None
     """How long one statement may take; None leaves it to the server."""
+    hurry: Callable[[], None] | None = None
+    """Raises NotBrief when a statement takes longer than whoever waits for it can; set only for those that read."""
     variables: dict[str, str] = field(default_factory=dict)
     """What SET has set, beside time zone and database; names in lower case."""
     warnings: list[str] = field(default_factory=list)

@@ -7,8 +7,9 @@ up, and what one has in its caches is far from the other. So what has proved to 
   as the same one, if small numbers stay small and large ones as large as they are; other words, other matchers, another
   span of steps make another question.
 - Only while nobody else is being served: whoever comes meanwhile waits as long as the answer takes.
-- What was expected to be brief and was not, has to prove itself more often: first `TIMES_AGAIN` times, then twice as
-  often for each time that it was expected wrongly.
+- What was expected to be brief and is not (after `LONG_SECONDS`, or as soon as it would need a planner) is given up at
+  its next step and done again on a thread. It has to prove itself more often then: first `TIMES_AGAIN` times, then
+  twice as often for each time that it was expected wrongly.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from time import perf_counter
 from typing import NamedTuple, TypeVar
+
+from tsdb.errors import NotBrief
 
 BRIEF_SECONDS = 0.003
 LONG_SECONDS = 0.010
@@ -41,8 +45,8 @@ class BriefTurn(NamedTuple):
     is_brief: bool
     """Whether it may be answered here and now."""
 
-    def run(self, answer: Callable[[], _T]) -> _T:
-        """Answer it here and now."""
+    def run(self, answer: Callable[[Callable[[], None]], _T]) -> _T:
+        """Answer it here and now; NotBrief when that takes too long. `answer` gets what it is to call at every step."""
         return self.questions.run(self.key, answer)
 
     def note(self, seconds: float) -> None:
@@ -74,15 +78,24 @@ class BriefQuestions:
         """Tell whether a question may be expected to take no time."""
         return self._times.get(key, 0) >= self._wanted.get(key, TIMES_MIN)
 
-    def run(self, key: str, answer: Callable[[], _T]) -> _T:
-        """Answer a question here and now."""
+    def run(self, key: str, answer: Callable[[Callable[[], None]], _T]) -> _T:
+        """Answer a question here and now; NotBrief when that takes too long."""
         started = self._clock()
+
+        def hurry() -> None:
+            if self._clock() - started > LONG_SECONDS:
+                raise NotBrief
+
+        is_given_up = False
         try:
-            return answer()
+            return answer(hurry)
+        except NotBrief:
+            is_given_up = True
+            raise
         finally:
             taken = self._clock() - started
-            self.note(key, taken)
-            if taken > LONG_SECONDS:
+            self.note(key, inf if is_given_up else taken)
+            if is_given_up or taken > LONG_SECONDS:
                 self._wanted[key] = min(TIMES_MAX, max(TIMES_AGAIN, 2 * self._wanted.get(key, 0)))
                 if len(self._wanted) > KEPT_MAX:
                     self._wanted.popitem(last=False)

@@ -75,6 +75,11 @@ class Work:
             raise
         return chunk
 
+    def begin_again(self, pieces: Generator[bytes, None, None]) -> None:
+        """Do the work anew, after it was given up where it was done."""
+        self._pieces = pieces
+        self.is_over = False
+
     def abandon(self) -> None:
         """Stop the work if it has not reached its end."""
         if self.is_over:

@@ -243,3 +243,7 @@ def test_a_brief_query_is_answered_on_the_event_loop(world: World, monkeypatch: 
     assert [thread is main for thread in threads] == [False, False, False, True, True]
     world.data("query_range", query="up + 1", start=0, end=10, step=5)
     assert threads[-1] is not main, "another span is another question"
+    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", -1.0)
+    threads.clear()
+    assert world.data("query", query="up + 7", time=10)["result"]
+    assert [thread is main for thread in threads] == [True, False], "given up, and done again on a thread"

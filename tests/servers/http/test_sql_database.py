@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.engine import EngineOptions, WalOptions
-from tsdb.query import QueryOptions
+from tsdb.query import QueryEngine, QueryOptions
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.units import Duration, Size
 
@@ -79,3 +80,36 @@ async def test_a_query_whose_time_is_up_runs_no_more(app: HttpApp) -> None:
         if [row[2] for row in processes] == ["SHOW PROCESSLIST"]:
             return
     pytest.fail(f"it still runs: {processes}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_planned"),
+    [
+        ("SELECT host, max(v) FROM brief GROUP BY host ORDER BY host", False),
+        ("SELECT v + 1 AS w FROM brief WHERE host = 'a' ORDER BY ts", True),
+    ],
+)
+async def test_a_query_that_is_not_brief_after_all_is_answered_on_a_thread(
+    app: HttpApp, monkeypatch: pytest.MonkeyPatch, sql: str, is_planned: bool
+) -> None:
+    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+    threads: list[bool] = []
+    query = QueryEngine.query
+
+    def noted(engine: QueryEngine, *arguments: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return query(engine, *arguments, **options)
+
+    monkeypatch.setattr(QueryEngine, "query", noted)
+    await read(app, "CREATE TABLE brief (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host))")
+    await read(app, "INSERT INTO brief VALUES ('a', 1, 1), ('a', 2, 2), ('b', 3, 3)")
+    threads.clear()
+    answers = [await read(app, sql) for _ in range(4)]
+    assert threads == ([False, False, False, True, False] if is_planned else [False, False, False, True])
+    # A planner cannot be asked to stop, so nothing that needs one is begun; anything else is given up in time.
+    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", -1.0)
+    threads.clear()
+    answers += [await read(app, sql)]
+    assert threads == ([False] if is_planned else [True, False])
+    assert all(answer == answers[0] for answer in answers)
+    assert await read(app, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%brief%'") == [[[1]]]

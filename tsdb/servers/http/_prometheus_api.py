@@ -11,13 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from time import perf_counter
 from typing import Protocol, TypeVar
 
 import orjson
 
-from tsdb.errors import Cancelled, InvalidArguments, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, NotBrief, Unsupported
 from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
 from tsdb.promql import Matcher, expr_to_json, format_query, matches, parse_promql, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
@@ -280,7 +280,8 @@ class PrometheusApiRoutes:
         In its `turn`, a brief question is answered right here.
         """
         if turn is not None and turn.is_brief:
-            return turn.run(lambda: work(lambda: None))
+            with suppress(NotBrief):
+                return turn.run(work)
         stopped = threading.Event()
 
         def check() -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Final, Literal, Protocol
 
@@ -37,7 +38,7 @@ from tsdb.servers.http._formats_text import (
     encode_table,
 )
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
-from tsdb.servers.http._sql_work import ResponseWork
+from tsdb.servers.http._sql_work import Brief, ResponseWork
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -125,12 +126,13 @@ class SqlRoutes:
             return round((perf_counter() - started) * 1000)
 
         options = FormatOptions(elapsed_ms, limit, read_epoch(request.query, form), read_compression(request.query))
-        pieces = self._make_pieces(text, session, chosen, options)
-        work = ResponseWork(self._pool, pieces, lambda: self._database.cancel(session))
+        pieces = partial(self._make_pieces, text, session, chosen, options)
+        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session))
+        turn = self._turn(text, session, chosen)
         return await work.respond(
             content_type=chosen.content_type,
             headers=lambda: answer_headers(chosen, elapsed_ms()),
-            turn=self._turn(text, session, chosen),
+            brief=None if turn is None else Brief(turn, session, pieces),
         )
 
     def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:

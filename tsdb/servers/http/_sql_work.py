@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
+from typing import NamedTuple
 
+from tsdb.errors import NotBrief
+from tsdb.query import Session
 from tsdb.servers._brief import BriefTurn
 from tsdb.servers._work import Work
 from tsdb.servers.http._formats import CHUNK_BYTES
 from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse
+
+
+class Brief(NamedTuple):
+    """What it takes to make an answer on the event loop, and to begin again elsewhere."""
+
+    turn: BriefTurn
+    session: Session
+    pieces: Callable[[], Generator[bytes, None, None]]
 
 
 class ResponseWork(Work):
@@ -26,22 +37,38 @@ class ResponseWork(Work):
         self._first: bytes | None = None
 
     async def respond(
-        self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]], turn: BriefTurn | None = None
+        self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]], brief: Brief | None = None
     ) -> AnyResponse:
         """Return the answer; `headers` is called when the first chunk is there.
 
-        With a `turn`, a brief answer is made on the event loop.
+        What is `brief` is made on the event loop.
         """
-        if turn is not None and turn.is_brief:
-            chunk = turn.run(self.next_chunk_here)
-        else:
+        chunk = None if brief is None else self._make_here(brief)
+        if chunk is None:
             chunk = await self.next_chunk()
-            if turn is not None:
-                turn.note(self.step_seconds if self.is_over else inf)
+            if brief is not None and not brief.turn.is_brief:
+                brief.turn.note(self.step_seconds if self.is_over else inf)
         if self.is_over:
             return Response(chunk, content_type=content_type, headers=headers())
         self._first = chunk
         return StreamingResponse(self, content_type=content_type, headers=headers())
+
+    def _make_here(self, brief: Brief) -> bytes | None:
+        """Return the first chunk if it can be made at once; None if another thread has to do it."""
+        if not brief.turn.is_brief:
+            return None
+
+        def make(hurry: Callable[[], None]) -> bytes:
+            brief.session.hurry = hurry
+            return self.next_chunk_here()
+
+        try:
+            return brief.turn.run(make)
+        except NotBrief:
+            self.begin_again(brief.pieces())
+            return None
+        finally:
+            brief.session.hurry = None
 
     def __aiter__(self) -> ResponseWork:
         return self
