@@ -153,11 +153,11 @@ async def test_clients_must_show_a_certificate_of_the_ca(tmp_path: Path, authori
     put_certificate(authority, tmp_path)
     async with serving(transport_security(tmp_path, TlsMode.VERIFY_CA, with_ca=True)) as server:
         # The client believes that it is connected before the server has looked at its certificate.
-        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+        with pytest.raises((httpx.TransportError, ssl.SSLError), match=r"(?i)certificate.required"):
             await get(server, "/hello", trusting(authority))
         other = trusting(authority)
         trustme.CA().issue_cert("me@example.org").configure_cert(other)
-        with pytest.raises((httpx.TransportError, ssl.SSLError)):
+        with pytest.raises((httpx.TransportError, ssl.SSLError), match=r"(?i)unknown.ca"):
             await get(server, "/hello", other)
         known = trusting(authority)
         authority.issue_cert("me@example.org").configure_cert(known)
@@ -351,3 +351,24 @@ async def test_files_that_cannot_be_used_leave_the_certificate_in_use(tmp_path: 
         assert (await get(server, "/hello", trusting(authority))).text == "hello"
         put_certificate(authority, tmp_path)
         assert await serial_number(server) != before
+
+
+async def test_places_of_clients_that_do_not_shake_hands_are_free_again(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tsdb.servers.http._secured.HANDSHAKE_SECONDS_MAX", 0.1)
+    put_certificate(authority, tmp_path)
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+        listener = server._listener
+        assert listener is not None
+        for said in (b"\x16\x03\x01", b"\x16 no handshake at all" * 100, b"GET / HTTP/1.1\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(said)
+            await asyncio.wait_for(reader.read(), SECONDS_MAX)
+            writer.close()
+        assert (await get(server, "/hello", trusting(authority))).text == "hello"
+        async with asyncio.timeout(SECONDS_MAX):
+            while listener._connections or listener._shaking:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        # The next connection has its place already.
+        assert listener._places._value == 4095

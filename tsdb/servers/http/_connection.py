@@ -109,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._listener.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._take(bytes(self._listener.buffer[:nbytes]))
+        self.take(bytes(self._listener.buffer[:nbytes]))
 
     def eof_received(self) -> None:
         self.lose()
@@ -155,7 +155,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = True
             self.transport.resume_reading()
 
-    def _take(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
+        """Take what the client has sent."""
         exchange = self._exchange
         if exchange is None:
             self._read_head(self._ahead + data if self._ahead else data)
@@ -198,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange = Exchange(self, scope, length, is_kept=is_kept, is_modern=is_modern, expects=expects)
         self._exchange = exchange
         if rest := data[size:]:
-            self._take(rest)
+            self.take(rest)
         self._task = self._listener.loop.create_task(self._run(exchange))
 
     async def _run(self, exchange: Exchange) -> None:

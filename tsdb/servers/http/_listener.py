@@ -12,20 +12,18 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
 from tsdb.servers.http._messages import Receive, Scope, Send
+from tsdb.servers.http._secured import Secured
 from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BACKLOG_MAX = 1024
 """Connections that may wait to be accepted."""
-
-HANDSHAKE_SECONDS_MAX = 10.0
-"""How long the handshake of TLS may take."""
 
 SWEEP_SECONDS = 1.0
 """How often silent connections are looked for."""
@@ -57,6 +55,8 @@ class Listener:
         self._places = asyncio.Semaphore(connections_max)
         self._connections: set[Connection] = set()
         self._arriving: set[asyncio.Task[None]] = set()
+        self._shaking: set[Secured] = set()
+        """Those with TLS that are not connections yet."""
         self._gone = asyncio.Event()
         """Set while there is no connection."""
         self._gone.set()
@@ -74,6 +74,7 @@ class Listener:
         return self._tls.verifies_user
 
     def add(self, connection: Connection) -> None:
+        self._shaking.discard(cast(Any, connection.transport))
         self._connections.add(connection)
         self._gone.clear()
         if self.is_stopping:
@@ -96,6 +97,8 @@ class Listener:
             task.cancel()
         await asyncio.wait({self.accepting, *self._arriving})
         self._socket.close()
+        for secured in tuple(self._shaking):
+            secured.abort()
         for connection in tuple(self._connections):
             if connection.is_idle:
                 connection.close()
@@ -129,32 +132,35 @@ class Listener:
             task.add_done_callback(self._arriving.discard)
 
     async def _admit(self, accepted: socket.socket) -> None:
-        """Shake hands; from then on the connection works by itself."""
+        """Find out what is spoken; from then on the connection works by itself."""
         connection = Connection(self)
+        protocol: Connection | Secured = connection
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            context = None
             if self._tls.is_offered:
                 if await _first_byte(accepted) == _TLS_HANDSHAKE:
                     context = await asyncio.to_thread(self._tls.context)
+                    protocol = Secured(context, connection, self.buffer, self._fail)
+                    self._shaking.add(protocol)
                 elif self._tls.is_required:
                     # What was not read would reset the connection, and the answer with it.
                     accepted.recv(_BUFFER_BYTES)
                     accepted.send(_ONLY_TLS)
                     raise ConnectionAbortedError("the client does not speak TLS")
-            await self.loop.connect_accepted_socket(
-                lambda: connection,
-                accepted,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else HANDSHAKE_SECONDS_MAX,
-            )
+            await self.loop.connect_accepted_socket(lambda: protocol, accepted)
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
-            if not connection.is_made:
+            if not protocol.is_made:
                 accepted.close()
                 self._places.release()
+                self._shaking.discard(cast(Any, protocol))
             if isinstance(error, asyncio.CancelledError):
                 raise
             _log.debug("a connection was not made", error=str(error))
+
+    def _fail(self, secured: Secured) -> None:
+        """Forget a connection without a handshake."""
+        self._shaking.discard(secured)
+        self._places.release()
 
     def _sweep(self) -> None:
         """Close connections that are silent for too long."""
