@@ -181,6 +181,17 @@ async def test_an_answer_to_head_has_no_body() -> None:
     assert b"0\r\n\r\n" not in answer
 
 
+async def test_nobody_writes_headers_in_our_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def reflect(request: Request) -> Response:
+        return Response.text("ok", headers=[("x-said", request.query.get("said") or "")])
+
+    async with serving(("GET", "/reflect", reflect)) as started:
+        ask = b"GET /reflect?said=%s HTTP/1.1\r\nConnection: close\r\n\r\n"
+        assert b"x-said: fine\r\n" in await say(started, ask % b"fine")
+        assert await say(started, ask % b"a%0d%0aset-cookie:%20b") == b""
+    assert "line break" in caplog.text
+
+
 async def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.1)
     monkeypatch.setattr("tsdb.servers.http._listener.SWEEP_SECONDS", 0.02)

@@ -162,18 +162,18 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
     if term.function == "median":
         return pa.array(_medians(cells.gathered[name], counted)[chosen], mask=(counted == 0)[chosen])
     counts = counted[chosen]
-    empty = counts == 0
+    if term.function in ("sum", "total", "min", "max"):
+        values = _widened(cells.states[name, term.function][chosen])
+        return pa.array(values, mask=None if counts.all() else counts == 0)
+    less = 0 if term.function == "avg" or term.function.endswith("_pop") else 1
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if term.function in ("sum", "total", "min", "max"):
-            values = _widened(cells.states[name, term.function][chosen])
-        elif term.function == "avg":
+        if term.function == "avg":
             values = cells.states[name, "total"][chosen] / counts
         else:
-            less = 0 if term.function.endswith("_pop") else 1
-            empty = counts <= less
             values = cells.states[name, "squares"][chosen] / (counts - less)
             if term.function.startswith("stddev"):
                 values = np.sqrt(values)
+    empty = counts <= less
     return pa.array(values, mask=empty if empty.any() else None)
 
 

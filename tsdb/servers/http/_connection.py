@@ -405,8 +405,12 @@ class Exchange:
             lines.append(b"connection: close\r\n")
         elif not self._is_modern:
             lines.append(b"connection: keep-alive\r\n")
-        lines.append(b"date: %s\r\n\r\n" % _date())
-        return b"".join(lines)
+        lines.append(b"date: %s\r\n" % _date())
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines):
+            # Whoever can break a line could write headers, or a whole answer, in our name.
+            raise ValueError("a header of an answer has a line break")
+        return head + b"\r\n"
 
 
 def _date() -> bytes:
