@@ -10,6 +10,9 @@ import orjson
 
 Message = MutableMapping[str, Any]
 
+SECONDS_MAX = 30
+"""Nobody waits longer for an answer; on a machine that is busy with other things it takes a while."""
+
 
 @dataclass
 class Answer:
@@ -50,7 +53,7 @@ class Exchange:
         self._messages.put_nowait({"type": "http.disconnect"})
 
     async def finish(self) -> Answer:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(SECONDS_MAX):
             await self.task
         return self.answer
 

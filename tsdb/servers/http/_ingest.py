@@ -22,7 +22,8 @@ from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
 """How many requests of one protocol are parsed or written at the same time; further ones wait."""
-GROUPS_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
+GROUPS_AT_ONCE_MAX = 2
+GROUPS_AT_ONCE = max(1, min(GROUPS_AT_ONCE_MAX, (os.cpu_count() or 1) // 2))
 """How many groups of small requests of one protocol are worked on at the same time.
 
 Two that share two cores with the rest of the server take turns at both, and are slower than one with larger groups.
