@@ -118,12 +118,12 @@ class Worker:
             try:
                 if self._is_idle():
                     self._write([request])
+                    if self._waiting:
+                        # It waits for memory, and the worker's thread does not know of its deadline.
+                        self.wake()
                     return
             finally:
                 self._turns.release()
-                if self._waiting:
-                    # It waits for memory, and the worker's thread does not know of its deadline.
-                    self.wake()
         seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
         if not self._slots.acquire(timeout=max(0.0, seconds)):
             raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)

@@ -51,7 +51,6 @@ class Listener:
         self.is_stopping = False
         self._tls = tls
         self._socket = bound
-        self._connections_max = connections_max
         self._places = asyncio.Semaphore(connections_max)
         self._connections: set[Connection] = set()
         self._arriving: set[asyncio.Task[None]] = set()
