@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from tests.fuzz import seeds
-from tests.fuzz.test_ports import SECONDS, SEED, check_costs, costs, mistakes, mutate, say
+from tests.fuzz.test_ports import CONVERSATIONS_MIN, SECONDS, SEED, check_costs, costs, mistakes, mutate, say
 from tests.server_process import ServerProcess, running
 
 pytestmark = [
@@ -53,7 +53,7 @@ def test_garbage_before_and_inside_of_tls_leaves_the_server_as_it_was(
     print(f"TSDB_FUZZ_SEED={SEED}")
     before, sent = costs(server), 0
     deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+    while sent < CONVERSATIONS_MIN or time.monotonic() < deadline:
         is_inside = chance.random() < 0.5
         known = seeds.http() if is_inside else seeds.tls()
         messages = mutate(chance, chance.choice(known)) if chance.random() < 0.9 else [chance.randbytes(500)]
@@ -63,7 +63,6 @@ def test_garbage_before_and_inside_of_tls_leaves_the_server_as_it_was(
     _check_answer(server, context)
     check_costs(server, before)
     print(f"tls: {sent} conversations, threads/descriptors/MB {before} -> {costs(server)}")
-    assert sent > SECONDS
 
 
 def _check_answer(server: ServerProcess, context: ssl.SSLContext) -> None:
