@@ -92,28 +92,28 @@ class SeriesRuns:
 
     def add(
         self,
-        starts: SupportsArrowArray,
-        stops: SupportsArrowArray,
-        groups: SupportsArrowArray,
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        groups: npt.NDArray[np.int64],
         times_of_rows: SupportsArrowArray | None = None,
         within: tuple[int, int] | None = None,
     ) -> int:
-        """Take the stretches (int64) of one more chunk, of their rows those within two times, both included.
+        """Take the stretches of one more chunk, of their rows those within two times, both included.
 
         Returns how many runs that makes; a chunk without any is forgotten. Raises ValueError past `runs_max`.
         """
 
     def add_chunks(
         self,
-        starts: SupportsArrowArray,
-        stops: SupportsArrowArray,
-        groups: SupportsArrowArray,
-        begins: Sequence[int],
-        ends: Sequence[int],
+        starts: npt.NDArray[np.int64],
+        stops: npt.NDArray[np.int64],
+        groups: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        numbers: Sequence[int],
         times_of_rows: Sequence[SupportsArrowArray] | None = None,
         within: tuple[int, int] | None = None,
     ) -> list[int]:
-        """Take ascending stretches over several chunks: chunk i has the rows from `begins[i]` to before `ends[i]`.
+        """Take what ascending stretches have of some chunks: i has the rows from `offsets[i]` to before the next one's.
 
         Returns how many runs each chunk makes; one without any is forgotten. Raises ValueError past `runs_max`.
         """
@@ -124,16 +124,45 @@ class SeriesRuns:
     def rows(self) -> ArrowArray:
         """Return how many rows each cell has (int64)."""
 
+    @property
+    def row_count(self) -> int:
+        """How many rows all runs have."""
+
     def aggregate(
         self, columns: Sequence[Sequence[SupportsArrowArray]], states: Sequence[Sequence[str]], *, threads: int = 1
-    ) -> list[list[ArrowArray]]:
-        """Return the states of columns, which have an array for each chunk; `spread` is two of them."""
+    ) -> list[list[ArrowArray | None]]:
+        """Return the states of columns, which have an array for each chunk; `spread` is two of them.
+
+        Chunks are of one type; of signed integers the widest is the column's.
+        A count is None if no value is null: then it is how many rows a cell has.
+        """
 
     def end_values(self, columns: Sequence[Sequence[SupportsArrowArray]], *, newest: bool) -> list[ArrowArray]:
         """Return what columns, with an array for each chunk, have in the newest row of each cell, or in its oldest."""
 
     def ends(self, *, newest: bool) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
         """Return for each cell chunk (uint32), row (uint32) and time (int64) of its newest row, or of its oldest."""
+
+def pick_stretches(
+    chosen: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    time_min: npt.NDArray[np.int64],
+    time_max: npt.NDArray[np.int64],
+    first: int,
+    last: int,
+) -> tuple[ArrowArray, tuple[int, int] | None]:
+    """Return what is left of chosen series whose times lie from `first` to `last`, or around: five rows of int64.
+
+    They are series, starts, stops, first and last times. Then come the earliest and the latest time of all.
+    """
+
+def touched_chunks(
+    starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+) -> tuple[list[int], int]:
+    """Return the numbers of the chunks that rows of ascending stretches lie in, and how many rows that are.
+
+    `offsets` is as for `add_chunks`.
+    """
 
 def row_hash(
     columns: Sequence[SupportsArrowArray],
@@ -252,29 +281,42 @@ def merge_dedup(
 def run_boundaries(series: SupportsArrowArray, ts: SupportsArrowArray) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
     """Return for each run of equal series its first row (uint32), its least and its greatest time (int64)."""
 
-def split_parquet_chunk(chunk: bytes) -> list[tuple[bool, int, int, int, int | None, int, int]]:
-    """Return the pages of a column chunk of Parquet.
-
-    Each has: whether it is the dictionary, where its bytes begin and end, how many they are decompressed, their CRC-32,
-    how many values it has and in which encoding. Raises ValueError if a header is damaged, NotImplementedError if there
-    are pages of another kind.
-    """
-
-def decode_parquet_pages(
-    pages: Sequence[tuple[bytes, int, int]],
-    dictionary: bytes | None,
-    *,
-    word_bytes: int,
-    nullable: bool,
-    rows_max: int,
-    narrow: bool = False,
+def decode_parquet_chunk(
+    chunk: bytes, *, is_compressed: bool, word_bytes: int, nullable: bool, rows_max: int, narrow: bool = False
 ) -> ArrowArray:
-    """Return the values of decompressed pages, each with how many it has and its encoding, as int32 or int64.
+    """Return the values of a column chunk of Parquet, as it is or compressed with zstd, as int32 or int64.
 
     With `narrow`, integers of 64 bits come in the narrowest type that holds all of them.
 
-    Raises ValueError if a page is damaged, NotImplementedError if it is in an encoding that is not read here.
+    Raises ValueError if the chunk is damaged, NotImplementedError if it has something that is not read here.
     """
+
+def pack_columns(
+    columns: Sequence[tuple[str, SupportsArrowArray, bool, str | None]], *, offset: int, level: int
+) -> tuple[bytes, list[bytes], int, list[bool]]:
+    """Return columns as Parquet has them, compressed with zstd; the first begins at an offset of the file.
+
+    Of each column: its name; its values, integers of 32 or 64 bits or dictionaries of texts; whether they may be null;
+    and for integers whether they are packed as `codes` of a dictionary, or as steps between them, `tight` or `aligned`
+    (along bytes), None for the smaller of both. Returned with the pages: what the footer says of each column, the bytes
+    before compression, and of each column whether its steps lie along bytes.
+
+    Raises TypeError for values of other types, ValueError for a null where there may be none.
+    """
+
+def adopt_columns(footer: bytes, shift: int) -> tuple[list[bytes], int]:
+    """Return what the footer of a file with one row group says of its columns, moved `shift` bytes further on.
+
+    And the bytes of all pages before compression. Raises ValueError if the footer is damaged.
+    """
+
+def describe_row_group(
+    columns: Sequence[bytes], *, rows: int, plain_bytes: int, packed_bytes: int, offset: int, ordinal: int
+) -> bytes:
+    """Return what the footer says of a row group."""
+
+def describe_file(empty: bytes, rows: int, row_groups: Sequence[bytes], key_values: Sequence[tuple[str, str]]) -> bytes:
+    """Return the footer of a file: that of an empty one, with rows, row groups and more key-value metadata."""
 
 def time_slices(
     offsets: SupportsArrowArray, ts: SupportsArrowArray, first: int, last: int

@@ -28,6 +28,8 @@ mod mysql_cells;
 mod mysql_rows;
 mod packing;
 mod parquet_chunk;
+mod parquet_write;
+mod pick_stretches;
 mod postgres_cells;
 mod postgres_copy;
 mod postgres_rows;
@@ -53,6 +55,7 @@ mod sort_keys;
 mod sort_pieces;
 mod tag_frames;
 mod take_rows;
+mod thrift;
 mod time_slices;
 mod values;
 mod workers;
@@ -106,9 +109,17 @@ mod _kernels {
     #[pymodule_export]
     use crate::mysql_rows::encode_mysql_rows;
     #[pymodule_export]
-    use crate::parquet_chunk::decode_parquet_pages;
+    use crate::parquet_chunk::decode_parquet_chunk;
     #[pymodule_export]
-    use crate::parquet_chunk::split_parquet_chunk;
+    use crate::parquet_write::adopt_columns;
+    #[pymodule_export]
+    use crate::parquet_write::describe_file;
+    #[pymodule_export]
+    use crate::parquet_write::describe_row_group;
+    #[pymodule_export]
+    use crate::parquet_write::pack_columns;
+    #[pymodule_export]
+    use crate::pick_stretches::pick_stretches;
     #[pymodule_export]
     use crate::postgres_copy::parse_postgres_copy;
     #[pymodule_export]
@@ -140,7 +151,7 @@ mod _kernels {
     #[pymodule_export]
     use crate::row_hash::row_hash;
     #[pymodule_export]
-    use crate::run_aggregate::SeriesRuns;
+    use crate::run_aggregate::{SeriesRuns, touched_chunks};
     #[pymodule_export]
     use crate::run_boundaries::run_boundaries;
     #[pymodule_export]

@@ -1,18 +1,20 @@
-//! `split_parquet_chunk` and `decode_parquet_pages`: plain columns of Parquet, without Arrow's reader.
+//! `decode_parquet_chunk`: plain columns of Parquet, without Arrow's reader.
 //!
-//! A column chunk is pages one behind the other, each with a header in Thrift's compact protocol. `split_parquet_chunk`
-//! reads the headers of one chunk. Whoever calls it checks and decompresses the pages and hands them to
-//! `decode_parquet_pages`, which makes one array of them. Only flat columns are read whose values are words of 4 or 8
-//! bytes, in data pages of version 1 and the encodings PLAIN, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT and of a dictionary;
-//! anything else is an error of another kind (`NotImplementedError`), and Arrow's reader has it.
+//!     bytes of a chunk ─▶ headers of pages ─▶ checksums ─▶ decompressed ─▶ one array
 //!
-//! Nothing of a page is trusted: every length is checked against the bytes that are there, and an array is never longer
-//! than `rows_max` says.
+//! A column chunk is pages one behind the other, each with a header in Thrift's compact protocol. Only flat columns are
+//! read whose values are words of 4 or 8 bytes, in data pages of version 1, in zstd or not compressed, and in the encodings
+//! PLAIN, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT and of a dictionary; anything else is an error of another kind
+//! (`NotImplementedError`), and Arrow's reader has it.
+//!
+//! Nothing of a page is trusted: every length is checked against the bytes that are there, and neither a page nor the
+//! array takes more memory than `rows_max` rows can.
 
 mod decode;
 mod header;
 
-use std::cell::Cell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 
 use arrow_array::PrimitiveArray;
 use arrow_array::types::{ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type};
@@ -22,8 +24,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::arrow_ffi::ArrowArray;
+pub use decode::varint;
 use decode::{Word, decode_levels, decode_values};
-use header::{Page, read_pages};
+use header::read_pages;
 
 /// What is wrong with a page.
 pub enum Fault {
@@ -46,41 +49,84 @@ pub fn damaged<T>(text: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Damaged(text.into()))
 }
 
-type PageTuple = (bool, usize, usize, usize, Option<u32>, usize, u32);
-
-/// Returns for each page of a chunk whether it is the dictionary, where its bytes begin and end, how many they are
-/// decompressed, their CRC-32 if it has one, how many values it has and in which encoding.
+/// Returns the values of a chunk as int32 or int64; with `narrow`, integers of 8 bytes as the narrowest of int8, int16,
+/// int32 and int64 that holds all of them.
 #[pyfunction]
-pub fn split_parquet_chunk(chunk: PyBackedBytes) -> PyResult<Vec<PageTuple>> {
-    let tuple = |page: Page| {
-        (page.is_dictionary, page.begin, page.end, page.plain_bytes, page.crc, page.values, page.encoding)
-    };
-    Ok(read_pages(&chunk)?.into_iter().map(tuple).collect())
-}
-
-/// Returns the values of decompressed pages, each with how many values it has and its encoding, as int32 or int64; with
-/// `narrow`, integers of 8 bytes as the narrowest of int8, int16, int32 and int64 that holds all of them.
-#[pyfunction]
-#[pyo3(signature = (pages, dictionary, *, word_bytes, nullable, rows_max, narrow = false))]
-pub fn decode_parquet_pages(
+#[pyo3(signature = (chunk, *, is_compressed, word_bytes, nullable, rows_max, narrow = false))]
+pub fn decode_parquet_chunk(
     py: Python<'_>,
-    pages: Vec<(PyBackedBytes, usize, u32)>,
-    dictionary: Option<PyBackedBytes>,
+    chunk: PyBackedBytes,
+    is_compressed: bool,
     word_bytes: usize,
     nullable: bool,
     rows_max: usize,
     narrow: bool,
 ) -> PyResult<ArrowArray> {
-    let pages: Vec<(&[u8], usize, u32)> =
-        pages.iter().map(|(page, values, encoding)| (page.as_ref(), *values, *encoding)).collect();
-    let dictionary = dictionary.as_deref();
-    let found = py.detach(|| match word_bytes {
-        4 => decode_whole::<Int32Type>(&pages, dictionary, nullable, rows_max),
-        8 if narrow => decode_narrow(&pages, dictionary, nullable, rows_max),
-        8 => decode_whole::<Int64Type>(&pages, dictionary, nullable, rows_max),
-        _ => Err(Fault::Foreign(format!("values have {word_bytes} bytes"))),
+    let chunk: &[u8] = &chunk;
+    let found = py.detach(|| {
+        let (dictionary, pages) = unpack(chunk, is_compressed, plain_bytes_max(rows_max, word_bytes))?;
+        let pages: Vec<(&[u8], usize, u32)> =
+            pages.iter().map(|(page, values, encoding)| (page.as_ref(), *values, *encoding)).collect();
+        let dictionary = dictionary.as_deref();
+        match word_bytes {
+            4 => decode_whole::<Int32Type>(&pages, dictionary, nullable, rows_max),
+            8 if narrow => decode_narrow(&pages, dictionary, nullable, rows_max),
+            8 => decode_whole::<Int64Type>(&pages, dictionary, nullable, rows_max),
+            _ => Err(Fault::Foreign(format!("values have {word_bytes} bytes"))),
+        }
     });
     Ok(found?)
+}
+
+/// What pages may take that are decompressed: of each row a level, a value and one in the dictionary, and heads of blocks.
+fn plain_bytes_max(rows: usize, word_bytes: usize) -> usize {
+    rows.saturating_mul(2 * word_bytes + 1).saturating_add(PLAIN_BYTES_SPARE)
+}
+const PLAIN_BYTES_SPARE: usize = 1 << 16;
+
+type Unpacked<'a> = (Option<Cow<'a, [u8]>>, Vec<(Cow<'a, [u8]>, usize, u32)>);
+
+/// Checks and decompresses pages: the dictionary, if there is one, and those with values.
+fn unpack(chunk: &[u8], is_compressed: bool, bytes_max: usize) -> Result<Unpacked<'_>, Fault> {
+    let (mut dictionary, mut pages) = (None, Vec::new());
+    let found = read_pages(chunk)?;
+    let plain_bytes = found.iter().map(|page| page.plain_bytes).fold(0usize, usize::saturating_add);
+    if plain_bytes > bytes_max {
+        return Err(Fault::Foreign(format!("its pages have {plain_bytes} bytes")));
+    }
+    for page in found {
+        let packed = &chunk[page.begin..page.end];
+        if page.crc.is_some_and(|crc| crc32fast::hash(packed) != crc) {
+            return damaged("the CRC of a page is wrong");
+        }
+        let plain = if is_compressed {
+            Cow::Owned(decompress(packed, page.plain_bytes)?)
+        } else {
+            Cow::Borrowed(packed)
+        };
+        if plain.len() != page.plain_bytes {
+            return damaged(format!("a page has {} bytes, expected {}", plain.len(), page.plain_bytes));
+        }
+        match page.is_dictionary {
+            true => dictionary = Some(plain),
+            false => pages.push((plain, page.values, page.encoding)),
+        }
+    }
+    Ok((dictionary, pages))
+}
+
+thread_local! {
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompress(packed: &[u8], bytes: usize) -> Result<Vec<u8>, Fault> {
+    let found = DECOMPRESSOR.with_borrow_mut(|own| {
+        if own.is_none() {
+            *own = Some(zstd::bulk::Decompressor::new()?);
+        }
+        own.as_mut().map_or_else(|| Ok(Vec::new()), |own| own.decompress(packed, bytes))
+    });
+    found.or_else(|error| damaged(format!("a page cannot be decompressed: {error}")))
 }
 
 type Pages<'a> = [(&'a [u8], usize, u32)];

@@ -30,6 +30,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::held::Held;
 use crate::keys::times;
 use cells::{Run, cut_stretch, narrow, number_cells};
 use fold::{Column, State};
@@ -72,23 +73,22 @@ impl SeriesRuns {
     fn add(
         &mut self,
         py: Python<'_>,
-        starts: Array,
-        stops: Array,
-        groups: Array,
+        starts: Held<i64>,
+        stops: Held<i64>,
+        groups: Held<i64>,
         times_of_rows: Option<Array>,
         within: Option<(i64, i64)>,
     ) -> PyResult<usize> {
         if self.cells.is_some() {
             return Err(PyValueError::new_err("the cells are numbered already"));
         }
-        let (starts, stops) = (starts.values::<Int64Type>("starts")?, stops.values::<Int64Type>("stops")?);
-        let groups = groups.values::<Int64Type>("groups")?;
+        let (starts, stops, groups) = (starts.get(), stops.get(), groups.get());
         let chunk_times = times_of_rows.as_ref().map(times).transpose()?;
         if chunk_times.is_none() && (self.width > 0 || within.is_some()) {
             return Err(PyValueError::new_err("times: buckets and a range of time need them"));
         }
         let rows = chunk_times.as_ref().map_or(u32::MAX as usize, |times| times.len());
-        let length = check_stretches(&starts, &stops, &groups, rows)?;
+        let length = check_stretches(starts, stops, groups, rows)?;
         let before = self.runs.len();
         let (first, last) = within.unwrap_or((i64::MIN, i64::MAX));
         let (width, origin, runs_max, runs) = (self.width, self.origin, self.runs_max, &mut self.runs);
@@ -117,42 +117,39 @@ impl SeriesRuns {
         Ok(added)
     }
 
-    /// Takes stretches, ascending, that may reach over several chunks: the rows of chunk i are those from `begins[i]`
-    /// to before `ends[i]`, and its times are `times_of_rows[i]`. Returns how many runs each chunk makes; one without
-    /// any is forgotten.
-    #[pyo3(signature = (starts, stops, groups, begins, ends, times_of_rows = None, within = None))]
+    /// Takes stretches, ascending, that may reach over several chunks: chunk i has the rows from `offsets[i]` to before
+    /// `offsets[i + 1]`. Only the chunks of these numbers are looked at; `times_of_rows` has the times of each. Returns
+    /// how many runs each of them makes; one without any is forgotten.
+    #[pyo3(signature = (starts, stops, groups, offsets, numbers, times_of_rows = None, within = None))]
     #[allow(clippy::too_many_arguments)]
     fn add_chunks(
         &mut self,
         py: Python<'_>,
-        starts: Array,
-        stops: Array,
-        groups: Array,
-        begins: Vec<i64>,
-        ends: Vec<i64>,
+        starts: Held<i64>,
+        stops: Held<i64>,
+        groups: Held<i64>,
+        offsets: Held<i64>,
+        numbers: Vec<usize>,
         times_of_rows: Option<Vec<Array>>,
         within: Option<(i64, i64)>,
     ) -> PyResult<Vec<usize>> {
         if self.cells.is_some() {
             return Err(PyValueError::new_err("the cells are numbered already"));
         }
-        let (starts, stops) = (starts.values::<Int64Type>("starts")?, stops.values::<Int64Type>("stops")?);
-        let groups = groups.values::<Int64Type>("groups")?;
-        check_stretches(&starts, &stops, &groups, i64::MAX as usize)?;
+        let stretches = Stretches { starts: starts.get(), stops: stops.get(), groups: groups.get() };
+        check_stretches(stretches.starts, stretches.stops, stretches.groups, i64::MAX as usize)?;
         let chunk_times =
             times_of_rows.map(|arrays| arrays.iter().map(times).collect::<PyResult<Vec<_>>>()).transpose()?;
         if chunk_times.is_none() && (self.width > 0 || within.is_some()) {
             return Err(PyValueError::new_err("times: buckets and a range of time need them"));
         }
-        check_chunks(&begins, &ends, chunk_times.as_deref())?;
+        let bounds = bounds_of(offsets.get(), &numbers, chunk_times.as_deref())?;
         let within = within.unwrap_or((i64::MIN, i64::MAX));
-        let stretches = Stretches { starts: &starts, stops: &stops, groups: &groups };
         let added = py.detach(|| {
             let mut chunk_times = chunk_times.map(Vec::into_iter);
-            begins
+            bounds
                 .iter()
-                .zip(&ends)
-                .map(|(&begin, &end)| {
+                .map(|&(begin, end)| {
                     let own = chunk_times.as_mut().and_then(Iterator::next);
                     self.add_chunk(&stretches, begin, end, own, within)
                 })
@@ -181,7 +178,14 @@ impl SeriesRuns {
         Ok(ArrowArray::from_values::<Int64Type>(rows))
     }
 
-    /// Returns for each column its states, in the order in which they are asked for.
+    /// How many rows all runs have.
+    #[getter]
+    fn row_count(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.stop - run.start)).sum()
+    }
+
+    /// Returns for each column its states, in the order in which they are asked for. A count is None if no value of the
+    /// column's chunks is null: then it is how many rows a cell has.
     #[pyo3(signature = (columns, states, *, threads = 1))]
     fn aggregate(
         &self,
@@ -189,7 +193,7 @@ impl SeriesRuns {
         columns: Vec<Vec<Array>>,
         states: Vec<Vec<String>>,
         threads: usize,
-    ) -> PyResult<Vec<Vec<ArrowArray>>> {
+    ) -> PyResult<Vec<Vec<Option<ArrowArray>>>> {
         let cell_count = self.cell_count()?;
         if columns.len() != states.len() {
             return Err(PyValueError::new_err("states: there must be a list for each column"));
@@ -295,7 +299,7 @@ impl SeriesRuns {
         jobs: &[(Column, Vec<State>)],
         cell_count: usize,
         threads: usize,
-    ) -> Vec<Vec<ArrowArray>> {
+    ) -> Vec<Vec<Option<ArrowArray>>> {
         let chunks: Vec<&[Run]> = self.chunks().collect();
         let rows: usize = self.runs.iter().map(|run| (run.stop - run.start) as usize).sum();
         let workers =
@@ -343,17 +347,49 @@ struct Stretches<'a> {
     groups: &'a [i64],
 }
 
-fn check_chunks(begins: &[i64], ends: &[i64], times: Option<&[ScalarBuffer<i64>]>) -> PyResult<()> {
-    if begins.len() != ends.len() || times.is_some_and(|times| times.len() != begins.len()) {
-        return Err(PyValueError::new_err("begins, ends and times must be equally many"));
+/// Returns where the chunks of some numbers begin and end.
+fn bounds_of(
+    offsets: &[i64],
+    numbers: &[usize],
+    times: Option<&[ScalarBuffer<i64>]>,
+) -> PyResult<Vec<(i64, i64)>> {
+    if times.is_some_and(|times| times.len() != numbers.len()) {
+        return Err(PyValueError::new_err("numbers and times must be equally many"));
     }
-    for (at, (&begin, &end)) in begins.iter().zip(ends).enumerate() {
+    let bounds_of_chunk = |(at, &number): (usize, &usize)| {
+        let Some(&[begin, end]) = offsets.get(number..).and_then(<[i64]>::first_chunk) else {
+            return Err(PyValueError::new_err(format!("there is no chunk {number}")));
+        };
         let rows = times.map_or(i64::from(u32::MAX), |times| times[at].len() as i64);
         if begin < 0 || end < begin || end - begin > rows {
             return Err(PyValueError::new_err(format!("chunk {at}: {begin} to {end} are not {rows} rows")));
         }
-    }
-    Ok(())
+        Ok((begin, end))
+    };
+    numbers.iter().enumerate().map(bounds_of_chunk).collect()
+}
+
+/// Returns the numbers of the chunks that rows of ascending stretches lie in; chunk i has the rows from `offsets[i]` to
+/// before `offsets[i + 1]`. The second number is how many rows the stretches have.
+#[pyfunction]
+pub fn touched_chunks(
+    starts: Held<i64>,
+    stops: Held<i64>,
+    offsets: Held<i64>,
+) -> PyResult<(Vec<usize>, i64)> {
+    let (starts, stops, offsets) = (starts.get(), stops.get(), offsets.get());
+    check_stretches(starts, stops, starts, i64::MAX as usize)?;
+    let is_touched = |begin: i64, end: i64| {
+        let low = stops.partition_point(|&stop| stop <= begin);
+        starts[low..]
+            .iter()
+            .zip(&stops[low..])
+            .take_while(|(start, _)| **start < end)
+            .any(|(start, stop)| start < stop)
+    };
+    let chunks = offsets.windows(2).enumerate();
+    let touched = chunks.filter(|(_, pair)| is_touched(pair[0], pair[1])).map(|(number, _)| number);
+    Ok((touched.collect(), starts.iter().zip(stops).map(|(start, stop)| stop - start).sum()))
 }
 
 fn take_next<'a, T>(next: &AtomicUsize, jobs: &'a [T]) -> Option<(usize, &'a T)> {

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsdb._kernels import SeriesRuns
+from tsdb._kernels import SeriesRuns, touched_chunks
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 STATES = ["count", "sum", "total", "min", "max", "spread"]
@@ -54,6 +54,10 @@ def bucket_of(time: int, origin: int, width: int) -> int:
     return (time - origin) // width if width else 0
 
 
+def ints(values: list[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
 def numpy_of(array: object) -> np.ndarray[Any, Any]:
     return np.asarray(pa.array(array))
 
@@ -86,7 +90,7 @@ def test_states_of_cells_agree_with_a_loop_over_rows(
     columns, wanted = [], defaultdict(list)
     for times, values, stretches in parts:
         added = runs.add(
-            *(pa.array([each[at] for each in stretches], pa.int64()) for at in range(3)),
+            *(ints([each[at] for each in stretches]) for at in range(3)),
             pa.array(times, pa.int64()),
             (first, last),
         )
@@ -99,9 +103,13 @@ def test_states_of_cells_agree_with_a_loop_over_rows(
     groups, buckets = (numpy_of(each).tolist() for each in runs.cells())
     assert list(zip(groups, buckets, strict=True)) == sorted(wanted)
     assert numpy_of(runs.rows()).tolist() == [len(wanted[cell]) for cell in sorted(wanted)]
+    assert runs.row_count == sum(len(values) for values in wanted.values())
     (states,) = runs.aggregate([columns], [STATES], threads=2)
+    has_nulls = any(column.null_count for column in columns)
+    assert (states[0] is None) == (not has_nulls), "how many values there are is known if none is null"
+    arrays = [numpy_of(runs.rows() if state is None else state) for state in states]
     for at, cell in enumerate(sorted(wanted)):
-        check_cell(kind, [numpy_of(state)[at].item() for state in states], wanted[cell])
+        check_cell(kind, [array[at].item() for array in arrays], wanted[cell])
 
 
 def check_cell(kind: pa.DataType, found: list[Any], values: list[Any]) -> None:
@@ -135,7 +143,7 @@ def test_the_ends_of_cells_are_their_newest_and_oldest_rows(
 ) -> None:
     runs, wanted, kept = SeriesRuns(width=width), defaultdict(list), []
     for times, _, stretches in drawn[1]:
-        arrays = [pa.array([each[at] for each in stretches], pa.int64()) for at in range(3)]
+        arrays = [ints([each[at] for each in stretches]) for at in range(3)]
         if runs.add(*arrays, pa.array(times, pa.int64())):
             kept.append(times)
         for start, stop, group in stretches:
@@ -151,7 +159,7 @@ def test_the_ends_of_cells_are_their_newest_and_oldest_rows(
 def test_a_million_buckets_far_apart_are_found() -> None:
     times = np.arange(1_000_000, dtype=np.int64) * 1_000_000_007
     runs = SeriesRuns(width=1_000)
-    assert runs.add(pa.array([0]), pa.array([len(times)]), pa.array([5]), pa.array(times)) == 1_000_000
+    assert runs.add(ints([0]), ints([len(times)]), ints([5]), pa.array(times)) == 1_000_000
     _, buckets = runs.cells()
     assert (numpy_of(buckets) == times // 1_000).all()
 
@@ -159,17 +167,17 @@ def test_a_million_buckets_far_apart_are_found() -> None:
 def test_more_runs_than_allowed_are_refused() -> None:
     runs = SeriesRuns(width=1, runs_max=10)
     with pytest.raises(ValueError, match="more than 10 runs"):
-        runs.add(pa.array([0]), pa.array([20]), pa.array([0]), pa.array(np.arange(20)))
+        runs.add(ints([0]), ints([20]), ints([0]), pa.array(np.arange(20)))
 
 
 def test_stretches_outside_of_their_chunk_are_refused() -> None:
     with pytest.raises(ValueError, match="stretch 0: rows 0 to 3 are not a stretch of 2 rows"):
-        SeriesRuns(width=1).add(pa.array([0]), pa.array([3]), pa.array([0]), pa.array([1, 2]))
+        SeriesRuns(width=1).add(ints([0]), ints([3]), ints([0]), pa.array([1, 2]))
 
 
 def test_a_column_that_is_too_short_is_refused() -> None:
     runs = SeriesRuns()
-    runs.add(pa.array([0]), pa.array([3]), pa.array([0]))
+    runs.add(ints([0]), ints([3]), ints([0]))
     runs.cells()
     with pytest.raises(ValueError, match="2 rows, expected 3"):
         runs.aggregate([[pa.array([1, 2])]], [["sum"]])
@@ -177,7 +185,7 @@ def test_a_column_that_is_too_short_is_refused() -> None:
 
 def test_texts_are_not_added() -> None:
     runs = SeriesRuns()
-    runs.add(pa.array([0]), pa.array([1]), pa.array([0]))
+    runs.add(ints([0]), ints([1]), ints([0]))
     runs.cells()
     with pytest.raises(TypeError, match="Utf8 cannot be aggregated"):
         runs.aggregate([[pa.array(["a"])]], [["min"]])
@@ -200,7 +208,7 @@ def test_stretches_over_several_chunks_are_those_of_each(
     stops = np.cumsum([len(own) for own, _ in series]).astype(np.int64)
     starts = stops - np.array([len(own) for own, _ in series], dtype=np.int64)
     groups = np.array([group for _, group in series], dtype=np.int64)
-    stretches = pa.array(starts, pa.int64()), pa.array(stops, pa.int64()), pa.array(groups, pa.int64())
+    stretches = starts, stops, groups
     bounds = sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})
     chunk_times = [pa.array(times[low:high], pa.int64()) for low, high in pairwise(bounds)]
     values = list(range(len(times)))
@@ -208,7 +216,9 @@ def test_stretches_over_several_chunks_are_those_of_each(
     whole = SeriesRuns(width=width)
     whole.add(*stretches, pa.array(times, pa.int64()), (first, last))
     cut = SeriesRuns(width=width)
-    added = cut.add_chunks(*stretches, bounds[:-1], bounds[1:], chunk_times, (first, last))
+    numbers = list(range(len(bounds) - 1))
+    added = cut.add_chunks(*stretches, ints(bounds), numbers, chunk_times, (first, last))
+    assert touched_chunks(starts, stops, ints(bounds)) == (numbers, len(times)), "every row is of a stretch"
     columns = [
         column.slice(low, high - low) for (low, high), count in zip(pairwise(bounds), added, strict=True) if count
     ]
@@ -217,7 +227,10 @@ def test_stretches_over_several_chunks_are_those_of_each(
     own = [[column]] if len(numpy_of(whole.rows())) else [[]]
     (sums,) = cut.aggregate([columns], [["count", "sum", "max"]])
     (wanted,) = whole.aggregate(own, [["count", "sum", "max"]])
-    assert [pa.array(each).to_pylist() for each in sums] == [pa.array(each).to_pylist() for each in wanted]
+    for each, expected in zip(sums, wanted, strict=True):
+        # Chunks that have runs may have no null where the whole has one.
+        both = [pa.array(whole.rows() if state is None else state).to_pylist() for state in (each, expected)]
+        assert both[0] == both[1]
     *_, end_times = cut.ends(newest=newest)
     assert pa.array(end_times).to_pylist() == pa.array(whole.ends(newest=newest)[2]).to_pylist()
     chunks, rows, _ = (pa.array(each).to_pylist() for each in cut.ends(newest=newest))
@@ -226,6 +239,38 @@ def test_stretches_over_several_chunks_are_those_of_each(
 
 
 def test_chunks_that_are_longer_than_their_times_are_refused() -> None:
-    one = pa.array([0], pa.int64())
     with pytest.raises(ValueError, match="chunk 0: 0 to 5 are not 3 rows"):
-        SeriesRuns(width=1).add_chunks(one, pa.array([5], pa.int64()), one, [0], [5], [pa.array([1, 2, 3], pa.int64())])
+        SeriesRuns(width=1).add_chunks(ints([0]), ints([5]), ints([0]), ints([0, 5]), [0], [pa.array([1, 2, 3])])
+
+
+def test_a_chunk_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no chunk 1"):
+        SeriesRuns().add_chunks(ints([0]), ints([5]), ints([0]), ints([0, 5]), [1])
+
+
+@pytest.mark.parametrize(
+    ("stretches", "touched"),
+    [
+        ([(0, 1)], [0]),
+        ([(9, 11)], [0, 1]),
+        ([(10, 10), (25, 30)], [2]),
+        ([(3, 4), (29, 30)], [0, 2]),
+        ([(0, 30)], [0, 1, 2]),
+        ([], []),
+    ],
+)
+def test_chunks_are_touched_that_rows_of_stretches_lie_in(stretches: list[tuple[int, int]], touched: list[int]) -> None:
+    starts, stops = (ints([each[at] for each in stretches]) for at in range(2))
+    rows = sum(stop - start for start, stop in stretches)
+    assert touched_chunks(starts, stops, ints([0, 10, 20, 30])) == (touched, rows)
+
+
+def test_signed_integers_of_several_types_are_one_column() -> None:
+    runs = SeriesRuns()
+    runs.add_chunks(ints([0]), ints([6]), ints([0]), ints([0, 2, 4, 6]), [0, 1, 2])
+    runs.cells()
+    columns = [pa.array([-128, 1], pa.int8()), pa.array([2**40, None]), pa.array([7, 300], pa.int16())]
+    (found,) = runs.aggregate([columns], [["count", "sum", "min", "max"]])
+    assert [pa.array(each).to_pylist() for each in found] == [[5], [2**40 + 180], [-128], [2**40]]
+    with pytest.raises(TypeError, match="chunks of Int8 and of UInt8"):
+        runs.aggregate([[columns[0], pa.array([1, 2], pa.uint8()), columns[2]]], [["sum"]])

@@ -49,7 +49,8 @@ def life_of(records: Any) -> QueryLife:
 
 
 def datasets_of(records: Any) -> list[RegionDataset]:
-    return [region for scan in life_of(records).scans for region in scan.regions]
+    scans = life_of(records).scans if isinstance(records, QueryRecords) else [records._dataset]
+    return [region for scan in scans for region in scan.regions]
 
 
 @pytest.mark.parametrize("text", ENDLESS)

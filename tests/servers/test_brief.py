@@ -15,6 +15,7 @@ from tsdb.servers._brief import (
     TIMES_AGAIN,
     TIMES_MAX,
     TIMES_MIN,
+    TIMES_RIGHT,
     BriefQuestions,
 )
 
@@ -49,6 +50,7 @@ def test_a_question_is_brief_after_it_was_several_times() -> None:
     ("other", "is_same"),
     [
         ('up{host="h12", zone="a"}', True),
+        ('up{host="h123", zone="a"}', True),
         ('up{host="h1200", zone="a"}', False),
         ('up{host=~"h12.*", zone="a"}', False),
         ('down{host="h3", zone="a"}', False),
@@ -70,13 +72,53 @@ def test_what_was_wrongly_expected_to_be_brief_has_to_prove_itself_more_often() 
         return "done"
 
     wanted = TIMES_AGAIN
-    for _ in range(12):
+    while wanted < TIMES_RIGHT:
         assert questions.is_brief("q")
         assert questions.run("q", answer) == "done"
         for _ in range(wanted):
             assert not questions.is_brief("q")
             questions.note("q", BRIEF_SECONDS / 2)
-        wanted = min(TIMES_MAX, 2 * wanted)
+        wanted *= 2
+
+
+def test_what_is_brief_for_long_is_forgiven_that_it_was_late() -> None:
+    clock = Clock()
+    questions = learned(clock)
+
+    def answer(hurry: object) -> None:
+        clock.now += LONG_SECONDS * 2
+
+    for _ in range(20):
+        questions.run("q", answer)
+    times = 0
+    while not questions.is_brief("q"):
+        questions.note("q", BRIEF_SECONDS / 2)
+        times += 1
+    assert times < TIMES_MAX / 2, "it need not be brief as often as it would have to at first"
+    for _ in range(TIMES_RIGHT * 8):
+        questions.note("q", BRIEF_SECONDS / 2)
+    questions.note("q", LONG_SECONDS * 2)
+    for _ in range(TIMES_MIN):
+        assert not questions.is_brief("q")
+        questions.note("q", BRIEF_SECONDS / 2)
+    assert questions.is_brief("q")
+
+
+def test_a_question_that_is_late_now_and_then_stays_brief() -> None:
+    questions = learned(Clock())
+    for _ in range(10 * TIMES_RIGHT):
+        questions.note("q", BRIEF_SECONDS / 2)
+    late = 0
+    while questions.is_brief("q"):
+        questions.note("q", BRIEF_SECONDS * 2)
+        late += 1
+    assert 3 <= late <= 6, "but not for long when it is late every time"
+    for number in range(200):
+        questions.note("q", BRIEF_SECONDS * (2 if number % 8 == 0 else 0.5))
+    assert questions.is_brief("q")
+    for number in range(200):
+        questions.note("q", BRIEF_SECONDS * (2 if number % 2 == 0 else 0.5))
+    assert not questions.is_brief("q")
 
 
 def test_an_answer_that_fails_counts_too() -> None:

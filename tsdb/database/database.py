@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +49,9 @@ from tsdb.telemetry import counter
 _STATEMENTS = counter(
     "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
 )
+
+# To find the counter of some labels takes longer than to count.
+_counter_of = cache(_STATEMENTS.labels)
 
 EXECUTE_DEPTH_MAX = 8
 """How deep EXECUTE may execute EXECUTE."""
@@ -237,9 +240,9 @@ class Database:
         except NotBrief:
             raise
         except BaseException:
-            _STATEMENTS.labels("Promql", "error").inc()
+            _counter_of("Promql", "error").inc()
             raise
-        _STATEMENTS.labels("Promql", "ok").inc()
+        _counter_of("Promql", "ok").inc()
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
@@ -267,9 +270,9 @@ class Database:
             raise
         except BaseException:
             self.services.processes.leave(process)
-            _STATEMENTS.labels(kind, "error").inc()
+            _counter_of(kind, "error").inc()
             raise
-        _STATEMENTS.labels(kind, "ok").inc()
+        _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
             self.services.processes.leave(process)
             return output

@@ -44,6 +44,8 @@ class TimeRange:
         return TimeRange(min(self.start, other.start), max(self.end, other.end))
 
     def intersection(self, other: TimeRange) -> TimeRange:
+        if other.contains(self):
+            return self
         return TimeRange(max(self.start, other.start), min(self.end, other.end))
 
 

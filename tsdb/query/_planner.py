@@ -37,6 +37,7 @@ from tsdb.query.series_aggregate import (
     AggregateRecords,
     FittedQuery,
     OuterRecords,
+    RunFilter,
     Shapes,
     TagValues,
     bind_expressions,
@@ -117,6 +118,8 @@ class SeenAggregate:
 
     fitted: FittedQuery
     schema: pa.Schema
+    kinds: Sequence[pa.DataType]
+    """The types of the schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,9 +290,8 @@ class Planner:
         if isinstance(meaning, PlainSelection):
             return self._start_selection(meaning.where(filter), session)
         if isinstance(meaning, SeenAggregate):
-            return self._start_aggregate(replace(meaning.fitted, filter=filter), meaning.schema, session, plan)
-        below = meaning.below
-        inner = self._start_aggregate(replace(below.fitted, filter=filter), below.schema, session, leave_to_planner)
+            return self._start_aggregate(meaning, filter, session, plan)
+        inner = self._start_aggregate(meaning.below, filter, session, leave_to_planner)
         return OuterRecords(inner, lambda rows: above(meaning.above, rows, session), meaning.schema, plan)
 
     def select(
@@ -343,22 +345,29 @@ class Planner:
             (table.id, table.version, session.database, session.dialect, session.time_zone, query.shape),
             lambda: self._schema_of(text, tokens, session),
         )
+        meaning = SeenAggregate(fitted, schema, schema.types)
         if not tables:
-            self._seen.remember(text, session, fitted.where, query.table, table, lambda: SeenAggregate(fitted, schema))
-        return self._start_aggregate(fitted, schema, session, plan)
+            self._seen.remember(text, session, fitted.where, query.table, table, lambda: meaning)
+        return self._start_aggregate(meaning, fitted.filter, session, plan)
 
     def _start_aggregate(
-        self, fitted: FittedQuery, schema: pa.Schema, session: Session, plan: Callable[[], Records]
+        self, meaning: SeenAggregate, filter: RunFilter, session: Session, plan: Callable[[], Records]
     ) -> AggregateRecords:
-        unbound = fitted
-        fitted = bind_expressions(fitted, lambda each, tags: self._tag_values.of(each, tags, session))
+        fitted = meaning.fitted
+        bound = bind_expressions(fitted, filter, lambda each, tags: self._tag_values.of(each, tags, session))
         life = QueryLife(self._clock, session.timeout or self._options.timeout, session.hurry)
         source = self._source(life, session, {}, is_ordered=False, is_single=True, numbers_rows=0)
         try:
-            dataset = source.dataset(fitted.table)
-            records = AggregateRecords(fitted, dataset, life, schema, threads=self._contexts.parallelism, plan=plan)
-            records.unbound = unbound
-            return records
+            return AggregateRecords(
+                fitted,
+                bound,
+                source.dataset(fitted.table),
+                life,
+                meaning.schema,
+                meaning.kinds,
+                threads=self._contexts.parallelism,
+                plan=plan,
+            )
         except BaseException:
             life.end()
             raise
@@ -395,9 +404,9 @@ class Planner:
     ) -> None:
         (named,) = find_tables(Layout(text, tokens), session.dialect)
         # Bound expressions over tags are of this query alone; they are bound anew each time.
-        fitted = inner.unbound
+        fitted = inner.fitted
         where = shifted(fitted.where, apart.shift)
-        meaning = SeenOuter(SeenAggregate(fitted, inner.schema), apart.above, schema)
+        meaning = SeenOuter(SeenAggregate(fitted, inner.schema, inner.schema.types), apart.above, schema)
         self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)
 
     def _take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:

@@ -106,7 +106,10 @@ class TableSource:
             rows = self._system_table(database, name)
             return None if rows is None else _in_thread(lambda: memory_table(rows))
         if (table := self._catalog.find_table(database, name)) is not None:
-            return Table(self.dataset(table))
+            dataset = self.dataset(table)
+            if isinstance(dataset, TableDataset):
+                self._life.scans.append(dataset)
+            return Table(dataset)
         if (view := self._catalog.find_view(database, name)) is not None:
             return self._open_view(view)
         if database == DEFAULT_DATABASE and name == NUMBERS:

@@ -233,25 +233,27 @@ class SeenShapes(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._conditions: OrderedDict[Hashable, frozenset[int]] = OrderedDict()
-        """Which literals of a shape are those of its conditions."""
+        self._others: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()
+        """Which literals of a shape are not those of its conditions."""
         self._templates: OrderedDict[Hashable, Template[T]] = OrderedDict()
 
     def find(self, text: str, session: Session) -> tuple[Template[T], Shape] | None:
         """Return what a text of a known shape means, and its literals."""
-        shape = find_shape(text, session.dialect)
+        dialect = session.dialect
+        shape = find_shape(text, dialect)
         if shape is None:
             return None
+        written = dialect, shape.text
         with self._lock:
-            own = self._conditions.get((session.dialect, shape.text))
-            if own is None:
+            others = self._others.get(written)
+            if others is None:
                 return None
-            key = _key(shape, own, session)
+            key = _key(shape, others, session)
             found = self._templates.get(key)
             if found is None:
                 return None
             self._templates.move_to_end(key)
-            self._conditions.move_to_end((session.dialect, shape.text))
+            self._others.move_to_end(written)
             return found, shape
 
     def remember(
@@ -271,15 +273,16 @@ class SeenShapes(Generic[T]):
         places = [literal.place for literal in literals_of(condition)]
         if any(place not in numbers for place in places):
             return
-        own = frozenset(numbers[place] for place in places)
+        own = {numbers[place] for place in places}
+        others = tuple(number for number in numbers.values() if number not in own)
         template = Template(name, table, Where(condition, table, session, numbers), make())
         with self._lock:
-            _put(self._conditions, (session.dialect, shape.text), own)
-            _put(self._templates, _key(shape, own, session), template)
+            _put(self._others, (session.dialect, shape.text), others)
+            _put(self._templates, _key(shape, others, session), template)
 
 
-def _key(shape: Shape, own: frozenset[int], session: Session) -> Hashable:
-    rest = tuple(literal for number, literal in enumerate(shape.literals) if number not in own)
+def _key(shape: Shape, others: Sequence[int], session: Session) -> Hashable:
+    rest = tuple([shape.literals[number] for number in others])
     return (shape.text, rest, session.database, session.dialect, session.time_zone)
 
 

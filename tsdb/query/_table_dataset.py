@@ -44,7 +44,6 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         self._batch_rows_max = None if is_single else _JOINED_BATCH_ROWS_MAX
         for region in regions:
             life.on_end(region.snapshot.release)
-        life.scans.append(self)
 
     @property
     def schema(self) -> pa.Schema:

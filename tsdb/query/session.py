@@ -33,9 +33,10 @@ class Channel(StrEnum):
 
     @property
     def dialect(self) -> Dialect:
-        if self is Channel.MYSQL:
-            return Dialect.MYSQL
-        return Dialect.POSTGRESQL if self is Channel.POSTGRES else Dialect.GENERIC
+        return _DIALECTS.get(self, Dialect.GENERIC)
+
+
+_DIALECTS = {Channel.MYSQL: Dialect.MYSQL, Channel.POSTGRES: Dialect.POSTGRESQL}
 
 
 @dataclass(slots=True)

@@ -3,20 +3,22 @@
 A hand-over and back costs 0.2 to 0.4 ms, half of what a small question of a dashboard takes: two threads have to wake
 up, and what one has in its caches is far from the other. So what has proved to be brief runs on the event loop itself.
 
-- Brief is what took less than `BRIEF_SECONDS` the last `TIMES_MIN` times. Questions that differ in numbers only count
-  as the same one, if small numbers stay small and large ones as large as they are; other words, other matchers, another
-  span of steps make another question.
+- Brief is what took less than `BRIEF_SECONDS` the last `TIMES_MIN` times. What did so more often may be late now and
+  then, up to `LONG_SECONDS`, which counts half of those times away. Questions that differ in numbers
+  only count as the same one, if small numbers stay small and large ones as large as they are; other words, other
+  matchers, another span of steps make another question.
 - Only while nobody else is being served: whoever comes meanwhile waits as long as the answer takes.
 - What was expected to be brief and is not (after `LONG_SECONDS`, or as soon as it would need a planner) is given up at
   its next step and done again on a thread. It has to prove itself more often then: first `TIMES_AGAIN` times, then
-  twice as often for each time that it was expected wrongly.
+  twice as often for each time that it was expected wrongly, and half as often for every `TIMES_RIGHT` in a row that
+  it was brief: a machine that is busy with something else makes anything late now and then.
 """
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from math import inf
 from time import perf_counter
 from typing import NamedTuple, TypeVar
@@ -28,12 +30,14 @@ LONG_SECONDS = 0.010
 TIMES_MIN = 3
 TIMES_AGAIN = 8
 TIMES_MAX = 1024
+TIMES_RIGHT = 64
 KEPT_MAX = 1024
 TEXT_CHARS_MAX = 2048
 """How many questions are remembered, and how long their texts may be."""
 
 _SMALL_DIGITS = 3
-_NUMBER = re.compile(r"\d+")
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_SMALL_NUMBER = re.compile(rb"(?<!0)0{2,%d}(?!0)" % _SMALL_DIGITS)
 _T = TypeVar("_T")
 
 
@@ -41,7 +45,7 @@ class BriefTurn(NamedTuple):
     """One time that a question is asked."""
 
     questions: BriefQuestions
-    key: str
+    key: Hashable
     is_brief: bool
     """Whether it may be answered here and now."""
 
@@ -59,26 +63,28 @@ class BriefQuestions:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._times: OrderedDict[str, int] = OrderedDict()
+        self._times: OrderedDict[Hashable, int] = OrderedDict()
         """How many times in a row each was brief."""
-        self._wanted: OrderedDict[str, int] = OrderedDict()
+        self._wanted: OrderedDict[Hashable, int] = OrderedDict()
         """How many times it takes of those that were expected to be brief and were not."""
 
     @staticmethod
-    def key_of(text: str, *facts: object) -> str | None:
+    def key_of(text: str, *facts: Hashable) -> Hashable | None:
         """Return what stands for all questions that differ from one in numbers only; None if it is not worth it."""
-        return f"{_NUMBER.sub(_alike, text)}{facts}" if len(text) <= TEXT_CHARS_MAX else None
+        if len(text) > TEXT_CHARS_MAX:
+            return None
+        return _SMALL_NUMBER.sub(b"0", text.encode("utf-8", "surrogatepass").translate(_ZEROS)), facts
 
-    def turn(self, in_flight: int, text: str, *facts: object) -> BriefTurn | None:
+    def turn(self, in_flight: int, text: str, *facts: Hashable) -> BriefTurn | None:
         """Return the turn of a question while so many requests are being served; None for one that is not worth it."""
         key = self.key_of(text, *facts)
         return None if key is None else BriefTurn(self, key, in_flight == 1 and self.is_brief(key))
 
-    def is_brief(self, key: str) -> bool:
+    def is_brief(self, key: Hashable) -> bool:
         """Tell whether a question may be expected to take no time."""
         return self._times.get(key, 0) >= self._wanted.get(key, TIMES_MIN)
 
-    def run(self, key: str, answer: Callable[[Callable[[], None]], _T]) -> _T:
+    def run(self, key: Hashable, answer: Callable[[Callable[[], None]], _T]) -> _T:
         """Answer a question here and now; NotBrief when that takes too long."""
         started = self._clock()
 
@@ -100,18 +106,18 @@ class BriefQuestions:
                 if len(self._wanted) > KEPT_MAX:
                     self._wanted.popitem(last=False)
 
-    def note(self, key: str, seconds: float) -> None:
+    def note(self, key: Hashable, seconds: float) -> None:
         """Take down how long an answer took."""
         if seconds > BRIEF_SECONDS:
-            self._times.pop(key, None)
+            left = min(self._times.pop(key, 0), TIMES_RIGHT) // 2
+            if left and seconds <= LONG_SECONDS:
+                self._times[key] = left
             return
-        self._times[key] = self._times.get(key, 0) + 1
+        times = self._times[key] = self._times.get(key, 0) + 1
         self._times.move_to_end(key)
+        if times % TIMES_RIGHT == 0 and key in self._wanted:
+            self._wanted[key] //= 2
+            if self._wanted[key] < TIMES_AGAIN:
+                del self._wanted[key]
         if len(self._times) > KEPT_MAX:
             self._times.popitem(last=False)
-
-
-def _alike(number: re.Match[str]) -> str:
-    """Return what stands for all numbers that are about as large."""
-    digits = len(number[0])
-    return "0" if digits <= _SMALL_DIGITS else "0" * digits

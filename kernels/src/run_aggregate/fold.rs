@@ -1,11 +1,12 @@
 //! Columns folded into states, cell by cell.
 
-use arrow_array::PrimitiveArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
+use arrow_array::{Array as _, PrimitiveArray};
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -78,6 +79,10 @@ fn in_many_lanes<const COUNT: usize, T: Copy, A: Copy>(
     join: impl Fn(A, A) -> A,
 ) -> A {
     let (blocks, rest) = values.as_chunks::<COUNT>();
+    if blocks.is_empty() {
+        // Of a short run, putting the lanes together would take longer than its values.
+        return rest.iter().fold(zero, |sum, &value| step(sum, value));
+    }
     let mut lanes = [zero; COUNT];
     for block in blocks {
         for lane in 0..COUNT {
@@ -269,7 +274,8 @@ pub enum Column {
 }
 
 impl Column {
-    /// Reads one array per chunk, all of one type and long enough; a time is read as its number.
+    /// Reads one array per chunk, all of one type and long enough; a time is read as its number. Signed integers may be
+    /// of several types: the widest has room for all.
     pub fn new(arrays: &[Array], lengths: &[usize]) -> PyResult<Self> {
         if arrays.len() != lengths.len() {
             return Err(PyValueError::new_err(format!(
@@ -278,6 +284,8 @@ impl Column {
                 lengths.len()
             )));
         }
+        let widened = widen_alike(arrays);
+        let arrays = widened.as_deref().unwrap_or(arrays);
         let Some(first) = arrays.first() else { return Ok(Self::I64(Chunks(vec![]))) };
         for (array, &length) in arrays.iter().zip(lengths) {
             if array.0.data_type() != first.0.data_type() {
@@ -325,7 +333,8 @@ impl Column {
         }
     }
 
-    pub fn fold(&self, runs: &[&[Run]], cells: usize, states: &[State]) -> Vec<ArrowArray> {
+    /// Returns states in the order in which they are asked for; None for a count if there are no nulls.
+    pub fn fold(&self, runs: &[&[Run]], cells: usize, states: &[State]) -> Vec<Option<ArrowArray>> {
         let fold = |state: &State| match self {
             Self::I8(chunks) => chunks.fold(runs, cells, *state),
             Self::I16(chunks) => chunks.fold(runs, cells, *state),
@@ -340,6 +349,40 @@ impl Column {
         };
         states.iter().flat_map(fold).collect()
     }
+}
+
+/// Returns signed integers of several types in the widest of them; None if there is nothing to be done.
+fn widen_alike(arrays: &[Array]) -> Option<Vec<Array>> {
+    let first = arrays.first()?.0.data_type();
+    if arrays.iter().all(|array| array.0.data_type() == first) {
+        return None;
+    }
+    let is_signed = |array: &Array| array.0.data_type().is_signed_integer();
+    let widest = arrays.iter().map(|array| array.0.data_type()).max_by_key(|kind| kind.primitive_width())?;
+    arrays
+        .iter()
+        .all(is_signed)
+        .then(|| arrays.iter().map(|array| Array(widened(&array.0, widest))).collect())
+}
+
+fn widened(data: &ArrayData, kind: &DataType) -> ArrayData {
+    use DataType::{Int8, Int16, Int32, Int64};
+    match (data.data_type(), kind) {
+        (Int8, Int16) => widen::<Int8Type, Int16Type>(data),
+        (Int8, Int32) => widen::<Int8Type, Int32Type>(data),
+        (Int8, Int64) => widen::<Int8Type, Int64Type>(data),
+        (Int16, Int32) => widen::<Int16Type, Int32Type>(data),
+        (Int16, Int64) => widen::<Int16Type, Int64Type>(data),
+        (Int32, Int64) => widen::<Int32Type, Int64Type>(data),
+        _ => data.clone(),
+    }
+}
+
+fn widen<F: ArrowPrimitiveType, T: ArrowPrimitiveType>(data: &ArrayData) -> ArrayData
+where
+    T::Native: From<F::Native>,
+{
+    PrimitiveArray::<F>::from(data.clone()).unary::<_, T>(T::Native::from).into_data()
 }
 
 pub struct Chunks<T: ArrowPrimitiveType>(Vec<(ScalarBuffer<T::Native>, Option<NullBuffer>)>);
@@ -368,8 +411,9 @@ where
         ArrowArray::new(PrimitiveArray::<T>::new(values, nulls))
     }
 
-    fn fold(&self, runs: &[&[Run]], cells: usize, state: State) -> Vec<ArrowArray> {
-        match state {
+    fn fold(&self, runs: &[&[Run]], cells: usize, state: State) -> Vec<Option<ArrowArray>> {
+        let found = match state {
+            State::Count if self.0.iter().all(|(_, nulls)| nulls.is_none()) => return vec![None],
             State::Count => {
                 let mut counts = vec![0i64; cells];
                 self.each(runs, |cell, values| counts[cell] += values.len() as i64);
@@ -388,7 +432,8 @@ where
             }
             State::Min | State::Max => vec![self.fold_extremes(runs, cells, state == State::Max)],
             State::Spread => self.fold_spread(runs, cells),
-        }
+        };
+        found.into_iter().map(Some).collect()
     }
 
     fn fold_extremes(&self, runs: &[&[Run]], cells: usize, greatest: bool) -> ArrowArray {

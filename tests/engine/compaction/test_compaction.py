@@ -471,7 +471,8 @@ def test_a_damaged_file_is_left_alone_and_the_others_are_merged(tmp_path: Path) 
         flushed(engine, row("h", number))
     victim = data_files(tmp_path)[0]
     content = bytearray(victim.read_bytes())
-    content[4:200] = bytes(196)
+    pages = slice(4, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+    content[pages] = bytes(len(content[pages]))
     victim.write_bytes(content)
     with pytest.raises(FileCorrupted):
         engine.compact(REGION).result(60)

@@ -82,7 +82,8 @@ class _Task:
     checks: tuple[Check, ...]
     part: Part | None = None
     bundle: Bundle | None = None
-    groups: Positions = field(default_factory=lambda: np.empty(0, np.int64))
+    groups: Positions = field(init=False)
+    """Of each series, once all tasks are known."""
 
     @property
     def series(self) -> SeriesTable:
@@ -98,11 +99,13 @@ class _Task:
         """Return the task with a smaller range of time; its series stay the same."""
         if span.contains(self.time_range):
             return self
-        return replace(
+        cut = replace(
             self,
             part=None if self.part is None else self.part.within(span),
             bundle=None if self.bundle is None else self.bundle.within(span),
         )
+        cut.groups = self.groups
+        return cut
 
 
 class RunPlan:
@@ -157,7 +160,7 @@ class RunPlan:
         if cells is not None:
             counters.cells += len(cells)
             # Rows of several regions meet in one cell; whoever asks wants to know all of them together.
-            self._scans[0].statistics.add(rows_returned=int(cells.rows.sum()))
+            self._scans[0].statistics.add(rows_returned=cells.row_count)
         counters.run_ns += _now_ns(self._scans) - started_ns
         return Aggregated(self._groups, cells)
 
@@ -177,8 +180,7 @@ def _aggregate_tasks(
     for task in tasks:
         part, schema = task.part, task.scan.snapshot.schema
         if part is not None and not task.checks and not query.gathered and can_take_pieces(part, schema, query):
-            task.scan.statistics.add(rows_read=part.rows)
-            yield from batch.add_part(part, schema, task.groups, task.scan.check)
+            yield from batch.add_part(part, schema, task.groups, task.scan.statistics, task.scan.check)
         else:
             for block in _blocks(task, query):
                 yield _aggregate_block(query, task, *block, statistics)
@@ -260,8 +262,7 @@ def _aggregate_block(query: RunQuery, task: _Task, block: Block, first: int, sta
     stops = np.cumsum(block.runs.lengths)
     groups = task.groups[first + block.runs.ranks]
     times = pa.array(block.times()) if query.needs_times or schema.time.name in query.columns else None
-    arrays = pa.array(stops - block.runs.lengths), pa.array(stops), pa.array(groups)
-    statistics.runs += add_runs(runs, arrays, times)
+    statistics.runs += add_runs(runs, stops - block.runs.lengths, stops, groups, times)
 
     def read(name: str) -> pa.Array:
         column = schema.by_name[name]

@@ -98,6 +98,7 @@ def take_ends(part: Part, schema: RegionSchema, query: RunQuery, groups: Positio
         groups[chosen],
         np.zeros(count, dtype=np.int64),
         np.ones(count, dtype=np.int64),
+        count,
         {},
         newest=ends if is_newest else None,
         oldest=None if is_newest else ends,

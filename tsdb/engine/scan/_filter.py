@@ -84,6 +84,10 @@ class Filter:
     """The names of all tags."""
 
     @property
+    def is_of_time_alone(self) -> bool:
+        return not self.on_series and not self.on_rows
+
+    @property
     def row_names(self) -> frozenset[str]:
         """The columns that the checks on rows look at."""
         return frozenset().union(*(check.names for check in self.on_rows))

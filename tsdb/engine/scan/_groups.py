@@ -105,7 +105,10 @@ class Groups:
 
     def key(self, at: int, groups: Positions) -> pa.Array:
         """Return the value of a key in some groups."""
-        return self.values[at].take(pa.array(self.codes[at][groups]))
+        values, codes = self.values[at], self.codes[at][groups]
+        if len(codes) == len(values) and bool((codes[1:] > codes[:-1]).all()):
+            return values
+        return values.take(pa.array(codes))
 
     def _number(self, keys: Sequence[str], tables: Sequence[SeriesTable]) -> tuple[list[Positions], int]:
         bounds = np.cumsum([0, *(len(table) for table in tables)])

@@ -53,7 +53,7 @@ class Part:
     @property
     def rows(self) -> int:
         """The rows of all stretches, those outside of the time range included."""
-        return int((self.stops - self.starts).sum())
+        return int(np.add.reduce(self.stops - self.starts))
 
     def slice(self, first: int, last: int) -> Part:
         """Return the series from `first` to before `last`."""
@@ -144,16 +144,11 @@ def _narrow_in_pieces(
 ) -> tuple[Positions, Positions]:
     """Return where the rows of stretches with times from `first` to `last` start and stop; no times are copied."""
     offsets = source.piece_offsets
-    touched = stops.searchsorted(offsets[:-1], side="right") < starts.searchsorted(offsets[1:], side="left")
-    numbers = np.flatnonzero(touched)
-    begins, ends = offsets[numbers], offsets[numbers + 1]
+    numbers, _ = _kernels.touched_chunks(starts, stops, offsets)
     runs = _kernels.SeriesRuns(runs_max=len(starts) + len(offsets))
-    (times,) = source.pieces(numbers.tolist(), [source.schema.time.id])
-    order = pa.array(np.arange(len(starts)))
-    added = runs.add_chunks(
-        pa.array(starts), pa.array(stops), order, begins.tolist(), ends.tolist(), times, (first, last)
-    )
-    begins = begins[np.array(added, dtype=np.int64) > 0]
+    (times,) = source.pieces(numbers, [source.schema.time.id])
+    added = runs.add_chunks(starts, stops, np.arange(len(starts)), offsets, numbers, times, (first, last))
+    begins = offsets[[number for number, count in zip(numbers, added, strict=True) if count]]
     where = pa.array(runs.cells()[0]).to_numpy()
     low, high = starts.copy(), starts.copy()
     for newest, bounds in ((False, low), (True, high)):
@@ -220,6 +215,9 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
         observed = source.observed(statistics)
         series = conform_series(observed.block.table, observed.schema, snapshot.schema)
         series_total += len(series)
+        if wanted.is_of_time_alone and time_range.contains(source.facts.time_range):
+            found.append(_make_whole(observed, series))
+            continue
         looked_up = look_up(series, wanted)
         if looked_up is not None:
             found.append(_make_looked_up(observed, series, *looked_up, wanted, time_range))
@@ -257,25 +255,37 @@ def _make_looked_up(
     source: Source, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
 ) -> Part:
     """Make a part of series that an index found for a condition; nothing is as long as all series are."""
-    block = source.block
-    inside = (block.time_max[positions] >= time_range.start) & (block.time_min[positions] <= time_range.last)
-    where = positions[inside]
+    block, first, last = source.block, time_range.start, time_range.last
+
+    def pick(chosen: Positions) -> tuple[npt.NDArray[np.int64], tuple[int, int] | None]:
+        found, span = _kernels.pick_stretches(chosen, block.offsets, block.time_min, block.time_max, first, last)
+        return np.frombuffer(memoryview(found), np.int64).reshape(5, -1), span
+
+    picked, span = pick(positions)
     checks = wanted.on_rows
     others = tuple(check for check in wanted.on_series if check is not done)
     if others or any(check.names & wanted.tags for check in checks):
-        frame = SeriesFrame(series.take_tags(where), wanted.tags)
+        frame = SeriesFrame(series.take_tags(picked[0]), wanted.tags)
         matching = match_series(replace(wanted, on_series=others), frame)
         checks = remaining_checks(wanted, frame, matching)
-        where = where[matching]
-    return _part_of(
-        source,
-        take_late(series, where),
-        block.offsets[where],
-        block.offsets[where + 1],
-        block.time_min[where],
-        block.time_max[where],
-        checks,
-        time_range,
+        picked, span = pick(picked[0][matching])
+    where, starts, stops, time_min, time_max = picked
+    return _part_of(source, take_late(series, where), starts, stops, time_min, time_max, span, checks, time_range)
+
+
+def _make_whole(source: Source, series: SeriesTable) -> Part:
+    """Make a part of all rows."""
+    block = source.block
+    return Part(
+        source=source,
+        series=series,
+        starts=block.offsets[:-1],
+        stops=block.offsets[1:],
+        time_min=block.time_min,
+        time_max=block.time_max,
+        checks=(),
+        time_range=source.facts.time_range,
+        is_inside=True,
     )
 
 
@@ -312,7 +322,8 @@ def _make_part(
             series = take_late(series, where)
             starts, stops = offsets[where], offsets[where + 1]
             time_min, time_max = block.time_min[where], block.time_max[where]
-    return _part_of(source, series, starts, stops, time_min, time_max, checks, time_range)
+    span = (int(time_min.min()), int(time_max.max())) if len(starts) else None
+    return _part_of(source, series, starts, stops, time_min, time_max, span, checks, time_range)
 
 
 def _part_of(
@@ -322,10 +333,13 @@ def _part_of(
     stops: Positions,
     time_min: Times,
     time_max: Times,
+    span: tuple[int, int] | None,
     checks: tuple[Check, ...],
     time_range: TimeRange,
 ) -> Part:
-    span = TimeRange(int(time_min.min()), int(time_max.max()) + 1) if len(starts) else time_range
+    """Make a part; `span` is the earliest and the latest time of its series, None if there are none."""
+    own = time_range if span is None else TimeRange(span[0], span[1] + 1)
+    is_inside = time_range.contains(own)
     return Part(
         source=source,
         series=series,
@@ -334,8 +348,8 @@ def _part_of(
         time_min=time_min,
         time_max=time_max,
         checks=checks,
-        time_range=time_range.intersection(span),
-        is_inside=time_range.contains(span),
+        time_range=own if is_inside else time_range.intersection(own),
+        is_inside=is_inside,
     )
 
 

@@ -19,6 +19,7 @@ from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan._parts import Part
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, State, Values
+from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import Positions
 from tsdb.engine.source import PiecedSource, is_pieced
 from tsdb.model import RegionSchema
@@ -29,9 +30,6 @@ RUNS_MAX = 1 << 22
 _BATCH_BYTES_MAX = 64 << 20
 _VALUE_BYTES = 8
 _RUN_BYTES = 64
-
-Stretches = tuple[pa.Array, pa.Array, pa.Array]
-"""Starts, stops and groups."""
 
 ReadChunk = Callable[[int, Sequence[str]], list[pa.Array]]
 """Returns columns of a chunk by the chunk's number and the columns' names."""
@@ -61,8 +59,11 @@ def can_take_pieces(part: Part, schema: RegionSchema, query: RunQuery) -> bool:
     source = part.source
     if source.facts.has_tombstones or not is_pieced(source):
         return False
-    columns = (schema.by_name[name] for name in query.columns)
-    return all(column is schema.time or source.stored_type(column.id) == column.type for column in columns)
+    for name in query.columns:
+        column = schema.by_name[name]
+        if column is not schema.time and source.stored_type(column.id) != column.type:
+            return False
+    return True
 
 
 @dataclass(slots=True, eq=False)
@@ -99,57 +100,60 @@ class PieceBatch:
         self._bytes = 0
 
     def add_part(
-        self, part: Part, schema: RegionSchema, groups: Positions, check: Callable[[], None]
+        self,
+        part: Part,
+        schema: RegionSchema,
+        groups: Positions,
+        counters: ScanStatistics,
+        check: Callable[[], None],
     ) -> Iterator[Cells]:
         """Take the runs of a part; yields cells when enough is held. `check` raises when the query is over."""
         source = part.source
         assert is_pieced(source)
         offsets = source.piece_offsets
-        numbers = _touched(part, offsets)
-        stretches = pa.array(part.starts), pa.array(part.stops), pa.array(groups)
+        numbers, rows = _kernels.touched_chunks(part.starts, part.stops, offsets)
+        counters.add(rows_read=rows)
         check()
         if self._chunks and self._chunks[-1].source.holds_narrow != source.holds_narrow:
             # Columns are aggregated in one type: what is narrow would have to be copied to be as wide as the rest.
             yield from self.finish()
-        if self._add_at_hand(part, schema, stretches, numbers, offsets):
+        if self._add_at_hand(part, schema, groups, numbers, offsets):
             return
         step, step_bytes = self._plan_steps(source, schema, numbers, offsets)
         for at in range(0, len(numbers), step):
             check()
-            self._add(part, schema, stretches, numbers[at : at + step], offsets)
+            self._add(part, schema, groups, numbers[at : at + step], offsets)
             self._bytes += step_bytes
             if self._bytes >= _BATCH_BYTES_MAX:
                 yield from self.finish()
 
     def _add_at_hand(
-        self,
-        part: Part,
-        schema: RegionSchema,
-        stretches: Stretches,
-        numbers: list[int],
-        offsets: npt.NDArray[np.int64],
+        self, part: Part, schema: RegionSchema, groups: Positions, numbers: list[int], offsets: Positions
     ) -> bool:
         """Take runs of pieces whose columns are all decoded; False, and nothing is done, if one is not."""
         source, query = part.source, self._query
         assert is_pieced(source)
         if query.newest is not None or query.oldest is not None:
             return False
-        names = list(query.states)
+        own = [schema.by_name[name] for name in query.states]
+        wanted = [column.id for column in own]
         needs_times = query.needs_times or not part.is_inside
-        own = [schema.by_name[name] for name in names]
-        wanted = [*([schema.time.id] if needs_times else ()), *(column.id for column in own)]
+        if needs_times:
+            wanted.append(schema.time.id)
         found = source.pieces_at_hand(numbers, wanted)
         if found is None:
             return False
-        times = found.pop(0) if needs_times else None
-        added = self._add_runs(part, stretches, numbers, offsets, times)
-        kept = [at for at, count in enumerate(added) if count]
-        if kept:
-            chunks = _Chunks(source, schema, [numbers[at] for at in kept])
-            for name, column, pieces in zip(names, own, found, strict=True):
-                arrays = pieces if len(kept) == len(numbers) else [pieces[at] for at in kept]
+        times = found.pop() if needs_times else None
+        added = self._add_runs(part, groups, numbers, offsets, times)
+        if not all(added):
+            kept = [at for at, count in enumerate(added) if count]
+            numbers = [numbers[at] for at in kept]
+            found = [[pieces[at] for at in kept] for pieces in found]
+        if numbers:
+            chunks = _Chunks(source, schema, numbers)
+            for column, pieces in zip(own, found, strict=True):
                 is_time = column is schema.time
-                chunks.columns[name] = [values.view(column.type) for values in arrays] if is_time else arrays
+                chunks.columns[column.name] = [values.view(column.type) for values in pieces] if is_time else pieces
             self._chunks.append(chunks)
         return True
 
@@ -165,33 +169,23 @@ class PieceBatch:
         return step, step * piece_bytes
 
     def _add_runs(
-        self,
-        part: Part,
-        stretches: Stretches,
-        numbers: list[int],
-        offsets: npt.NDArray[np.int64],
-        times: list[pa.Array] | None,
+        self, part: Part, groups: Positions, numbers: list[int], offsets: Positions, times: list[pa.Array] | None
     ) -> list[int]:
         """Add the runs of pieces; returns how many each has."""
         within = None if part.is_inside else (part.time_range.start, part.time_range.last)
-        begins, ends = offsets[numbers].tolist(), offsets[[number + 1 for number in numbers]].tolist()
-        added = _guarded(lambda: self._runs.add_chunks(*stretches, begins, ends, times, within))
+        try:
+            added = self._runs.add_chunks(part.starts, part.stops, groups, offsets, numbers, times, within)
+        except ValueError as error:
+            raise _too_many(error) from error
         self._statistics.runs += sum(added)
         return added
 
-    def _add(
-        self,
-        part: Part,
-        schema: RegionSchema,
-        stretches: Stretches,
-        numbers: list[int],
-        offsets: npt.NDArray[np.int64],
-    ) -> None:
+    def _add(self, part: Part, schema: RegionSchema, groups: Positions, numbers: list[int], offsets: Positions) -> None:
         source, query = part.source, self._query
         assert is_pieced(source)
         needs_times = query.needs_times or not part.is_inside
         times = source.pieces(numbers, [schema.time.id])[0] if needs_times else None
-        added = self._add_runs(part, stretches, numbers, offsets, times)
+        added = self._add_runs(part, groups, numbers, offsets, times)
         kept = [number for number, count in zip(numbers, added, strict=True) if count]
         if kept:
             chunks = _Chunks(source, schema, kept)
@@ -204,24 +198,9 @@ class PieceBatch:
         if self._chunks:
             held, runs, query = self._chunks, self._runs, self._query
             self._statistics.pieces += sum(len(chunks.numbers) for chunks in held)
-            columns = {
-                name: _alike([values for chunks in held for values in chunks.columns[name]]) for name in query.states
-            }
+            columns = {name: [values for chunks in held for values in chunks.columns[name]] for name in query.states}
             yield make_cells(runs, query, columns, _Ends(runs, held), threads=self._threads)
         self._clear()
-
-
-def _alike(arrays: list[pa.Array]) -> list[pa.Array]:
-    """Return arrays in one type: integers are held in types of their own, of which the widest has room for all."""
-    first = arrays[0].type
-    if not pa.types.is_signed_integer(first):
-        return arrays
-    widths = [values.type.bit_width for values in arrays]
-    widest = max(widths)
-    if min(widths) == widest:
-        return arrays
-    kind = arrays[widths.index(widest)].type
-    return [values if width == widest else values.cast(kind) for values, width in zip(arrays, widths, strict=True)]
 
 
 class _Ends:
@@ -263,36 +242,23 @@ def is_number(kind: pa.DataType) -> bool:
     )
 
 
-def _touched(part: Part, offsets: npt.NDArray[np.int64]) -> list[int]:
-    """Return the numbers of the pieces that rows of a part lie in."""
-    starts, stops = part.starts, part.stops
-    if len(starts) == 1:
-        first = int(offsets.searchsorted(starts[0], side="right")) - 1
-        last = int(offsets.searchsorted(stops[0], side="left")) - 1
-        return list(range(first, last + 1))
-    low = stops.searchsorted(offsets[:-1], side="right")
-    high = starts.searchsorted(offsets[1:], side="left")
-    numbers: list[int] = np.flatnonzero(high > low).tolist()
-    return numbers
-
-
 def new_runs(query: RunQuery) -> _kernels.SeriesRuns:
     return _kernels.SeriesRuns(width=query.width, origin=query.origin, runs_max=RUNS_MAX)
 
 
-def _guarded(add: Callable[[], list[int]]) -> list[int]:
-    """Add runs; ScanTooLarge when there are too many."""
+def _too_many(error: ValueError) -> Exception:
+    """Return what an error of a kernel that adds runs stands for."""
+    return too_many_runs() if "more than" in str(error) else error
+
+
+def add_runs(
+    runs: _kernels.SeriesRuns, starts: Positions, stops: Positions, groups: Positions, times: pa.Array | None
+) -> int:
+    """Add the stretches of one chunk to runs; ScanTooLarge when there are too many."""
     try:
-        return add()
+        return runs.add(starts, stops, groups, times)
     except ValueError as error:
-        if "more than" not in str(error):
-            raise
-        raise too_many_runs() from error
-
-
-def add_runs(runs: _kernels.SeriesRuns, stretches: Stretches, times: pa.Array | None) -> int:
-    """Add starts, stops and groups of the stretches of one chunk to runs; ScanTooLarge when there are too many."""
-    return _guarded(lambda: [runs.add(*stretches, times)])[0]
+        raise _too_many(error) from error
 
 
 def make_cells(
@@ -304,18 +270,18 @@ def make_cells(
     threads: int,
 ) -> Cells:
     """Number the cells of runs and compute their states; `read` is for the ends of cells."""
-    groups, buckets = (_numpy(each) for each in runs.cells())
-    names = list(query.states)
-    wanted = [["count", *(state for state in query.states[name] if state != "count")] for name in names]
-    found = runs.aggregate([columns[name] for name in names], wanted, threads=threads) if names else []
+    groups, buckets = runs.cells()
+    rows = _numpy(runs.rows())
+    found = runs.aggregate([columns[name] for name in query.states], query.asked, threads=threads)
     states: dict[State, Values] = {}
-    for name, kinds, arrays in zip(names, wanted, found, strict=True):
-        parts = [part for kind in kinds for part in (("mean", "squares") if kind == "spread" else (kind,))]
-        states.update({(name, part): _numpy(array) for part, array in zip(parts, arrays, strict=True)})
+    for names, arrays in zip(query.answered, found, strict=True):
+        for state, array in zip(names, arrays, strict=True):
+            states[state] = rows if array is None else _numpy(array)
     return Cells(
-        groups,
-        buckets,
-        _numpy(runs.rows()),
+        _numpy(groups),
+        _numpy(buckets),
+        rows,
+        runs.row_count,
         states,
         _read_ends(runs, query.newest, read, is_newest=True),
         _read_ends(runs, query.oldest, read, is_newest=False),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,12 @@ class ComputedKey:
     """Returns its values for the rows of these tags."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RunQuery:
-    """Which cells there are, and what is wanted of them."""
+    """Which cells there are, and what is wanted of them.
+
+    Statements of one shape share it, so what follows from it is found once.
+    """
 
     keys: tuple[str, ...]
     """The tags whose values make a group, and names of what is computed from tags."""
@@ -55,20 +59,33 @@ class RunQuery:
     is_counted: bool = True
     """Whether it matters how many rows a cell has."""
 
-    @property
+    @cached_property
     def is_of_ends(self) -> bool:
         """Whether nothing is wanted but the newest row of each group, or the oldest."""
         is_alone = (self.newest is None) != (self.oldest is None)
         return is_alone and not (self.width or self.states or self.is_counted)
 
-    @property
+    @cached_property
     def needs_times(self) -> bool:
         return bool(self.width) or self.newest is not None or self.oldest is not None
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Every column whose values are read."""
         return tuple(dict.fromkeys([*self.states, *(self.newest or ()), *(self.oldest or ())]))
+
+    @cached_property
+    def asked(self) -> list[list[str]]:
+        """For each column of `states`, what a kernel is asked for: how many values there are comes first."""
+        return [["count", *(kind for kind in kinds if kind != "count")] for kinds in self.states.values()]
+
+    @cached_property
+    def answered(self) -> list[list[State]]:
+        """The states that a kernel answers that with."""
+        return [
+            [(name, part) for kind in kinds for part in (("mean", "squares") if kind == "spread" else (kind,))]
+            for name, kinds in zip(self.states, self.asked, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +107,10 @@ class Cells:
     groups: Positions
     buckets: Positions
     rows: Positions
+    row_count: int
+    """Of all cells together."""
     states: dict[State, Values]
+    """A count that is `rows` itself is one of a column without nulls."""
     newest: Ends | None = None
     oldest: Ends | None = None
     gathered: dict[str, Values] = field(default_factory=dict)
@@ -117,6 +137,7 @@ def combine_cells(parts: Sequence[Cells]) -> Cells | None:
         groups[starts],
         buckets[starts],
         np.add.reduceat(np.concatenate([part.rows for part in filled])[order], starts),
+        sum(part.row_count for part in filled),
         states,
         _combine_ends([part.newest for part in filled], order, starts, is_newest=True),
         _combine_ends([part.oldest for part in filled], order, starts, is_newest=False),

@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsdb.clock import Clock
 from tsdb.engine.ahead import one_ahead
@@ -35,11 +34,12 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
 from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
+from tsdb.engine.sst._parquet import ParquetWriter
 from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally, plan_row_group_rows
 from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
-from tsdb.store import Buffer, ObjectSink, ObjectStore, StoreError, crash_point
+from tsdb.store import ObjectStore, StoreError, crash_point
 
 _log = logging.getLogger("tsdb.sst")
 
@@ -69,8 +69,6 @@ def write_sst(
     write_buffer_bytes: int,
     level: int,
     clock: Clock,
-    compression: str = "zstd",
-    compression_level: int | None = 1,
     row_group_rows: int | None = None,
     file_id: str | None = None,
     keeps_sequences: bool = False,
@@ -95,7 +93,7 @@ def write_sst(
         del first  # its memory is free when it is written
         try:
             crash_point("sst.write.before_parquet")
-            size_bytes = writing.run(groups, portions, compression=compression, compression_level=compression_level)
+            size_bytes = writing.run(groups, portions)
             crash_point("sst.write.after_parquet")
             footer = _verify(store, writing.path, size_bytes, groups.tally)
             _check_keys(groups.tally, options, writing.path)
@@ -135,30 +133,6 @@ def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:
             store.delete(path)
 
 
-class _Sink:
-    """The store's sink, with a way out: Parquet's writer writes its footer even after an error."""
-
-    def __init__(self, target: ObjectSink) -> None:
-        self._target: ObjectSink | None = target
-        self.closed = False
-
-    def write(self, data: Buffer) -> int:
-        return len(memoryview(data)) if self._target is None else self._target.write(data)
-
-    def abandon(self) -> None:
-        """Let everything that still comes go nowhere."""
-        self._target = None
-
-    def tell(self) -> int:
-        return 0 if self._target is None else self._target.tell()
-
-    def flush(self) -> None:
-        """Nothing: the store's sink passes on what it holds when the object is complete."""
-
-    def close(self) -> None:
-        """Nothing: the block of the store's writer decides when the object is complete."""
-
-
 class _Writing:
     """The writing of one Parquet file."""
 
@@ -171,38 +145,18 @@ class _Writing:
         self._schema = schema
         self._columns = columns
 
-    def run(self, groups: RowGroups, portions: Iterator[list[Portion]], **compression: Any) -> int:
+    def run(self, groups: RowGroups, portions: Iterator[list[Portion]]) -> int:
         """Write all row groups and the footer; return the size of the file, which is durable then."""
         rest = map(groups.table, chain.from_iterable(portions))
         head = next(rest)
         encodings = self._encodings(head)
         tables = chain([head], rest)
         del head
-        with self._store.writer(self.path, self._buffer_bytes) as target:
-            sink = _Sink(target)
-            writer = self._open(sink, encodings, compression)
-            try:
-                for table in tables:
-                    writer.write_table(table, row_group_size=table.num_rows)
-                writer.add_key_value_metadata(self._key_values(groups.tally))
-                writer.close()
-            except BaseException:
-                sink.abandon()
-                with suppress(pa.ArrowException, OSError):
-                    writer.close()
-                raise
-            return sink.tell()
-
-    def _open(self, sink: _Sink, encodings: Encodings, compression: dict[str, Any]) -> pq.ParquetWriter:
-        return pq.ParquetWriter(
-            sink,
-            self._columns.arrow,
-            version="2.6",
-            use_dictionary=encodings.dictionary,
-            column_encoding=encodings.others,
-            write_page_checksum=True,
-            **compression,
-        )
+        with self._store.writer(self.path, self._buffer_bytes) as sink:
+            writer = ParquetWriter(sink, self._columns.arrow, encodings)
+            for table in tables:
+                writer.write(table)
+            return writer.finish(self._key_values(groups.tally))
 
     def _encodings(self, head: pa.Table) -> Encodings:
         names = self._columns.names

@@ -9,7 +9,7 @@ per shape of a statement. Whatever is not recognised goes to the planner as befo
 
 from __future__ import annotations
 
-from tsdb.query.series_aggregate._fit import FittedQuery, fit_query
+from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, fit_query
 from tsdb.query.series_aggregate._outer import OuterRecords
 from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_expressions
 from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner, leave_to_planner
@@ -22,6 +22,7 @@ __all__ = [
     "FittedQuery",
     "LeftToPlanner",
     "OuterRecords",
+    "RunFilter",
     "Shapes",
     "TagValues",
     "bind_expressions",

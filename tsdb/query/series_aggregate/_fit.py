@@ -47,6 +47,7 @@ class BucketColumn:
 
 
 AnswerColumn = KeyColumn | BucketColumn | Aggregate
+RunFilter = Node | Conditions | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +57,7 @@ class FittedQuery:
     table: TableInfo
     where: Condition | None
     """The conditions, those that only a planner understands as expressions over tags."""
-    filter: Node | Conditions | None
+    filter: RunFilter
     over_tags: tuple[TagExpression, ...]
     """Conditions over tags beside the filter."""
     computed: Mapping[str, TagExpression]

@@ -15,10 +15,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from tsdb.engine.scan import ComputedKey, Conditions, TagCheck
+from tsdb.engine.scan import ComputedKey, Conditions, RunQuery, TagCheck
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
-from tsdb.query.series_aggregate._fit import FittedQuery, tags_in
+from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, tags_in
 from tsdb.query.session import Session
 from tsdb.sql.tag_expression import TagExpression
 
@@ -38,10 +38,10 @@ class UndecidedTags(Exception):
     """An expression over tags cannot be decided for series alone."""
 
 
-def bind_expressions(fitted: FittedQuery, evaluate: Evaluate) -> FittedQuery:
-    """Return a query whose expressions over tags can be asked for."""
+def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate) -> tuple[RunFilter, RunQuery]:
+    """Return a filter, and what is asked for, with the expressions over tags of a query as what can be asked."""
     if not fitted.over_tags and not fitted.computed:
-        return fitted
+        return filter, fitted.runs
 
     def names(expression: TagExpression) -> tuple[str, ...]:
         return tags_in(expression, fitted.table)
@@ -54,13 +54,11 @@ def bind_expressions(fitted: FittedQuery, evaluate: Evaluate) -> FittedQuery:
         key: ComputedKey(names(each), lambda tags, each=each: _compute(each, tags, evaluate))  # type: ignore[misc]
         for key, each in fitted.computed.items()
     }
-    filter = fitted.filter
+    runs = replace(fitted.runs, computed=computed)
+    if not checks:
+        return filter, runs
     known = filter if isinstance(filter, Conditions) else Conditions(TimeRange.ALL, (), filter)
-    return replace(
-        fitted,
-        filter=replace(known, tags=(*known.tags, *checks)) if checks else filter,
-        runs=replace(fitted.runs, computed=computed),
-    )
+    return replace(known, tags=(*known.tags, *checks)), runs
 
 
 def _decide(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import Aggregated, RegionScan, RunPlan, RunStatistics, ScanStatistics
+from tsdb.engine.scan import Aggregated, RegionScan, RunPlan, RunQuery, RunStatistics, ScanStatistics
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
-from tsdb.query.series_aggregate._fit import FittedQuery
+from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter
 from tsdb.query.series_aggregate._over_tags import UndecidedTags
 from tsdb.query.series_aggregate._result import BucketOutOfRange, MedianOutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
@@ -37,27 +37,32 @@ class AggregateRecords:
     def __init__(
         self,
         fitted: FittedQuery,
+        bound: tuple[RunFilter, RunQuery],
         dataset: TableDataset,
         life: QueryLife,
         schema: pa.Schema,
+        kinds: Sequence[pa.DataType],
         *,
         threads: int,
         plan: Callable[[], Records],
     ) -> None:
-        """`plan` has the query planned, for the rare answer that only a planner can tell."""
+        """`bound` is what `bind_expressions` returns, `kinds` are the types of the schema.
+
+        `plan` has the query planned, for the rare answer that only a planner can tell.
+        """
         self._plan = plan
-        self._fitted = fitted
+        self._bound = bound
+        self.fitted = fitted
         self._dataset = dataset
         self._life = life
         self._schema = schema
+        self._kinds = kinds
         self._threads = threads
         self._is_read_to_end = False
         self._clock = life.clock
         self._rows_ns = 0
         """What ordering and finishing the answer took."""
         self.statistics = RunStatistics()
-        self.unbound = fitted
-        """The query as it was before its expressions over tags were bound."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,7 +82,7 @@ class AggregateRecords:
         return self._describe(series)
 
     def _describe(self, series: int) -> str:
-        fitted = self._fitted
+        fitted = self.fitted
         aggregates = [term for term in fitted.columns if isinstance(term, Aggregate)]
         columns = ", ".join(f"{term.function}({term.column or '*'})" for term in aggregates)
         bucket = f", bucket={fitted.runs.width} ticks" if fitted.has_bucket else ""
@@ -102,7 +107,7 @@ class AggregateRecords:
             try:
                 found = self._aggregate()
                 started_ns = self._clock.monotonic_ns()
-                batch = make_rows(self._fitted, found, self._schema)
+                batch = make_rows(self.fitted, found, self._schema, self._kinds)
                 self._rows_ns = self._clock.monotonic_ns() - started_ns
             except (BucketOutOfRange, MedianOutOfRange, ScanTooLarge, UndecidedTags):
                 # The planner answers all the same: it can hold groups on disk.
@@ -121,14 +126,15 @@ class AggregateRecords:
             self._life.end()
 
     def _aggregate(self) -> Aggregated:
-        fitted = self._fitted
+        fitted = self.fitted
         plan = self._plan_runs(self.statistics)
-        if plan.time_range is None and (fitted.over_tags or fitted.computed):
+        span = plan.time_range
+        if span is None and (fitted.over_tags or fitted.computed):
             # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
             raise UndecidedTags
-        if fitted.has_bucket and plan.time_range is not None:
-            check_buckets(fitted, plan.time_range)
-        if fitted.is_by_bucket_alone and (span := plan.time_range) is not None:
+        if fitted.has_bucket and span is not None:
+            check_buckets(fitted, span)
+        if fitted.is_by_bucket_alone and span is not None:
             return self._aggregate_end(plan, span)
         return plan.run(threads=self._threads)
 
@@ -137,11 +143,11 @@ class AggregateRecords:
             RegionScan(region.snapshot, region.statistics if is_counted else ScanStatistics(), self._life.check)
             for region in self._dataset.regions
         ]
-        return RunPlan(scans, self._fitted.filter, self._fitted.runs, statistics=statistics)
+        return RunPlan(scans, *self._bound, statistics=statistics)
 
     def _aggregate_end(self, plan: RunPlan, span: TimeRange) -> Aggregated:
         """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
-        fitted = self._fitted
+        fitted = self.fitted
         width, origin = fitted.runs.width, fitted.runs.origin
         wanted = (fitted.limit or 0) + fitted.offset
         is_newest = fitted.order[0].is_descending

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,10 +12,21 @@ import pyarrow.compute as pc
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
 from tsdb.model import TimeRange
-from tsdb.query.series_aggregate._fit import UNIT_NS, BucketColumn, FittedQuery, KeyColumn
+from tsdb.query.series_aggregate._fit import UNIT_NS, AnswerColumn, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
+_PLAIN = {
+    kind.id: np.dtype(held)
+    for kind, held in (
+        (pa.int64(), np.int64),
+        (pa.uint64(), np.uint64),
+        (pa.float64(), np.float64),
+        (pa.float32(), np.float32),
+        (pa.timestamp("ns"), np.int64),
+    )
+}
+"""How numpy has the values of a type that is mostly answered with."""
 
 
 class BucketOutOfRange(Exception):
@@ -33,15 +46,16 @@ def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
         raise BucketOutOfRange
 
 
-def make_rows(fitted: FittedQuery, found: Aggregated, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the answer."""
+def make_rows(
+    fitted: FittedQuery, found: Aggregated, schema: pa.Schema, kinds: Sequence[pa.DataType]
+) -> pa.RecordBatch:
+    """Return the answer; `kinds` are the types of the schema, which it takes time to tell."""
     cells = found.cells
     if cells is None:
         return _empty(fitted, schema)
     chosen = _order(fitted, found, cells)
     arrays = [
-        _cast(_column(fitted, term, found, cells, chosen), field.type)
-        for term, field in zip(fitted.columns, schema, strict=True)
+        _column(fitted, term, found, cells, chosen, kind) for term, kind in zip(fitted.columns, kinds, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -55,6 +69,13 @@ def _empty(fitted: FittedQuery, schema: pa.Schema) -> pa.RecordBatch:
         for term, field in zip(fitted.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: npt.NDArray[np.generic], empty: npt.NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
+    """Return numbers, null where they are empty, in a type; those that are held in it are not looked at."""
+    if empty is None and _PLAIN.get(kind.id) == values.dtype:
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    return _cast(pa.array(values, mask=empty), kind)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -86,7 +107,7 @@ def _order(fitted: FittedQuery, found: Aggregated, cells: Cells) -> Positions | 
         elif isinstance(term, BucketColumn):
             ranks, nulls = cells.buckets, None
         else:
-            ranks, nulls = _ranks(_column(fitted, term, found, cells, everything))
+            ranks, nulls = _ranks(_aggregated(term, cells, everything))
         # Complement turns an order around without leaving 64 bits.
         keys.append(~ranks if order.is_descending else ranks)
         if nulls is not None:
@@ -123,21 +144,32 @@ def _ranks(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool
     return ranks[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)], nulls
 
 
-def _column(fitted: FittedQuery, term: object, found: Aggregated, cells: Cells, chosen: Positions | slice) -> pa.Array:
+def _column(
+    fitted: FittedQuery,
+    term: AnswerColumn,
+    found: Aggregated,
+    cells: Cells,
+    chosen: Positions | slice,
+    kind: pa.DataType,
+) -> pa.Array:
     if isinstance(term, KeyColumn):
-        return found.groups.key(term.key, cells.groups[chosen])
+        return _cast(found.groups.key(term.key, cells.groups[chosen]), kind)
     if isinstance(term, BucketColumn):
-        return _bucket_starts(fitted, cells.buckets[chosen])
-    assert isinstance(term, Aggregate)
+        starts = cells.buckets[chosen] * fitted.runs.width
+        if fitted.runs.origin:
+            starts += fitted.runs.origin
+        return _cast(_array(starts, None, fitted.table.time_index.type.arrow), kind)
+    if term.order is not None:
+        return _cast(_ends(term, cells, chosen), kind)
+    return _array(*_finish(term, cells, chosen), kind)
+
+
+def _aggregated(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
+    """Return an aggregate in the type that it was computed in."""
     if term.order is not None:
         return _ends(term, cells, chosen)
-    return _finish(term, cells, chosen)
-
-
-def _bucket_starts(fitted: FittedQuery, buckets: Positions) -> pa.Array:
-    width, origin = fitted.runs.width, fitted.runs.origin
-    starts = pa.array(buckets * width + origin)
-    return starts.view(fitted.table.time_index.type.arrow)
+    values, empty = _finish(term, cells, chosen)
+    return pa.array(values, mask=empty)
 
 
 def _ends(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
@@ -147,24 +179,28 @@ def _ends(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
     values = ends.values[term.column]
     if isinstance(chosen, slice):
         start, stop, _ = chosen.indices(len(values))
+        if stop - start == len(values):
+            return values
         return values.slice(start, max(0, stop - start))
     return values.take(pa.array(chosen))
 
 
-def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Array:
-    """Return an aggregate of its states; null where there was no value."""
+def _finish(
+    term: Aggregate, cells: Cells, chosen: Positions | slice
+) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_] | None]:
+    """Return an aggregate of its states, and where there was no value; None if that is nowhere."""
     name = term.column
     counted = cells.states.get((name, "count")) if name is not None else None
     if term.function == "count":
-        return pa.array((cells.rows if counted is None else counted)[chosen])
+        return (cells.rows if counted is None else counted)[chosen], None
     assert name is not None
     assert counted is not None
     if term.function == "median":
-        return pa.array(_medians(cells.gathered[name], counted)[chosen], mask=(counted == 0)[chosen])
+        return _medians(cells.gathered[name], counted)[chosen], (counted == 0)[chosen]
     counts = counted[chosen]
     if term.function in ("sum", "total", "min", "max"):
-        values = _widened(cells.states[name, term.function][chosen])
-        return pa.array(values, mask=None if counts.all() else counts == 0)
+        has_all = counted is cells.rows or counts.all()
+        return _widened(cells.states[name, term.function][chosen]), None if has_all else counts == 0
     less = 0 if term.function == "avg" or term.function.endswith("_pop") else 1
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if term.function == "avg":
@@ -174,7 +210,7 @@ def _finish(term: Aggregate, cells: Cells, chosen: Positions | slice) -> pa.Arra
             if term.function.startswith("stddev"):
                 values = np.sqrt(values)
     empty = counts <= less
-    return pa.array(values, mask=empty if empty.any() else None)
+    return values, empty if empty.any() else None
 
 
 def _widened(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
