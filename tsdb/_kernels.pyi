@@ -156,6 +156,14 @@ def pick_stretches(
     They are series, starts, stops, first and last times. Then come the earliest and the latest time of all.
     """
 
+def passing_rows(
+    mask: SupportsArrowArray, first: int, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
+) -> tuple[ArrowArray, ArrowArray]:
+    """Return the rows of ascending stretches for which a mask is true, and which stretch each is of (int64).
+
+    The mask begins at row `first` and reaches to the last stop; where it is null, a row does not pass.
+    """
+
 def touched_chunks(
     starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
 ) -> tuple[list[int], int]:
@@ -364,14 +372,17 @@ def encode_json_rows(
     start: int = 0,
     bytes_max: int = ...,
     epoch: Literal["s", "ms", "us", "ns"] | None = None,
+    continues: bool = False,
 ) -> tuple[bytes, int]:
     """Return rows from `start` on as JSON arrays with commas between them, and the row to go on with.
 
     Stops behind the row that brings the text to `bytes_max`; writes at least one row if there is one. Timestamps are
-    integers in their column's unit, or in `epoch`, rounded down.
+    integers in their column's unit, or in `epoch`, rounded down. With `continues` the text begins with a comma.
     """
 
-def encode_json_objects(batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ...) -> tuple[bytes, int]:
+def encode_json_objects(
+    batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ..., continues: bool = False
+) -> tuple[bytes, int]:
     """As `encode_json_rows`, each row an object of column names and values."""
 
 def encode_json_lines(batch: SupportsArrowArray, *, start: int = 0, bytes_max: int = ...) -> tuple[bytes, int]:

@@ -26,7 +26,7 @@ use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
 
 use crate::encode_json::embed;
 use crate::encode_text as text;
-use crate::values::Text;
+use crate::values::{Text, words_run_end};
 
 /// Says of a field that its strings are JSON.
 const TYPE_KEY: &str = "tsdb:type";
@@ -62,6 +62,11 @@ pub type Written = Result<(), Damaged>;
 /// The values of a column; asked for rows that are not null only.
 trait Cells: Send {
     fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Written;
+
+    /// The row, `end` at most, before which all values from `row` on have the same text; None if nobody looks.
+    fn run_end(&self, _row: usize, _end: usize) -> Option<usize> {
+        None
+    }
 }
 
 pub struct Column {
@@ -79,7 +84,8 @@ impl Column {
 
     fn open_data(data: &ArrayData, is_json: bool, form: Form) -> Result<Self, String> {
         let cells = open_cells(data, is_json, form)?;
-        Ok(Self { nulls: data.nulls().cloned(), null: form.null(), cells })
+        let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        Ok(Self { nulls, null: form.null(), cells })
     }
 
     pub fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Written {
@@ -91,6 +97,29 @@ impl Column {
         }
         self.cells.write(row, out)
     }
+
+    /// The row, `end` at most, before which all cells from `row` on have the same text; None for a column whose
+    /// values are not expected to come in runs.
+    pub fn run_end(&self, row: usize, end: usize) -> Option<usize> {
+        let Some(nulls) = &self.nulls else { return self.cells.run_end(row, end) };
+        let is_null = nulls.is_null(row);
+        let same = self.cells.run_end(row, if is_null { row + 1 } else { end })?;
+        let end = if is_null { end } else { same };
+        Some((row + 1..end).find(|&other| nulls.is_null(other) != is_null).unwrap_or(end))
+    }
+}
+
+/// The values of a column without nulls whose cells are what its 64-bit integers say.
+pub fn plain_integers(array: &ArrayRef, form: Form) -> Option<ScalarBuffer<i64>> {
+    use DataType::{Duration, Int64, Time64, Timestamp};
+    let is_plain = match array.data_type() {
+        Int64 | Time64(_) | Duration(_) => true,
+        Timestamp(unit, _) => form.epoch.is_none_or(|epoch| epoch == *unit),
+        _ => false,
+    };
+    let data = array.to_data();
+    (is_plain && array.null_count() == 0)
+        .then(|| ScalarBuffer::new(data.buffers()[0].clone(), data.offset(), data.len()))
 }
 
 fn open_cells(data: &ArrayData, is_json: bool, form: Form) -> Result<Box<dyn Cells>, String> {
@@ -267,6 +296,10 @@ impl<F: Fn(&[u8], &mut Vec<u8>) + Send> Cells for Strings<F> {
         (self.write)(self.strings.get(row).ok_or(Damaged)?, out);
         Ok(())
     }
+
+    fn run_end(&self, row: usize, end: usize) -> Option<usize> {
+        Some(self.strings.run_end(row, end))
+    }
 }
 
 /// JSON as a field of a CSV line.
@@ -340,6 +373,10 @@ impl<K: ArrowNativeType> Cells for Dictionary<K> {
         }
         text::append(&self.texts[span.0..span.1], out);
         Ok(())
+    }
+
+    fn run_end(&self, row: usize, end: usize) -> Option<usize> {
+        Some(words_run_end(&self.keys, row, end))
     }
 }
 

@@ -9,16 +9,18 @@
 //! What a cell looks like is in `encode_column`. A call writes whole rows from `start` on, until there are
 //! `bytes_max` bytes or more, at least one row, and says at which row the next call goes on.
 
+use std::ops::Range;
+
 use arrow_array::cast::AsArray;
-use arrow_array::{Array as _, ArrayRef, make_array};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_array::{Array as _, make_array};
+use arrow_schema::{DataType, Field, TimeUnit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow_ffi::Array;
 use crate::encode_column::{Column, Damaged, Form, Written, object_key};
-use crate::encode_text::append;
+use crate::encode_line::Line;
 
 /// What is set aside for a chunk before its size is known.
 const RESERVED_BYTES_MAX: usize = 1 << 21;
@@ -28,38 +30,42 @@ const JSON: Form = Form { is_csv: false, epoch: None };
 
 type Chunk<'py> = (Bound<'py, PyBytes>, usize);
 
+/// With `continues`, the rows follow others, and a comma stands before the first as well.
 #[pyfunction]
-#[pyo3(signature = (batch, *, start = 0, bytes_max = usize::MAX, epoch = None))]
+#[pyo3(signature = (batch, *, start = 0, bytes_max = usize::MAX, epoch = None, continues = false))]
 pub fn encode_json_rows<'py>(
     py: Python<'py>,
     batch: Array,
     start: usize,
     bytes_max: usize,
     epoch: Option<&str>,
+    continues: bool,
 ) -> PyResult<Chunk<'py>> {
     let form = Form { is_csv: false, epoch: epoch.map(parse_unit).transpose()? };
-    encode(py, &batch, form, start, bytes_max, |columns, row, is_first, out| {
-        out.extend_from_slice(if is_first { b"[" } else { b",[" });
-        write_cells(columns, row, out)?;
+    let (mut line, rows) = open_line(&batch, form, comma_before)?;
+    encode(py, start..rows, line.cells(), bytes_max, |row, out| {
+        out.extend_from_slice(if row > start || continues { b",[" } else { b"[" });
+        line.write(row, out)?;
         out.push(b']');
         Ok(())
     })
 }
 
 #[pyfunction]
-#[pyo3(signature = (batch, *, start = 0, bytes_max = usize::MAX))]
+#[pyo3(signature = (batch, *, start = 0, bytes_max = usize::MAX, continues = false))]
 pub fn encode_json_objects<'py>(
     py: Python<'py>,
     batch: Array,
     start: usize,
     bytes_max: usize,
+    continues: bool,
 ) -> PyResult<Chunk<'py>> {
-    let keys = object_keys(&batch)?;
-    encode(py, &batch, JSON, start, bytes_max, |columns, row, is_first, out| {
-        if !is_first {
-            out.push(b',');
-        }
-        write_object(&keys, columns, row, out)
+    let (mut line, rows) = open_line(&batch, JSON, key_before)?;
+    encode(py, start..rows, line.cells(), bytes_max, |row, out| {
+        out.extend_from_slice(if row > start || continues { b",{" } else { b"{" });
+        line.write(row, out)?;
+        out.push(b'}');
+        Ok(())
     })
 }
 
@@ -71,10 +77,11 @@ pub fn encode_json_lines<'py>(
     start: usize,
     bytes_max: usize,
 ) -> PyResult<Chunk<'py>> {
-    let keys = object_keys(&batch)?;
-    encode(py, &batch, JSON, start, bytes_max, |columns, row, _, out| {
-        write_object(&keys, columns, row, out)?;
-        out.push(b'\n');
+    let (mut line, rows) = open_line(&batch, JSON, key_before)?;
+    encode(py, start..rows, line.cells(), bytes_max, |row, out| {
+        out.push(b'{');
+        line.write(row, out)?;
+        out.extend_from_slice(b"}\n");
         Ok(())
     })
 }
@@ -88,10 +95,11 @@ pub fn encode_csv_rows<'py>(
     bytes_max: usize,
 ) -> PyResult<Chunk<'py>> {
     let form = Form { is_csv: true, epoch: None };
-    encode(py, &batch, form, start, bytes_max, |columns, row, _, out| {
-        let line = out.len();
-        write_cells(columns, row, out)?;
-        if out.len() == line {
+    let (mut line, rows) = open_line(&batch, form, comma_before)?;
+    encode(py, start..rows, line.cells(), bytes_max, |row, out| {
+        let begin = out.len();
+        line.write(row, out)?;
+        if out.len() == begin {
             // Readers skip empty lines, and this row counts.
             out.extend_from_slice(b"\"\"");
         }
@@ -109,13 +117,11 @@ pub fn encode_table_rows<'py>(
     start: usize,
     bytes_max: usize,
 ) -> PyResult<Chunk<'py>> {
-    let DataType::Struct(fields) = batch.0.data_type() else {
-        return Err(not_a_batch(batch.0.data_type()));
-    };
-    if fields.len() != widths.len() {
-        return Err(PyValueError::new_err(format!("{} columns, but {} widths", fields.len(), widths.len())));
+    let (mut columns, rows) = open(&batch, JSON)?;
+    if columns.len() != widths.len() {
+        return Err(PyValueError::new_err(format!("{} columns, but {} widths", columns.len(), widths.len())));
     }
-    encode(py, &batch, JSON, start, bytes_max, |columns, row, _, out| {
+    encode(py, start..rows, columns.len(), bytes_max, |row, out| {
         for (column, width) in columns.iter_mut().zip(&widths) {
             out.extend_from_slice("│ ".as_bytes());
             let cell = out.len();
@@ -159,20 +165,17 @@ fn parse_unit(name: &str) -> PyResult<TimeUnit> {
 
 fn encode<'py>(
     py: Python<'py>,
-    batch: &Array,
-    form: Form,
-    start: usize,
+    rows: Range<usize>,
+    cells: usize,
     bytes_max: usize,
-    mut write_row: impl FnMut(&mut [Column], usize, bool, &mut Vec<u8>) -> Written + Send,
+    mut write_row: impl FnMut(usize, &mut Vec<u8>) -> Written + Send,
 ) -> PyResult<Chunk<'py>> {
-    let (mut columns, rows) = open(batch, form)?;
     let (text, next) = py.detach(|| {
-        let cells = rows.saturating_sub(start).saturating_mul(columns.len() + 1);
-        let expected = cells.saturating_mul(RESERVED_BYTES_PER_CELL);
+        let expected = rows.len().saturating_mul(cells + 1).saturating_mul(RESERVED_BYTES_PER_CELL);
         let mut out = Vec::with_capacity(expected.min(bytes_max).min(RESERVED_BYTES_MAX));
-        let mut row = start;
-        while row < rows && (row == start || out.len() < bytes_max) {
-            write_row(&mut columns, row, row == start, &mut out).map_err(|Damaged| damaged(row))?;
+        let mut row = rows.start;
+        while row < rows.end && (row == rows.start || out.len() < bytes_max) {
+            write_row(row, &mut out).map_err(|Damaged| damaged(row))?;
             row += 1;
         }
         Ok::<_, PyErr>((out, row))
@@ -181,47 +184,37 @@ fn encode<'py>(
 }
 
 fn open(batch: &Array, form: Form) -> PyResult<(Vec<Column>, usize)> {
-    if !matches!(batch.0.data_type(), DataType::Struct(_)) {
-        return Err(not_a_batch(batch.0.data_type()));
-    }
-    let array: ArrayRef = make_array(batch.0.clone());
-    let array = array.as_struct();
-    let columns = array.fields().iter().zip(array.columns()).map(|(field, column)| {
-        Column::open(field, column, form).map_err(|kind| {
-            PyTypeError::new_err(format!("column {:?}: there is no text for values of {kind}", field.name()))
-        })
-    });
+    let array = make_array(batch.0.clone());
+    let array = array.as_struct_opt().ok_or_else(|| not_a_batch(batch.0.data_type()))?;
+    let columns = array
+        .fields()
+        .iter()
+        .zip(array.columns())
+        .map(|(field, column)| Column::open(field, column, form).map_err(|kind| no_text(field, &kind)));
     Ok((columns.collect::<PyResult<_>>()?, array.len()))
 }
 
-fn object_keys(batch: &Array) -> PyResult<Vec<Vec<u8>>> {
-    let DataType::Struct(fields) = batch.0.data_type() else {
-        return Err(not_a_batch(batch.0.data_type()));
-    };
-    Ok(fields.iter().map(|field| object_key(field.name())).collect())
+/// `before` says what stands before the cells of a column, by its number.
+fn open_line(batch: &Array, form: Form, before: fn(usize, &Field) -> Vec<u8>) -> PyResult<(Line, usize)> {
+    let array = make_array(batch.0.clone());
+    let array = array.as_struct_opt().ok_or_else(|| not_a_batch(batch.0.data_type()))?;
+    let mut line = Line::new(array.len());
+    for (number, (field, column)) in array.fields().iter().zip(array.columns()).enumerate() {
+        line.add(before(number, field), field, column, form).map_err(|kind| no_text(field, &kind))?;
+    }
+    Ok((line, array.len()))
 }
 
-fn write_object(keys: &[Vec<u8>], columns: &mut [Column], row: usize, out: &mut Vec<u8>) -> Written {
-    out.push(b'{');
-    for (index, (column, key)) in columns.iter_mut().zip(keys).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        append(key, out);
-        column.write(row, out)?;
-    }
-    out.push(b'}');
-    Ok(())
+fn comma_before(number: usize, _: &Field) -> Vec<u8> {
+    if number > 0 { b",".to_vec() } else { Vec::new() }
 }
 
-fn write_cells(columns: &mut [Column], row: usize, out: &mut Vec<u8>) -> Written {
-    for (index, column) in columns.iter_mut().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        column.write(row, out)?;
-    }
-    Ok(())
+fn key_before(number: usize, field: &Field) -> Vec<u8> {
+    [comma_before(number, field), object_key(field.name())].concat()
+}
+
+fn no_text(field: &Field, kind: &str) -> PyErr {
+    PyTypeError::new_err(format!("column {:?}: there is no text for values of {kind}", field.name()))
 }
 
 /// Bytes that do not continue a character of UTF-8.

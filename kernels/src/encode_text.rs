@@ -6,6 +6,8 @@
 use arrow_buffer::i256;
 
 const DIGIT_PAIRS: [u8; 200] = digit_pairs();
+/// Numbers below 100, to be copied with both bytes: of one digit the second is of no use.
+const SHORT: [[u8; 2]; 100] = short_numbers();
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 const fn digit_pairs() -> [u8; 200] {
@@ -17,6 +19,17 @@ const fn digit_pairs() -> [u8; 200] {
         number += 1;
     }
     pairs
+}
+
+const fn short_numbers() -> [[u8; 2]; 100] {
+    let mut numbers = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        let last = b'0' + (number % 10) as u8;
+        numbers[number] = if number < 10 { [last, 0] } else { [b'0' + (number / 10) as u8, last] };
+        number += 1;
+    }
+    numbers
 }
 
 /// Appends bytes; the few of a usual cell without a call, which would take longer than the copy.
@@ -57,15 +70,49 @@ unsafe fn copy_ends<const N: usize>(from: *const u8, to: *mut u8, length: usize)
     }
 }
 
+/// How many bytes an integer takes at most.
+pub const INTEGER_BYTES_MAX: usize = 20;
+
+#[inline]
 pub fn integer(value: i64, out: &mut Vec<u8>) {
-    if value < 0 {
-        out.push(b'-');
+    out.reserve(INTEGER_BYTES_MAX);
+    // SAFETY: that many bytes are reserved, and what `put_integer` has written is initialised.
+    unsafe {
+        let to = out.as_mut_ptr().add(out.len());
+        let written = put_integer(value, to);
+        out.set_len(out.len() + written);
     }
-    unsigned(value.unsigned_abs(), out);
 }
 
-pub fn unsigned(mut value: u64, out: &mut Vec<u8>) {
+pub fn unsigned(value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
+    let start = put_digits(value, &mut digits);
+    append(&digits[start..], out);
+}
+
+/// Writes an integer and returns how many bytes it has.
+///
+/// # Safety
+/// `INTEGER_BYTES_MAX` bytes are writable at `to`.
+#[inline]
+pub unsafe fn put_integer(value: i64, to: *mut u8) -> usize {
+    // SAFETY: at most 20 bytes are written: a sign and the 19 digits of the longest, or two.
+    unsafe {
+        if let Some(pair) = SHORT.get(value as usize) {
+            std::ptr::copy_nonoverlapping(pair.as_ptr(), to, 2);
+            return if value < 10 { 1 } else { 2 };
+        }
+        let mut digits = [0; 20];
+        let start = put_digits(value.unsigned_abs(), &mut digits);
+        let sign = usize::from(value < 0);
+        *to = b'-';
+        std::ptr::copy_nonoverlapping(digits.as_ptr().add(start), to.add(sign), digits.len() - start);
+        sign + digits.len() - start
+    }
+}
+
+/// Writes digits up to the end of an array and returns where they begin.
+fn put_digits(mut value: u64, digits: &mut [u8; 20]) -> usize {
     let mut start = digits.len();
     // Eight at a time: the pairs of such a block do not wait for each other, as they do when each is what is left.
     while value >= 100_000_000 {
@@ -74,23 +121,23 @@ pub fn unsigned(mut value: u64, out: &mut Vec<u8>) {
         start -= 8;
         let (high, low) = (block / 10_000, block % 10_000);
         for (at, pair) in [high / 100, high % 100, low / 100, low % 100].into_iter().enumerate() {
-            put_pair(&mut digits, start + 2 * at, pair);
+            put_pair(digits, start + 2 * at, pair);
         }
     }
     let mut value = value as u32;
     while value >= 100 {
         start -= 2;
-        put_pair(&mut digits, start, value % 100);
+        put_pair(digits, start, value % 100);
         value /= 100;
     }
     if value >= 10 {
         start -= 2;
-        put_pair(&mut digits, start, value);
+        put_pair(digits, start, value);
     } else {
         start -= 1;
         digits[start] = b'0' + value as u8;
     }
-    append(&digits[start..], out);
+    start
 }
 
 fn put_pair(digits: &mut [u8; 20], at: usize, pair: u32) {

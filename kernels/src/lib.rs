@@ -8,6 +8,7 @@
 mod arrow_ffi;
 mod encode_column;
 mod encode_json;
+mod encode_line;
 mod encode_rows;
 mod encode_text;
 mod find_known;
@@ -29,6 +30,7 @@ mod mysql_rows;
 mod packing;
 mod parquet_chunk;
 mod parquet_write;
+mod passing_rows;
 mod pick_stretches;
 mod postgres_cells;
 mod postgres_copy;
@@ -118,6 +120,8 @@ mod _kernels {
     use crate::parquet_write::describe_row_group;
     #[pymodule_export]
     use crate::parquet_write::pack_columns;
+    #[pymodule_export]
+    use crate::passing_rows::passing_rows;
     #[pymodule_export]
     use crate::pick_stretches::pick_stretches;
     #[pymodule_export]

@@ -28,27 +28,30 @@ pub fn take_rows(
     if wide.len() != columns.len() {
         return Err(PyValueError::new_err("wide: there must be one for each column"));
     }
-    for column in &columns {
-        check_places(column, &places)?;
-    }
+    check_places(&columns, &places)?;
     py.detach(|| {
         let takes = columns.iter().zip(&wide);
         takes.map(|(column, &is_wide)| take_column(column, &places, is_wide)).collect()
     })
 }
 
-fn check_places(column: &[Array], places: &Places) -> PyResult<()> {
-    if column.len() != places.len() {
+fn check_places(columns: &[Vec<Array>], places: &Places) -> PyResult<()> {
+    if let Some(column) = columns.iter().find(|column| column.len() != places.len()) {
         return Err(PyValueError::new_err(format!(
             "columns: {} pieces, expected {}",
             column.len(),
             places.len()
         )));
     }
-    for (piece, own) in column.iter().zip(places) {
-        let rows = piece.0.len();
-        if let Some(row) = own.iter().find(|&&row| usize::try_from(row).map_or(true, |row| row >= rows)) {
-            return Err(PyValueError::new_err(format!("places: row {row} is outside of {rows} rows")));
+    for (piece, own) in places.iter().enumerate() {
+        // As unsigned, so that a negative place is past every end.
+        let Some(last) = own.iter().map(|&row| row as u64).max() else { continue };
+        let rows = columns.iter().map(|column| column[piece].0.len()).min().unwrap_or(usize::MAX);
+        if last >= rows as u64 {
+            return Err(PyValueError::new_err(format!(
+                "places: row {} is outside of {rows} rows",
+                last as i64
+            )));
         }
     }
     Ok(())

@@ -47,6 +47,53 @@ impl Text {
             Self::View { views, buffers } => view(views.get(row)?, buffers),
         }
     }
+
+    /// The row, `end` at most, before which all rows from `row` on are seen at a glance to have the same bytes.
+    pub fn run_end(&self, row: usize, end: usize) -> usize {
+        match self {
+            Self::Small { offsets, bytes } => bytes_run_end(offsets, bytes, row, end),
+            Self::Large { offsets, bytes } => bytes_run_end(offsets, bytes, row, end),
+            Self::View { views, .. } => words_run_end(views, row, end),
+        }
+    }
+}
+
+/// The row, `end` at most, before which all words from `row` on are equal.
+pub fn words_run_end<T: PartialEq>(words: &[T], row: usize, end: usize) -> usize {
+    let Some([first, following @ ..]) = words.get(row..end) else { return row + 1 };
+    row + 1 + following.iter().take_while(|&word| word == first).count()
+}
+
+/// Looks at twice as many rows each time that all were equal, and then at half as many until none is left.
+fn bytes_run_end<O: ArrowNativeType>(offsets: &[O], bytes: &[u8], row: usize, end: usize) -> usize {
+    let (mut found, mut step, mut is_growing) = (row + 1, 1, true);
+    while found < end {
+        let take = step.min(end - found);
+        if continues(offsets, bytes, found, take) {
+            found += take;
+            if is_growing {
+                step *= 2;
+            }
+        } else if take == 1 {
+            break;
+        } else {
+            is_growing = false;
+            step = take / 2;
+        }
+    }
+    found
+}
+
+/// Whether some rows have the bytes of the one before them. Rows whose bytes lie one after the other have those if
+/// they are as long, and all of them are what lies one length before.
+fn continues<O: ArrowNativeType>(offsets: &[O], bytes: &[u8], row: usize, rows: usize) -> bool {
+    let Some(ends) = offsets.get(row - 1..=row + rows) else { return false };
+    let (first, last) = (ends[0].as_usize(), ends[rows + 1].as_usize());
+    let Some(length) = ends[1].as_usize().checked_sub(first) else { return false };
+    // Damaged offsets may be any number.
+    let is_even = |(at, each): (usize, &O)| each.as_usize() == first.wrapping_add(at.wrapping_mul(length));
+    let Some(run) = bytes.get(first..last) else { return false };
+    ends.iter().enumerate().all(is_even) && run.get(length..).is_some_and(|later| run.starts_with(later))
 }
 
 fn parts<T: ByteArrayType>(data: &ArrayData) -> (ScalarBuffer<T::Offset>, Buffer) {

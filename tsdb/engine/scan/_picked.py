@@ -98,8 +98,8 @@ def pick(
         numbers = _touched(stretches, source.piece_offsets)
         while numbers:
             rows_aim = 0 if is_first else min(_ROWS_AIM, rows_max)
-            count, looked_at, rows = _pick_rows(source, schema, checks, stretches, numbers, rows_aim)
-            ranks = filled[np.searchsorted(stretches.starts, rows, side="right") - 1]
+            count, looked_at, rows, owners = _pick_rows(source, schema, checks, stretches, numbers, rows_aim)
+            ranks = filled[owners]
             for low in range(0, max(1, len(rows)), rows_max):
                 cut = slice(low, low + rows_max)
                 yield 0 if low else looked_at, PickedBlock(group, rows[cut], ranks[cut])
@@ -121,15 +121,17 @@ def _pick_rows(
     stretches: Slices,
     numbers: Sequence[int],
     rows_aim: int,
-) -> tuple[int, int, Positions]:
+) -> tuple[int, int, Positions, Positions]:
     """Pick rows of pieces, one after the other, until there are enough.
 
-    Returns how many pieces that took, how many of their rows are in stretches, and those that pass the checks.
+    Returns how many pieces that took, how many of their rows are in stretches, those that pass the checks, and for each
+    of these which stretch it is of.
     """
     names = sorted(frozenset().union(*(check.names for check in checks)))
     columns = source.pieces(numbers[:_PIECES_MAX], [schema.by_name[name].id for name in names], is_narrow=True)
     looked_at = count = picked = 0
     found: list[Positions] = []
+    owners: list[Positions] = []
     for number, *arrays in zip(numbers, *columns, strict=False):
         begin, end = (int(each) for each in source.piece_offsets[number : number + 2])
         low = int(stretches.stops.searchsorted(begin, side="right"))
@@ -139,27 +141,23 @@ def _pick_rows(
         looked_at += int((stops - starts).sum())
         first, length = int(starts[0]), int(stops[-1] - starts[0])
         own = {name: values.slice(first - begin, length) for name, values in zip(names, arrays, strict=True)}
-        rows = _passing(checks, _PieceFrame(own), length) + first
-        if high - low > 1:
-            rows = rows[rows < stops[np.searchsorted(starts, rows, side="right") - 1]]
-        found.append(rows)
-        picked += len(rows)
+        rows, numbers_in_piece = _kernels.passing_rows(_mask(checks, _PieceFrame(own), length), first, starts, stops)
+        found.append(np.frombuffer(memoryview(rows), np.int64))
+        owners.append(np.frombuffer(memoryview(numbers_in_piece), np.int64) + low)
+        picked += len(found[-1])
         count += 1
         if picked >= rows_aim:
             break
-    return count, looked_at, np.concatenate(found)
+    return count, looked_at, np.concatenate(found), np.concatenate(owners)
 
 
-def _passing(checks: Sequence[Check], frame: _PieceFrame, length: int) -> Positions:
+def _mask(checks: Sequence[Check], frame: _PieceFrame, length: int) -> pa.Array:
     mask: Value | None = None
     for check in checks:
         assert isinstance(check, Call)
         own = evaluate(check, frame)
         mask = own if mask is None else pc.and_kleene(mask, own)
-    if isinstance(mask, pa.Scalar):
-        mask = pa.repeat(mask, length)
-    rows: Positions = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
-    return rows
+    return pa.repeat(mask, length) if isinstance(mask, pa.Scalar) else mask
 
 
 class PickedBlock:

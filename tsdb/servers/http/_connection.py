@@ -372,17 +372,25 @@ class Exchange:
         more: bool = message.get("more_body", False)
         start, self._start = self._start, None
         head = b"" if start is None else self._make_head(start, is_whole=not more)
+        tail = b""
         if self._is_chunked:
-            body = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+            if body:
+                head += b"%x\r\n" % len(body)
+                tail = b"\r\n"
             if not more:
-                body += b"0\r\n\r\n"
+                tail += b"0\r\n\r\n"
         if not more:
             self.is_answered, self.is_cut_unnoticed = True, False
         if len(body) <= _JOINED_BYTES_MAX:
-            if head or body:
-                connection.transport.write(head + body)
+            if head or body or tail:
+                connection.transport.write(b"%s%s%s" % (head, body, tail))
         else:
-            connection.transport.writelines([head, body] if head else [body])
+            if head:
+                connection.transport.write(head)
+            # What does not fit into the socket is cut off without a copy.
+            connection.transport.write(memoryview(body))
+            if tail:
+                connection.transport.write(tail)
         if connection.drained is not None:
             await connection.drained
 

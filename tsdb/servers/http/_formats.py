@@ -15,11 +15,12 @@ the table, whose columns are as wide as their widest cell: it is refused when it
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -32,8 +33,10 @@ from tsdb.errors import Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
 
-CHUNK_BYTES = 1 << 21
+CHUNK_BYTES = 1 << 20
 """About how much of an answer is made before it is sent."""
+TEXT_BYTES_MAX = 4 << 20
+"""How long the text of a stretch may be; usually it is one chunk, which is sent as it is."""
 
 PARALLEL_ROWS_MIN = 16_384
 """A smaller batch is text before a second thread has begun."""
@@ -42,6 +45,9 @@ STRETCH_ROWS = 8192
 STRETCHES_AHEAD = 4
 """How many stretches of an answer are text, or about to be, before they are sent."""
 ENCODERS_MAX = 4
+AHEAD_ROWS_MIN = 2048
+"""Behind a smaller batch there is mostly none."""
+READERS_MAX = 32
 HEADS_MAX = 256
 """How many heads of answers are remembered, the one used longest ago goes first; none that is long."""
 HEAD_BYTES_MAX = 16_384
@@ -49,8 +55,9 @@ HEAD_BYTES_MAX = 16_384
 Epoch: TypeAlias = Literal["s", "ms", "us", "ns"]
 Stretch: TypeAlias = tuple[bytes, int]
 """Text of rows, and how many."""
-RowEncoder: TypeAlias = Callable[[Any, int], tuple[bytes, int]]
-"""Takes a batch and a row, returns the text of some rows from there on and the row to go on with."""
+RowEncoder: TypeAlias = Callable[[Any, int, bool], tuple[bytes, int]]
+"""Takes a batch, a row, and whether rows came before it; returns the text of some rows from there on and the row to go
+on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def _encode_records(records: Records, options: FormatOptions) -> Iterator[bytes]
     yield _records_head(records.schema)
     total = 0
     for text, rows in encode_rows(records, json_rows, options.limit):
-        yield text if total == 0 else b"," + text
+        yield text
         total += rows
     yield b'],"total_rows":%d}}' % total
 
@@ -122,8 +129,8 @@ class _Heads:
 _records_head = _Heads().get
 
 
-def json_rows(batch: Any, start: int) -> tuple[bytes, int]:
-    return encode_json_rows(batch, start=start, bytes_max=CHUNK_BYTES)
+def json_rows(batch: Any, start: int, continues: bool) -> tuple[bytes, int]:
+    return encode_json_rows(batch, start=start, bytes_max=TEXT_BYTES_MAX, continues=continues)
 
 
 def encode_influxdb_v1(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
@@ -138,13 +145,14 @@ def encode_influxdb_v1(outputs: Iterator[Output], options: FormatOptions) -> Ite
 
 
 def _encode_series(records: Records, epoch: Epoch | None) -> Iterator[bytes]:
-    def encode(batch: Any, start: int) -> tuple[bytes, int]:
-        return encode_json_rows(batch, start=start, bytes_max=CHUNK_BYTES, epoch=epoch)
+    def encode(batch: Any, start: int, continues: bool) -> tuple[bytes, int]:
+        return encode_json_rows(batch, start=start, bytes_max=TEXT_BYTES_MAX, epoch=epoch, continues=continues)
 
     is_empty = True
     for text, _ in encode_rows(records, encode, None):
-        # A result without rows has no columns either, so they wait for the first row.
-        yield _series_head(records.schema.names) if is_empty else b","
+        if is_empty:
+            # A result without rows has no columns either, so they wait for the first row.
+            yield _series_head(records.schema.names)
         yield text
         is_empty = False
     if is_empty:
@@ -159,54 +167,57 @@ def _series_head(columns: list[str]) -> bytes:
 def encode_json(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
     """Yield `{"data":[{…}],"execution_time_ms":n}`, for a statement without rows also `"affected_rows"`."""
 
-    def encode(batch: Any, start: int) -> tuple[bytes, int]:
-        return encode_json_objects(batch, start=start, bytes_max=CHUNK_BYTES)
+    def encode(batch: Any, start: int, continues: bool) -> tuple[bytes, int]:
+        return encode_json_objects(batch, start=start, bytes_max=TEXT_BYTES_MAX, continues=continues)
 
     output = next(outputs, None)
     yield b'{"data":['
     if isinstance(output, Affected):
         yield b'],"affected_rows":%d' % output.rows
     else:
-        is_first = True
         for text, _ in () if output is None else encode_rows(output, encode, options.limit):
-            yield text if is_first else b"," + text
-            is_first = False
+            yield text
         yield b"]"
     yield b',"execution_time_ms":%d}' % options.elapsed_ms()
 
 
-def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iterator[tuple[bytes, int]]:
+def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iterator[Stretch]:
     """Yield the text of the rows in stretches, each with the number of its rows, and close the records.
 
-    Stretches of a large batch are made into text by several threads, while the next batch is read.
+    Stretches of a large batch are made into text by several threads, while another one reads the next batch.
     """
     waiting: deque[Future[list[Stretch]]] = deque()
+    continues = False
+    batches = read_ahead(records, limit)
     try:
-        for batch in read_batches(records, limit):
-            if batch.num_rows < PARALLEL_ROWS_MIN and not waiting:
-                yield from _encode_batch(batch, encode)
+        for batch in batches:
+            if batch.num_rows < PARALLEL_ROWS_MIN:
+                yield from _encode_batch(batch, encode, continues=continues)
+                continues = True
                 continue
             for start in range(0, batch.num_rows, STRETCH_ROWS):
                 if len(waiting) == STRETCHES_AHEAD:
                     yield from waiting.popleft().result()
                 part = batch.slice(start, STRETCH_ROWS)
-                waiting.append(_encoders().submit(_encode_whole, part, encode))
-        while waiting:
-            yield from waiting.popleft().result()
+                waiting.append(_encoders().submit(_encode_whole, part, encode, continues=continues))
+                continues = True
+            while waiting:
+                yield from waiting.popleft().result()
     finally:
         for each in waiting:
             each.cancel()
+        batches.close()
 
 
-def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder) -> list[Stretch]:
-    return list(_encode_batch(batch, encode))
+def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> list[Stretch]:
+    return list(_encode_batch(batch, encode, continues=continues))
 
 
-def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder) -> Iterator[Stretch]:
+def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> Iterator[Stretch]:
     row = 0
     while row < batch.num_rows:
         try:
-            text, following = encode(batch, row)
+            text, following = encode(batch, row, continues or row > 0)
         except TypeError as error:
             raise Unsupported(str(error)) from error
         yield text, following - row
@@ -219,7 +230,38 @@ def _encoders() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(ENCODERS_MAX, os.cpu_count() or 1), thread_name_prefix="tsdb-encode")
 
 
-def read_batches(records: Records, limit: int | None) -> Iterator[pa.RecordBatch]:
+@cache
+def _readers() -> ThreadPoolExecutor:
+    """The threads that read ahead, one for each answer: a slow one keeps nobody waiting."""
+    return ThreadPoolExecutor(READERS_MAX, thread_name_prefix="tsdb-read-ahead")
+
+
+def read_ahead(records: Records, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
+    """As `read_batches`; behind a large batch the next one is read while whoever has it works on it."""
+    batches = read_batches(records, limit)
+    reading: Future[pa.RecordBatch | None] | None = None
+    try:
+        while True:
+            batch = next(batches, None) if reading is None else reading.result()
+            reading = None
+            if batch is None:
+                return
+            if batch.num_rows >= AHEAD_ROWS_MIN:
+                reading = _readers().submit(contextvars.copy_context().run, _next, batches)
+            yield batch
+    finally:
+        if reading is not None and not reading.cancel():
+            # A generator cannot be closed while it runs: what it reads is stopped first.
+            records.close()
+            wait([reading])
+        batches.close()
+
+
+def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    return next(batches, None)
+
+
+def read_batches(records: Records, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches that have rows, up to a number of rows, and close the records."""
     try:
         left = limit

@@ -11,7 +11,7 @@ from tsdb._kernels import encode_csv_rows, encode_table_rows, measure_table_cell
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
-from tsdb.servers.http._formats import CHUNK_BYTES, FormatOptions, encode_rows, read_batches
+from tsdb.servers.http._formats import TEXT_BYTES_MAX, FormatOptions, encode_rows, read_batches
 
 TABLE_BYTES_MAX = 64 * 1024 * 1024
 """How much memory the rows of a table may take, all of which are needed before the first line."""
@@ -35,8 +35,8 @@ def encode_csv_with_names_and_types(outputs: Iterator[Output], options: FormatOp
 def _encode_csv(
     outputs: Iterator[Output], options: FormatOptions, *, has_names: bool, has_types: bool
 ) -> Iterator[bytes]:
-    def encode(batch: Any, start: int) -> tuple[bytes, int]:
-        return encode_csv_rows(batch, start=start, bytes_max=CHUNK_BYTES)
+    def encode(batch: Any, start: int, _: bool) -> tuple[bytes, int]:
+        return encode_csv_rows(batch, start=start, bytes_max=TEXT_BYTES_MAX)
 
     for output in outputs:
         if isinstance(output, Affected):
@@ -79,7 +79,7 @@ def _encode_box(records: Records, limit: int | None) -> Iterator[bytes]:
         widths = [max(pair) for pair in zip(widths, _measure(batch), strict=True)]
 
     def encode(batch: Any, start: int) -> tuple[bytes, int]:
-        return encode_table_rows(batch, widths, start=start, bytes_max=CHUNK_BYTES)
+        return encode_table_rows(batch, widths, start=start, bytes_max=TEXT_BYTES_MAX)
 
     head = "┬".join(f"─{name}{'─' * (width - len(name))}─" for name, width in zip(names, widths, strict=True))
     foot = "┴".join("─" * (width + 2) for width in widths)

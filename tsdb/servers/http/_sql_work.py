@@ -33,7 +33,7 @@ class ResponseWork(Work):
     def __init__(
         self, pool: ThreadPoolExecutor, pieces: Generator[bytes, None, None], cancel: Callable[[], None]
     ) -> None:
-        super().__init__(pool, pieces, cancel, chunk_bytes=CHUNK_BYTES)
+        super().__init__(pool, pieces, cancel, chunk_bytes=CHUNK_BYTES, goes_ahead=True)
         self._first: bytes | None = None
 
     async def respond(
