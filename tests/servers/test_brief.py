@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tsdb.errors import NotBrief
+from tsdb.servers import _brief
 from tsdb.servers._brief import (
     BRIEF_SECONDS,
     KEPT_MAX,
@@ -17,6 +20,7 @@ from tsdb.servers._brief import (
     TIMES_MIN,
     TIMES_RIGHT,
     BriefQuestions,
+    start_watch,
 )
 
 
@@ -24,8 +28,9 @@ class Clock:
     def __init__(self) -> None:
         self.now = 100.0
 
-    def __call__(self) -> float:
-        return self.now
+    def __call__(self) -> Callable[[], float]:
+        started = self.now
+        return lambda: self.now - started
 
 
 def learned(clock: Clock, key: str = "q") -> BriefQuestions:
@@ -173,3 +178,26 @@ def test_few_questions_are_remembered() -> None:
     for number in range(KEPT_MAX):
         questions.note(f"other {number}", BRIEF_SECONDS / 2)
     assert not questions.is_brief("q")
+
+
+@pytest.mark.skipif(not hasattr(resource, "RUSAGE_THREAD"), reason="nobody counts how often a thread waits")
+def test_a_watch_counts_what_the_thread_did_and_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, used, waits = [1.0], [0.5], [7]
+    monkeypatch.setattr(_brief, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(_brief, "thread_time", lambda: used[0])
+    monkeypatch.setattr(_brief, "_count_waits", lambda: waits[0])
+    seconds = start_watch()
+    now[0], used[0] = 1.030, 0.502
+    assert seconds() == pytest.approx(0.002), "it was kept from running"
+    waits[0] += 1
+    assert seconds() == pytest.approx(0.030), "it may have waited as long"
+
+
+def test_a_watch_goes_on_while_its_thread_sleeps_or_works() -> None:
+    seconds = start_watch()
+    time.sleep(LONG_SECONDS)
+    assert seconds() >= LONG_SECONDS
+    seconds, until = start_watch(), time.thread_time() + LONG_SECONDS
+    while time.thread_time() < until:
+        pass
+    assert seconds() >= LONG_SECONDS * 0.9

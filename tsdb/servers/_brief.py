@@ -7,6 +7,8 @@ up, and what one has in its caches is far from the other. So what has proved to 
   then, up to `LONG_SECONDS`, which counts half of those times away. Questions that differ in numbers
   only count as the same one, if small numbers stay small and large ones as large as they are; other words, other
   matchers, another span of steps make another question.
+- The time in which the machine did something else, as a virtual one does that shares its cores, is not counted
+  (`start_watch`): it would pass on another thread as well.
 - Only while nobody else is being served: whoever comes meanwhile waits as long as the answer takes.
 - What was expected to be brief and is not (after `LONG_SECONDS`, or as soon as it would need a planner) is given up at
   its next step and done again on a thread. It has to prove itself more often then: first `TIMES_AGAIN` times, then
@@ -17,10 +19,11 @@ up, and what one has in its caches is far from the other. So what has proved to 
 from __future__ import annotations
 
 import re
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from math import inf
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import NamedTuple, TypeVar
 
 from tsdb.errors import NotBrief
@@ -39,6 +42,30 @@ _SMALL_DIGITS = 3
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _SMALL_NUMBER = re.compile(rb"(?<!0)0{2,%d}(?!0)" % _SMALL_DIGITS)
 _T = TypeVar("_T")
+
+
+def start_watch() -> Callable[[], float]:
+    """Return what tells the seconds from now on, without those in which the machine did something else.
+
+    Only this thread is to ask it. As long as it has never waited for anything, be it the disk or a lock, it was running
+    or kept from it, and what it ran is what counts.
+    """
+    started, used, waits = perf_counter(), thread_time(), _count_waits()
+
+    def seconds() -> float:
+        passed = perf_counter() - started
+        if passed <= BRIEF_SECONDS or _count_waits() != waits:
+            return passed
+        return min(passed, thread_time() - used)
+
+    return seconds
+
+
+def _count_waits() -> float:
+    """How often this thread has waited; where nobody counts that, another number each time."""
+    if hasattr(resource, "RUSAGE_THREAD"):
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    return perf_counter()
 
 
 class BriefTurn(NamedTuple):
@@ -61,8 +88,8 @@ class BriefTurn(NamedTuple):
 class BriefQuestions:
     """What is known of how long questions take. Questions are asked and answered on the event loop's thread."""
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
-        self._clock = clock
+    def __init__(self, start_watch: Callable[[], Callable[[], float]] = start_watch) -> None:
+        self._start_watch = start_watch
         self._times: OrderedDict[Hashable, int] = OrderedDict()
         """How many times in a row each was brief."""
         self._wanted: OrderedDict[Hashable, int] = OrderedDict()
@@ -86,10 +113,10 @@ class BriefQuestions:
 
     def run(self, key: Hashable, answer: Callable[[Callable[[], None]], _T]) -> _T:
         """Answer a question here and now; NotBrief when that takes too long."""
-        started = self._clock()
+        seconds = self._start_watch()
 
         def hurry() -> None:
-            if self._clock() - started > LONG_SECONDS:
+            if seconds() > LONG_SECONDS:
                 raise NotBrief
 
         is_given_up = False
@@ -99,7 +126,7 @@ class BriefQuestions:
             is_given_up = True
             raise
         finally:
-            taken = self._clock() - started
+            taken = seconds()
             self.note(key, inf if is_given_up else taken)
             if is_given_up or taken > LONG_SECONDS:
                 self._wanted[key] = min(TIMES_MAX, max(TIMES_AGAIN, 2 * self._wanted.get(key, 0)))

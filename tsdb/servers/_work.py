@@ -16,7 +16,8 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from time import perf_counter
+
+from tsdb.servers._brief import start_watch
 
 INSIST_SECONDS = 0.1
 """How long a step may go on after it was cancelled until it is cancelled again."""
@@ -107,16 +108,16 @@ class Work:
 
     def _gather(self) -> tuple[bytes, bool]:
         """Join pieces up to the size of a chunk; say whether that was the end."""
-        started, pieces, size = perf_counter(), [], 0
+        seconds, pieces, size = start_watch(), [], 0
         for piece in self._pieces:
             pieces.append(piece)
             size += len(piece)
             if size >= self._chunk_bytes:
                 break
         else:
-            self.step_seconds = perf_counter() - started
+            self.step_seconds = seconds()
             return b"".join(pieces), True
-        self.step_seconds = perf_counter() - started
+        self.step_seconds = seconds()
         return b"".join(pieces), False
 
     def _insist(self, step: Future[tuple[bytes, bool]]) -> None:
