@@ -73,6 +73,8 @@ _CONDITIONS = st.one_of(
         [
             "ts >= TIMESTAMP '1970-01-01 00:00:00'",
             "ts < '1970-01-01 02:00:00.0005'",
+            "ts < TIMESTAMP '1970-01-01 02:00:00.0005'",
+            "ts >= '1970-01-01 01:00:00.0005'::TIMESTAMP(9)",
             "ts BETWEEN -600000 AND 7200000",
             "host = 'a'",
             "host IN ('a', 'b', 'nobody')",

@@ -94,7 +94,7 @@ def _edit_operator(layout: Layout, edits: Edits, index: int) -> None:
     start = layout.operand_start(index - 1) if index else None
     if start is None:
         return
-    name, end = _read_type(layout, index + 1)
+    name, end = read_type(layout, index + 1)
     layout.operand_starts[end] = start
     tokens = layout.tokens
     _edit_literal(layout, edits, index - 1, name, tokens[index + 1].text.upper())
@@ -115,7 +115,7 @@ def _edit_call(layout: Layout, edits: Edits, index: int) -> None:
     ]
     if not marks or marks[-1] + 1 >= closing:
         return
-    name, end = _read_type(layout, marks[-1] + 1)
+    name, end = read_type(layout, marks[-1] + 1)
     if end + 1 != closing:
         return
     tokens = layout.tokens
@@ -129,7 +129,7 @@ def _edit_call(layout: Layout, edits: Edits, index: int) -> None:
     edits.replace(tokens[marks[-1] - 1].end, tokens[end].end, f",'{name}'")
 
 
-def _read_type(layout: Layout, index: int) -> tuple[str | None, int]:
+def read_type(layout: Layout, index: int) -> tuple[str | None, int]:
     """Return the Arrow name a type is to be cast to, None to leave the cast alone, and the type's last token."""
     if index >= len(layout.tokens) - 1:
         return None, index

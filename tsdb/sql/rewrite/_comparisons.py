@@ -2,12 +2,14 @@
 
     ts > 1000                       a number counts units of the column
     ts >= '2020-01-01 08:00:00'     a text without zone is local time of the session
-    ts >= '….000000195'             compared exactly: DataFusion would cut the literal to the column's unit
+    ts >= '….000000195'             compared exactly: DataFusion would cut the literal to the column's unit,
+    ts < TIMESTAMP '….5'            also one that says its type,
+    ts::TIMESTAMP(9) < '….5'        and with a column that is cast to a finer one
     flag = 'true'
 
 A literal that the column cannot hold is moved to the next one it can hold, in the direction that keeps the comparison
 true: `ts_ms >= '….0001'` is `ts_ms >= '….001'`. Nothing equals such a literal; `col <> col` says so and stays NULL
-where the column is. Only bare columns are looked at, and only those whose type is known for certain.
+where the column is. Only columns are looked at, and only those whose type is known for certain.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from tsdb.errors import Status, TsdbError
 from tsdb.model import DataType, InvalidTimestamp, Kind, parse_timestamp
 from tsdb.sql.lexer import TokenKind, unquote
+from tsdb.sql.rewrite._casts import read_type
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import Layout
 from tsdb.sql.rewrite._tables import ColumnTypes, is_compared
@@ -30,6 +35,7 @@ _CANONICAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})
 _HAS_ZONE = re.compile(r":\d+(?:\.\d+)?\s*(?:Z|[+-]\d{1,2}:?\d{0,2})\s*$", re.IGNORECASE)
 _UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _ARROW_UNITS = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
+_UNITS_BY_NAME = {f"Timestamp({name})": unit for unit, name in _ARROW_UNITS.items()}
 _INT64 = range(-(2**63), 2**63)
 _TRUE = frozenset({"true", "t", "yes", "y", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "0"})
@@ -57,6 +63,20 @@ class _Literal:
     start: int
     end: int
     value: int | str
+    nanoseconds: int | None = None
+    """Of one that says itself that it is a time."""
+    text: int | None = None
+    """The token of the text, of one that is cast to a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column in a comparison: its type, the tokens of its name, and those of the name with a cast around it."""
+
+    kind: DataType
+    name: tuple[int, int]
+    start: int
+    end: int
 
 
 class Comparisons:
@@ -88,32 +108,51 @@ class Comparisons:
             kind = self._type_of(start, index)
             if kind is None or not is_compared(kind):
                 continue
-            self._edit_right(start, index, kind)
-            self._edit_left(start, index, kind)
+            column = self._with_cast(kind, start, index)
+            self._edit_right(column)
+            self._edit_left(column)
 
     def _type_of(self, start: int, end: int) -> DataType | None:
         names = [unquote(self._layout.tokens[each], self._dialect) for each in range(start, end + 1, 2)]
         return self._columns.find(names[-2] if len(names) > 1 else None, names[-1])
 
-    def _edit_right(self, start: int, end: int, kind: DataType) -> None:
+    def _with_cast(self, kind: DataType, start: int, end: int) -> _Column:
+        """Return a column, with the cast to a finer time that may be around it: that changes no comparison."""
+        layout, name = self._layout, (start, end)
+        if layout.is_operator(end + 1, "::"):
+            wanted, last = read_type(layout, end + 2)
+        elif start > 1 and layout.words[start - 2] == "CAST" and layout.words[end + 1] == "AS":
+            wanted, last = read_type(layout, end + 2)
+            last += 1
+            if not layout.is_operator(start - 1, "(") or layout.partner.get(start - 1) != last:
+                return _Column(kind, name, start, end)
+            start -= 2
+        else:
+            return _Column(kind, name, start, end)
+        unit = _UNITS_BY_NAME.get(wanted or "")
+        if unit is None or not kind.is_timestamp or _UNIT_NS[unit] > _UNIT_NS[kind.arrow.unit]:
+            return _Column(kind, name, *name)
+        return _Column(kind, name, start, last)
+
+    def _edit_right(self, column: _Column) -> None:
         """Edit what stands behind a column: an operator and a literal, BETWEEN, IN."""
-        layout = self._layout
+        layout, start, end = self._layout, column.start, column.end
         if start and layout.tokens[start - 1].text in _TIGHTER and layout.tokens[start - 1].kind == TokenKind.OPERATOR:
             return
         token = layout.tokens[end + 1]
         if token.kind == TokenKind.OPERATOR and token.text in _MIRRORED:
             if (literal := self._literal(end + 2)) is not None:
-                self._compare(kind, token.text, literal, span=(start, literal.end), column=(start, end))
+                self._compare(column, token.text, literal, span=(start, literal.end))
             return
         index = end + 2 if layout.words[end + 1] == "NOT" else end + 1
         if layout.words[index] == "BETWEEN":
-            self._between(kind, index)
+            self._between(column, index)
         elif layout.words[index] == "IN" and layout.is_operator(index + 1, "("):
-            self._in_list(kind, index, (start, end), is_negated=index != end + 1)
+            self._in_list(column, index, is_negated=index != end + 1)
 
-    def _edit_left(self, start: int, end: int, kind: DataType) -> None:
+    def _edit_left(self, column: _Column) -> None:
         """Edit a literal and an operator in front of a column."""
-        layout = self._layout
+        layout, start, end = self._layout, column.start, column.end
         operator = layout.tokens[start - 1] if start else None
         if operator is None or operator.kind != TokenKind.OPERATOR or operator.text not in _MIRRORED:
             return
@@ -122,11 +161,15 @@ class Comparisons:
             return
         literal = self._literal_before(start - 2)
         if literal is not None:
-            self._compare(kind, _MIRRORED[operator.text], literal, span=(literal.start, end), column=(start, end))
+            self._compare(column, _MIRRORED[operator.text], literal, span=(literal.start, end))
 
     def _literal(self, index: int) -> _Literal | None:
         """Read a literal that nothing is added to."""
         layout = self._layout
+        typed = self._typed_literal(index)
+        if typed is not None:
+            behind = layout.tokens[typed.end + 1]
+            return None if behind.kind == TokenKind.OPERATOR and behind.text in _TIGHTER else typed
         start, sign = index, 1
         if layout.is_operator(index, "-") or layout.is_operator(index, "+"):
             sign = -1 if layout.tokens[index].text == "-" else 1
@@ -143,6 +186,36 @@ class Comparisons:
             return _Literal(start, index, unquote(token, self._dialect))
         return None
 
+    def _typed_literal(self, index: int) -> _Literal | None:
+        """Read `TIMESTAMP '…'`, `'…'::TIMESTAMP(n)` or `CAST('…' AS TIMESTAMP(n))`, if DataFusion reads the time."""
+        layout = self._layout
+        if index + 2 >= len(layout.tokens):
+            return None
+        if layout.words[index] == "TIMESTAMP":
+            return self._typed(index, index + 1, index + 1, "ns", is_cast=False)
+        if layout.tokens[index].kind == TokenKind.STRING and layout.is_operator(index + 1, "::"):
+            name, end = read_type(layout, index + 2)
+            return self._typed(index, end, index, _UNITS_BY_NAME.get(name or ""), is_cast=True)
+        if layout.words[index] == "CAST" and layout.is_operator(index + 1, "(") and layout.words[index + 3] == "AS":
+            name, end = read_type(layout, index + 4)
+            if layout.partner.get(index + 1) == end + 1:
+                return self._typed(index, end + 1, index + 2, _UNITS_BY_NAME.get(name or ""), is_cast=True)
+        return None
+
+    def _typed(self, start: int, end: int, text: int, unit: str | None, *, is_cast: bool) -> _Literal | None:
+        token = self._layout.tokens[text]
+        if unit is None or token.kind != TokenKind.STRING:
+            return None
+        value = unquote(token, self._dialect)
+        if _CANONICAL.fullmatch(value) is None:
+            return None
+        try:
+            nanoseconds = parse_timestamp(value)
+        except InvalidTimestamp:
+            return None
+        nanoseconds -= nanoseconds % _UNIT_NS[unit]
+        return _Literal(start, end, value, nanoseconds, text if is_cast else None)
+
     def _literal_before(self, index: int) -> _Literal | None:
         """Read a literal that ends at a token and that nothing in front belongs to."""
         layout = self._layout
@@ -156,7 +229,9 @@ class Comparisons:
         before = layout.tokens[start - 1] if start else None
         if before is not None and before.kind == TokenKind.OPERATOR and before.text in _TIGHTER:
             return None
-        if start and layout.words[start - 1] in ("INTERVAL", "DATE", "TIMESTAMP", "TIME"):
+        if start and layout.words[start - 1] == "TIMESTAMP":
+            return self._typed_literal(start - 1)
+        if start and layout.words[start - 1] in ("INTERVAL", "DATE", "TIME"):
             return None
         return self._literal_at(start, index)
 
@@ -168,13 +243,13 @@ class Comparisons:
             return None
         return _Literal(start, index, int(token.text) * (1 if start == index else -1))
 
-    def _compare(
-        self, kind: DataType, operator: str, literal: _Literal, *, span: tuple[int, int], column: tuple[int, int]
-    ) -> None:
+    def _compare(self, column: _Column, operator: str, literal: _Literal, *, span: tuple[int, int]) -> None:
+        kind = column.kind
         if kind.kind is Kind.BOOLEAN:
-            self._edit_boolean(literal)
+            if literal.nanoseconds is None:
+                self._edit_boolean(literal)
             return
-        ticks = self._ticks(kind, literal)
+        ticks = self._ticks(column, literal)
         if ticks is None:
             return
         low, high = ticks
@@ -185,29 +260,29 @@ class Comparisons:
         else:
             self._put_never(span, column, is_negated=operator in ("<>", "!="))
 
-    def _between(self, kind: DataType, index: int) -> None:
-        layout = self._layout
+    def _between(self, column: _Column, index: int) -> None:
+        layout, kind = self._layout, column.kind
         first = self._literal(index + 1)
         if first is None or layout.words[first.end + 1] != "AND":
             return
         second = self._literal(first.end + 2)
         if second is None or kind.kind is Kind.BOOLEAN:
             return
-        lower, upper = self._ticks(kind, first), self._ticks(kind, second)
+        lower, upper = self._ticks(column, first), self._ticks(column, second)
         if lower is not None:
             self._put(kind, first, lower[1])
         if upper is not None:
             self._put(kind, second, upper[0])
 
-    def _in_list(self, kind: DataType, index: int, column: tuple[int, int], *, is_negated: bool) -> None:
+    def _in_list(self, column: _Column, index: int, *, is_negated: bool) -> None:
         """Edit the literals of a list; those that nothing equals are replaced by one that is there anyway."""
-        layout = self._layout
+        layout, kind = self._layout, column.kind
         closing = layout.partner.get(index + 1)
         literals: list[_Literal] = []
         position = index + 2
         while closing is not None and position < closing:
             literal = self._literal(position)
-            if literal is None:
+            if literal is None or literal.text is not None:
                 return
             literals.append(literal)
             if not layout.is_operator(literal.end + 1, ",") and literal.end + 1 != closing:
@@ -217,13 +292,14 @@ class Comparisons:
             return
         if kind.kind is Kind.BOOLEAN:
             for literal in literals:
-                self._edit_boolean(literal)
+                if literal.nanoseconds is None:
+                    self._edit_boolean(literal)
             return
-        found = [self._ticks(kind, literal) for literal in literals]
+        found = [self._ticks(column, literal) for literal in literals]
         exact = [ticks[0] for ticks in found if ticks is not None and ticks[0] == ticks[1]]
         lost = [(each, ticks) for each, ticks in zip(literals, found, strict=True) if ticks and ticks[0] != ticks[1]]
         if len(lost) == len(literals):
-            self._put_never((column[0], closing), column, is_negated=is_negated)
+            self._put_never((column.start, closing), column, is_negated=is_negated)
             return
         for literal, ticks in zip(literals, found, strict=True):
             if ticks is not None and ticks[0] == ticks[1]:
@@ -235,15 +311,19 @@ class Comparisons:
                 same = next(each for each, ticks in zip(literals, found, strict=True) if ticks is None)
                 self._replace(literal, self._slice(same.start, same.end))
 
-    def _ticks(self, kind: DataType, literal: _Literal) -> tuple[int, int] | None:
+    def _ticks(self, column: _Column, literal: _Literal) -> tuple[int, int] | None:
         """Return the counts of the column's unit below and above a literal, None to leave it to DataFusion."""
         if isinstance(literal.value, int):
-            return literal.value, literal.value
+            # What a number counts is the unit of the cast.
+            return (literal.value, literal.value) if column.name == (column.start, column.end) else None
+        unit = _UNIT_NS[column.kind.arrow.unit]
+        if literal.nanoseconds is not None:
+            low, high = literal.nanoseconds // unit, -(-literal.nanoseconds // unit)
+            return None if low == high else (low, high)
         try:
             nanoseconds = parse_timestamp(literal.value, self._zone)
         except InvalidTimestamp:
             return None
-        unit = _UNIT_NS[kind.arrow.unit]
         low, high = nanoseconds // unit, -(-nanoseconds // unit)
         if (
             low == high
@@ -259,13 +339,19 @@ class Comparisons:
             raise BadLiteral(
                 "the timestamp is out of range", literal=self._slice(literal.start, literal.end), type=kind.name
             )
-        self._replace(literal, f"arrow_cast({ticks},'Timestamp({_ARROW_UNITS[kind.arrow.unit]}) ')")
+        if literal.text is None:
+            self._replace(literal, f"arrow_cast({ticks},'Timestamp({_ARROW_UNITS[kind.arrow.unit]}) ')")
+            return
+        # The cast around it may be edited as well.
+        token = self._layout.tokens[literal.text]
+        self._edits.absorb(token.start, token.end, f"'{np.datetime64(ticks, kind.arrow.unit)}'")
 
-    def _put_never(self, span: tuple[int, int], column: tuple[int, int], *, is_negated: bool) -> None:
+    def _put_never(self, span: tuple[int, int], column: _Column, *, is_negated: bool) -> None:
         tokens = self._layout.tokens
-        name = self._slice(*column)
+        name = self._slice(*column.name)
         replacement = f"({name} {'=' if is_negated else '<>'} {name})"
-        self._edits.absorb(tokens[span[0]].start, tokens[span[1]].end, replacement)
+        # Before the first token stands what a cast of the column has put there.
+        self._edits.absorb(tokens[span[0]].start, tokens[span[1]].end, replacement, keeps_before=False)
 
     def _edit_boolean(self, literal: _Literal) -> None:
         if isinstance(literal.value, int):

@@ -37,9 +37,13 @@ class Edits:
         """Tell whether something between two places is edited."""
         return any(start <= edit.start and edit.end <= end for edit in self._edits)
 
-    def absorb(self, start: int, end: int, replacement: str) -> None:
-        """Replace a stretch together with every edit inside of it; an insertion right before it stays."""
-        self._edits = [edit for edit in self._edits if not (start < edit.end and edit.start < end)]
+    def absorb(self, start: int, end: int, replacement: str, *, keeps_before: bool = True) -> None:
+        """Replace a stretch together with every edit inside of it; an insertion right before it stays if it should."""
+        self._edits = [
+            edit
+            for edit in self._edits
+            if not (start < edit.end and edit.start < end) and (keeps_before or not edit.start == edit.end == start)
+        ]
         self.replace(start, end, replacement)
 
     def render(self, start: int = 0, end: int | None = None) -> str:
