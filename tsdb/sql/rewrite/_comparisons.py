@@ -196,7 +196,11 @@ class Comparisons:
         if layout.tokens[index].kind == TokenKind.STRING and layout.is_operator(index + 1, "::"):
             name, end = read_type(layout, index + 2)
             return self._typed(index, end, index, _UNITS_BY_NAME.get(name or ""), is_cast=True)
-        if layout.words[index] == "CAST" and layout.is_operator(index + 1, "(") and layout.words[index + 3] == "AS":
+        if (
+            layout.words[index] == "CAST"
+            and layout.partner.get(index + 1, 0) > index + 3
+            and layout.words[index + 3] == "AS"
+        ):
             name, end = read_type(layout, index + 4)
             if layout.partner.get(index + 1) == end + 1:
                 return self._typed(index, end + 1, index + 2, _UNITS_BY_NAME.get(name or ""), is_cast=True)
