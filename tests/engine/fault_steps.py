@@ -37,5 +37,6 @@ def check_after_restart(root: Path, *steps: Step) -> None:
     assert not engine.quarantined
     assert lives.see(engine) == lives.expected(*steps)
     lives.settle(engine)
-    assert not lives.unknown_files(engine)
+    unknown = lives.unknown_files(engine)
+    assert not unknown, unknown
     engine.close(flush=False)

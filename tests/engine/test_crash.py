@@ -7,9 +7,11 @@ of the life after the last acknowledged step, or after the one that was under wa
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import re
 import shutil
+import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
+from tsdb.clock import ManualClock
 from tsdb.engine import manifest, region_change, region_compact, region_drop, region_flush, region_trim, sst, wal
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
@@ -352,6 +355,19 @@ def test_a_start_deletes_what_an_unfinished_flush_left_and_nothing_that_is_newer
     store.put(orphan, b"of a flush under way")
     lives.settle(engine)
     assert orphan in lives.unknown_files(engine)
+    engine.close()
+
+
+def test_a_start_deletes_what_was_left_in_the_same_millisecond(tmp_path: Path) -> None:
+    engine = lives.begin(tmp_path, lives.create(PLAIN))
+    orphan = manifest.data_path(lives.directory_of(PLAIN), "0" * 32)
+    engine.context.store.put(orphan, b"left by a flush")
+    engine.close()
+    now_ns = time.time_ns() // 1_000_000 * 1_000_000 + 500_000
+    os.utime(tmp_path / "store" / orphan, ns=(now_ns, now_ns - 1000))
+    engine = lives.open_life(tmp_path, clock=ManualClock(now_ns))
+    lives.settle(engine)
+    assert not lives.unknown_files(engine)
     engine.close()
 
 

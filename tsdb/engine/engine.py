@@ -103,7 +103,8 @@ class Engine:
         """
         options, wal_options = options or EngineOptions(), wal_options or WalOptions()
         clock = clock or SystemClock()
-        started_ms = clock.now_ns() // 1_000_000
+        # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
+        started_ms = -(-clock.now_ns() // 1_000_000)
         opened: list[Engine] = []
 
         def fail(error: TsdbError) -> None:
