@@ -6,8 +6,8 @@
 //!     csv       1,a␍␊2,␍␊
 //!     table     │ 1 │ "a" │␊ …, every cell filled up to the width of its column
 //!
-//! What a cell looks like is in `encode_column`. A call writes whole rows from `start` on, until there are
-//! `bytes_max` bytes or more, at least one row, and says at which row the next call goes on.
+//! What a cell looks like is in `encode_column`, how cells make a row in `encode_line`. A call writes whole rows from
+//! `start` on, until there are `bytes_max` bytes or more, at least one row, and says at which row the next call goes on.
 
 use std::ops::Range;
 

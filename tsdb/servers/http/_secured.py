@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -104,10 +104,6 @@ class Secured(asyncio.BufferedProtocol):
             self.abort()
             return
         self._flush()
-
-    def writelines(self, parts: Iterable[bytes]) -> None:
-        for part in parts:
-            self.write(part)
 
     def pause_reading(self) -> None:
         self._socket.pause_reading()
