@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tsdb.database._copy_files import CopyFailed, confined, write_text
@@ -60,7 +61,7 @@ def database_from(job: CopyJob) -> int:
         if table is None:
             errors.add(InvalidArguments(f"there is no table for the {with_file}", hint="create it first"), with_file)
         else:
-            total += errors.run(lambda table=table, file=file: job.table_from(table, file, str(file)), with_file)
+            total += errors.run(partial(job.table_from, table, file, str(file)), with_file)
     return total
 
 
