@@ -1,7 +1,8 @@
 """Durations inside a query: `[range]`, `[range:step]`, `offset`, and arithmetic in them.
 
 A duration is a number of seconds, or arithmetic on such with `step()`, `range()`, `min_of(a, b)` and `max_of(a, b)`;
-the last two were `min` and `max` in earlier versions of Prometheus, and both spellings are read. Behind `offset`, arithmetic needs parentheses, because what follows could as well go on with the query itself.
+the last two were `min` and `max` in earlier versions of Prometheus, and both spellings are read. Behind `offset`,
+arithmetic needs parentheses, because what follows could as well go on with the query itself.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class TableSeries:
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesSet:
         """Return the series that satisfy all conditions, with their samples from `start_ms` to `end_ms`."""
         chosen = split_matchers(matchers, self.database)
-        parts, is_distinct = [], False
+        parts: list[tuple[SeriesSet, bool]] = []
         for table in find_tables(self.catalog, chosen):
             self.check()
             column = self.column_of(table, chosen)
@@ -68,8 +68,10 @@ class TableSeries:
             for region in self.regions_of(table):
                 part, is_distinct = self._read(table, region, column, chosen, start_ms, end_ms)
                 if part.count:
-                    parts.append(part)
-        return parts[0] if len(parts) == 1 and is_distinct else _put_together(parts)
+                    parts.append((part, is_distinct))
+        if len(parts) == 1 and parts[0][1]:
+            return parts[0][0]
+        return _put_together([part for part, _ in parts])
 
     def column_of(self, table: TableInfo, chosen: Selection) -> ColumnInfo | None:
         """Return the field of a table to read, None if no field is wanted."""
