@@ -35,6 +35,7 @@ from tsdb.query.promql._tables import (
     chosen_columns,
     find_tables,
     has_histograms,
+    may_match,
     split_matchers,
 )
 from tsdb.units import Duration
@@ -63,7 +64,7 @@ class TableSeries:
         for table in find_tables(self.catalog, chosen):
             self.check()
             column = self.column_of(table, chosen)
-            if column is None or not _may_match(table, chosen.labels):
+            if column is None or not may_match(table, chosen.labels):
                 continue
             for region in self.regions_of(table):
                 part, is_distinct = self._read(table, region, column, chosen, start_ms, end_ms)
@@ -122,12 +123,6 @@ class TableSeries:
             shown = view_snapshot(snapshot, table) if table.is_logical else snapshot
             scan = scan_series(shown, series_filter(shown, table, chosen.labels), span, columns)
         return _to_set(scan, table, column, unit), False
-
-
-def _may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
-    """Tell whether a table can have matching series, as far as the labels that it lacks decide."""
-    tags = {tag.name for tag in table.tags}
-    return all(matcher.name in tags or matches_empty(matcher) for matcher in labels)
 
 
 def time_range(start_ms: int, end_ms: int, unit: str) -> TimeRange:
