@@ -64,6 +64,10 @@ class HttpOptions(OperationalHttpOptions):
         description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
     )
     disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
+    compat_paths: FlagValue = Field(
+        default=True,
+        description="Serve the Prometheus API under its own paths, too: /api/v1/… and /federate.",
+    )
 
 
 class GrpcOptions(Section):

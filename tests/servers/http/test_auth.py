@@ -105,6 +105,15 @@ ASKS = [
         for method in ("GET", "POST")
     ),
     Ask("GET", f"{_API}/metadata", needs="read"),
+    *(Ask(method, "/v1/prometheus/federate", "match[]=m", needs="read", headers=FORM) for method in ("GET", "POST")),
+    *(Ask("GET", f"{_API}/status/{what}") for what in ("config", "flags", "runtimeinfo")),
+    Ask("GET", f"{_API}/status/tsdb", needs="read"),
+    # The same under the paths of Prometheus itself
+    Ask("POST", "/api/v1/write", body=_SAMPLES, needs="write"),
+    Ask("POST", "/api/v1/read", body=_snappy(_READ.SerializeToString()), needs="read"),
+    Ask("GET", "/api/v1/query", "query=m", needs="read"),
+    Ask("GET", "/api/v1/label/host/values", needs="read"),
+    Ask("GET", "/federate", "match[]=m", needs="read"),
     *(Ask(method, "/v1/promql", "query=m&start=0&end=1&step=1", needs="read") for method in ("GET", "POST")),
 ]
 

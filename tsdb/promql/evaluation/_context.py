@@ -179,8 +179,8 @@ def _compute(op: str, left: float, right: float) -> float:
             "*": lambda: left * right,
             "/": lambda: left / right,
             "%": lambda: math.fmod(left, right),
-            "min": lambda: min(left, right),
-            "max": lambda: max(left, right),
+            "min_of": lambda: min(left, right),
+            "max_of": lambda: max(left, right),
         }[op]()
     except (OverflowError, ZeroDivisionError):
         return math.inf
