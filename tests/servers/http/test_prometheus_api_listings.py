@@ -197,14 +197,16 @@ def test_ranges_of_too_many_steps_are_refused(world: World, start: str, end: str
 def test_the_type_of_a_described_metric_is_told_to_federation() -> None:
     known = {
         "hits_total": [MetricDescription("counter", "", "Hits.")],
+        "misses": [MetricDescription("counter", "", "Misses.")],
         "level": [MetricDescription("gauge", "", "")],
         "latency": [MetricDescription("histogram", "", "")],
         "odd": [MetricDescription("stateset", "", "")],
     }
-    names = ("a.b", "hits_total", "latency", "level", "odd")
+    names = ("a.b", "hits_total", "latency", "level", "misses_total", "odd")
     text = encode_samples([Newest({"__name__": name, "x.y": "1"}, 5, math.inf) for name in names], known).decode()
     types = [line.split()[2:] for line in text.splitlines() if line.startswith("#")]
     assert types == [
-        ["a_b", "untyped"], ["hits_total", "counter"], ["latency", "untyped"], ["level", "gauge"], ["odd", "untyped"],
+        ["a_b", "untyped"], ["hits_total", "counter"], ["latency", "untyped"], ["level", "gauge"],
+        ["misses_total", "counter"], ["odd", "untyped"],
     ]  # fmt: skip
     assert 'a_b{instance="",x_y="1"} +Inf 5' in text.splitlines()

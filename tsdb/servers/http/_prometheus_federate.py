@@ -58,10 +58,11 @@ def _type_of(name: str, known: Mapping[str, Sequence[MetricDescription]]) -> str
 
     The samples of a histogram or summary come as metrics of their own, without the family that gives them a meaning.
     """
-    described = known.get(name)
-    if described and described[0].kind in _TYPES:
-        return described[0].kind
-    return "untyped"
+    described = known.get(name) or []
+    # OpenMetrics describes the counter `hits_total` as `hits`.
+    family = [each for each in known.get(name.removesuffix("_total"), ()) if each.kind == "counter"]
+    kind = next((each.kind for each in (*described, *family)), "")
+    return kind if kind in _TYPES else "untyped"
 
 
 def _metric_name(name: str) -> str:
