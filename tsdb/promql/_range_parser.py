@@ -20,6 +20,8 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 4}
 _SIGN_PRECEDENCE = 3
 _OUT_OF_RANGE_SECONDS = float(1 << 53)
 DEPTH_MAX = 50
+OPERANDS_MAX = 200
+"""How deep a duration may be nested, and how many numbers and calls it may have."""
 
 _CALLS = {"step": "step", "range": "range", "min_of": "min_of", "max_of": "max_of", "min": "min_of", "max": "max_of"}
 
@@ -30,6 +32,7 @@ class DurationParser:
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
         self._depth = 0
+        self._operands = 0
 
     def range_of(self, expr: Expr) -> Expr:
         """Read `[…]` behind an expression: a range of a selector, or a subquery."""
@@ -115,6 +118,9 @@ class DurationParser:
     def _primary(self) -> Expr:
         parser = self._parser
         token = parser.token
+        self._operands += 1
+        if self._operands > OPERANDS_MAX:
+            raise parser.error(token.start, f"the duration has more than {OPERANDS_MAX} operands")
         if token.kind in (Kind.NUMBER, Kind.DURATION):
             return parser.number()
         if parser.at("("):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.servers.http.asgi_client import call
-from tests.servers.http.test_prometheus_api import World
+from tests.servers.http.test_prometheus_api import FORM, PREFIX, World
 from tsdb.errors import Status
+from tsdb.model import MetricDescription
+from tsdb.query.promql import Newest
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers.http import COMPAT_PATHS
+from tsdb.servers.http._prometheus_federate import encode_samples
 
 PERIOD = {"start": "0", "end": "100"}
 TABLES = (
@@ -149,3 +154,59 @@ def test_paths_of_prometheus_stand_for_ours_and_own_paths_win(world: World) -> N
     assert asyncio.run(call(app, "GET", "/v1/promql")).status == 400
     assert app._router.resolve("/api/v1/label/x/values") == "/v1/prometheus/api/v1/label/x/values"
     assert app._router.resolve("/api/v2/label/x/values") == "/api/v2/label/x/values"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("(" * 5000 + "1" + ")" * 5000, (400, "bad_data")),
+        ("-" * 5000 + "1", (400, "bad_data")),
+        ("abs(" * 500 + "up" + ")" * 500, (400, "bad_data")),
+        ("2^" * 2000 + "2", (400, "bad_data")),
+        ("up[" + "5m+" * 2000 + "5m]", (400, "bad_data")),
+        ("up[" + "(" * 2000 + "5m" + ")" * 2000 + "]", (400, "bad_data")),
+        ("up offset " + "-" * 2000 + "5m", (400, "bad_data")),
+        ('up{job=~"((a{1000}){1000}){1000}"}', (400, "bad_data")),
+        ('up{job=~"' + "(a|b)?" * 20_000 + '"}', (400, "bad_data")),
+        ("up @ 9223372036854775", (400, "bad_data")),
+        ("count_over_time(vector(1)[30y:1ms])", (422, "execution")),
+        ("count_over_time(up[100y:1ms])", (422, "execution")),
+        ('label_replace(up, "x", "$1", "job", "((a{1000}){1000}){1000}")', (422, "execution")),
+        ("label_join(" * 60 + "up" + ', "x", "", "x", "x", "job")' * 60, (422, "execution")),
+        ("topk(1e300, up)", (422, "execution")),
+        ("sum by (job) (up) * on() group_left up", (422, "execution")),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_queries_that_ask_for_too_much_end_with_a_precise_error(
+    world: World, query: str, expected: tuple[int, str]
+) -> None:
+    body = urlencode({"query": query, "time": "0"}).encode()
+    answer = world.raw("POST", f"{PREFIX}query", body, FORM)
+    assert (answer.status, answer.json()["errorType"]) == expected
+    assert len(answer.json()["error"]) < 1200
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [("0", "1e12", "0.001"), ("0", "1e9", "1"), ("0", "11000", "1")])
+def test_ranges_of_too_many_steps_are_refused(world: World, start: str, end: str, step: str) -> None:
+    answer = world.get("query_range", query="1", start=start, end=end, step=step)
+    assert (answer.status, answer.json()["errorType"]) == (400, "bad_data")
+    assert "11,000 points" in answer.json()["error"]
+
+
+def test_the_type_of_a_described_metric_is_told_to_federation() -> None:
+    known = {
+        "hits_total": [MetricDescription("counter", "", "Hits.")],
+        "misses": [MetricDescription("counter", "", "Misses.")],
+        "level": [MetricDescription("gauge", "", "")],
+        "latency": [MetricDescription("histogram", "", "")],
+        "odd": [MetricDescription("stateset", "", "")],
+    }
+    names = ("a.b", "hits_total", "latency", "level", "misses_total", "odd")
+    text = encode_samples([Newest({"__name__": name, "x.y": "1"}, 5, math.inf) for name in names], known).decode()
+    types = [line.split()[2:] for line in text.splitlines() if line.startswith("#")]
+    assert types == [
+        ["a_b", "untyped"], ["hits_total", "counter"], ["latency", "untyped"], ["level", "gauge"],
+        ["misses_total", "counter"], ["odd", "untyped"],
+    ]  # fmt: skip
+    assert 'a_b{instance="",x_y="1"} +Inf 5' in text.splitlines()

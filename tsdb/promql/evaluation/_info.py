@@ -43,6 +43,7 @@ def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelecto
     found = _find(context, call, (*names, *wanted), times)
     parts: list[tuple[dict[str, str], int, Bools]] = []
     for row, own in enumerate(labels):
+        context.check()
         if ignored[row]:
             parts.append((own, row, base.present[row]))
             continue

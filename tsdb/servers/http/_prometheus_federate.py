@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from tsdb.model import FAMILY_SUFFIXES, MetricDescription
+from tsdb.model import MetricDescription
 from tsdb.promql.evaluation import format_float
 from tsdb.query.promql import Newest, Span
 from tsdb.servers.http._messages import AnyResponse, Request, Response
@@ -15,8 +15,8 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_IN_METRIC = re.compile(r"[^a-zA-Z0-9_:]")
 _NOT_IN_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-_TYPES = frozenset({"counter", "gauge", "histogram", "summary"})
-"""The types that the text format has."""
+_TYPES = frozenset({"counter", "gauge"})
+"""The types whose samples mean something without the other samples of a family."""
 
 
 class FederationRoutes:
@@ -58,10 +58,11 @@ def _type_of(name: str, known: Mapping[str, Sequence[MetricDescription]]) -> str
 
     The samples of a histogram or summary come as metrics of their own, without the family that gives them a meaning.
     """
-    described = known.get(name)
-    if described and described[0].kind in _TYPES - FAMILY_SUFFIXES.keys():
-        return described[0].kind
-    return "untyped"
+    described = known.get(name) or []
+    # OpenMetrics describes the counter `hits_total` as `hits`.
+    family = [each for each in known.get(name.removesuffix("_total"), ()) if each.kind == "counter"]
+    kind = next((each.kind for each in (*described, *family)), "")
+    return kind if kind in _TYPES else "untyped"
 
 
 def _metric_name(name: str) -> str:
