@@ -134,19 +134,22 @@ def _walk(model: type[Section], prefix: tuple[str, ...]) -> Iterator[Key]:
 
 
 def _walk_members(members: tuple[type[Section], ...], prefix: tuple[str, ...]) -> Iterator[Key]:
-    """Walk one model, or the members of a storage union: each key once, with the types that have it."""
+    """Walk one model, or the members of a storage union: each key once, with the types that have it.
+
+    A key that all members have keeps the variants it already has from a union further inside.
+    """
     if len(members) == 1:
         yield from _walk(members[0], prefix)
         return
-    merged: dict[tuple[str, ...], Key] = {}
+    keys: dict[tuple[str, ...], Key] = {}
+    owners: dict[tuple[str, ...], tuple[str, ...]] = {}
     for member in members:
         variant = get_args(member.model_fields["type"].annotation)[0].value
         for key in _walk(member, prefix):
-            known = merged.get(key.path, key)
-            merged[key.path] = replace(known, variants=(*known.variants, variant))
-    everywhere = len(members)
-    for key in merged.values():
-        yield replace(key, variants=()) if len(key.variants) == everywhere else key
+            keys.setdefault(key.path, key)
+            owners[key.path] = (*owners.get(key.path, ()), variant)
+    for path, key in keys.items():
+        yield key if len(owners[path]) == len(members) else replace(key, variants=owners[path])
 
 
 @functools.cache

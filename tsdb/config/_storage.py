@@ -57,7 +57,7 @@ class _S3(Section):
     type: Annotated[Literal[StorageType.S3], _ParsedType] = Field(description=_TYPE_MEANING)
     bucket: RequiredStringValue = Field(description="Bucket name.")
     root: StringValue = Field(default="", description="Root path in the bucket.")
-    endpoint: StringValue = Field(default="", description="API endpoint; empty: that of the service itself.")
+    endpoint: StringValue = Field(default="", description="API endpoint; empty: the default of the service.")
     region: StringValue = Field(default="", description="Region of the bucket.")
     access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.")
     secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.")
@@ -94,7 +94,7 @@ class _Gcs(Section):
     root: StringValue = Field(default="", description="Root path in the bucket.")
     scope: StringValue = Field(default="", description="Service scope.")
     credential_path: StringValue = Field(default="", description="Path of the credentials file.")
-    endpoint: StringValue = Field(default="", description="API endpoint; empty: that of the service itself.")
+    endpoint: StringValue = Field(default="", description="API endpoint; empty: the default of the service.")
 
 
 class FileProvider(_File):
@@ -140,18 +140,18 @@ class StorageBase(Section):
 
     data_home: RequiredStringValue = Field(
         default="/tmp/tsdb",
-        description="Local root directory: the data itself with type File, metadata and working files with any type.",
+        description="Local root directory: data files with type File; metadata and working files with any type.",
     )
     cache_path: StringValue = Field(
         default="",
-        description="Local directory for a cache of object-storage files; recommended with any type but File. "
-        "Empty: no cache.",
+        description="Local cache directory for object-storage files; recommended with any type except File. Empty: no "
+        "cache.",
     )
     cache_capacity: PositiveSizeValue = Field(
-        default=Size.parse("5GB"), description="Largest total size of the files in cache_path."
+        default=Size.parse("5GB"), description="Maximum total size of the files in cache_path."
     )
     providers: list[ProviderOptions] = Field(
-        default=[], description="Further storages; a table chooses one when it is created."
+        default=[], description="Additional storages; a table selects one at creation."
     )
 
 
