@@ -1,5 +1,5 @@
-# Two commands matter: `make run` starts a server, `make test` proves the checkout.
-# Everything else is set up by them, into .venv, from the lock files in requirements/.
+# `make run` starts a server, `make test` runs the tests. Both first install what they need into .venv, from the lock files
+# in requirements/.
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -17,11 +17,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(VENV)/.run-ready ## set everything up and start `tsdb standalone start`
+run: $(VENV)/.run-ready ## install what is needed and start a standalone server
 	$(BIN)/tsdb standalone start $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev-ready ## set everything up and run all tests
+test: $(VENV)/.dev-ready ## install what is needed and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 .PHONY: clients
@@ -30,13 +30,13 @@ clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and ru
 	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest tests/clients $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), data out of shape
+soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), malformed data
 	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev-ready ## send bytes out of shape to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
+fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
 
 .PHONY: differential
@@ -51,7 +51,7 @@ lint: $(VENV)/.dev-ready ## check format, style, types and the Rust crate
 	cd kernels && cargo fmt --check && cargo clippy --release --locked -- -D warnings
 
 .PHONY: format
-format: $(VENV)/.dev-ready ## rewrite the sources in the house format
+format: $(VENV)/.dev-ready ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 	cd kernels && cargo fmt
@@ -66,7 +66,7 @@ generate: $(VENV)/.dev-ready ## rewrite the files that come from the configurati
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
 
 .PHONY: lock
-lock: $(VENV)/.uv-ready ## resolve the dependencies anew
+lock: $(VENV)/.uv-ready ## upgrade the dependencies in requirements/*.lock
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/run.lock
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
@@ -75,7 +75,7 @@ lock: $(VENV)/.uv-ready ## resolve the dependencies anew
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock
 
 .PHONY: clean
-clean: ## remove everything the targets above made
+clean: ## remove everything that the other targets created
 	rm -rf $(VENV) kernels/target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so

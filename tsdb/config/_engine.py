@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     CountValue,
     FlagValue,
     IndexMode,
@@ -27,8 +28,8 @@ class WalOptions(Section):
 
     dir: StringValue = Field(
         default="",
-        description="Directory of the write-ahead log. Empty: {data_home}/wal with storage type File; required with any "
-        "other type.",
+        description="Directory of the write-ahead log. Empty: {data_home}/wal with storage type File; required with "
+        "any other type.",
     )
     file_size: PositiveSizeValue = Field(default=Size.parse("256MB"), description="Maximum size of one log file.")
     purge_threshold: SizeValue = Field(
@@ -56,15 +57,17 @@ class InvertedIndexOptions(Section):
         default=IndexMode.AUTO, description="Write index files on compaction: auto or disable."
     )
     apply_on_query: IndexModeValue = Field(
-        default=IndexMode.AUTO, description="Use index files in queries: auto or disable."
+        default=IndexMode.AUTO, description="Use index files in queries: auto or disable.", json_schema_extra=RESERVED
     )
     mem_threshold_on_create: OptionalSizeValue = Field(
         default=Size.parse("64M"),
         description="Memory threshold for external sorting during index creation. Empty: sort in memory only.",
+        json_schema_extra=RESERVED,
     )
     intermediate_path: StringValue = Field(
         default="",
         description="Directory for external sorting. Empty: {data_home}/index_intermediate.",
+        json_schema_extra=RESERVED,
     )
 
 
@@ -74,17 +77,22 @@ class MemtableOptions(Section):
     type: MemtableTypeValue = Field(
         default=MemtableType.TIME_SERIES,
         description="time_series, or partition_tree (experimental): less memory with very many series, slower reads.",
+        json_schema_extra=RESERVED,
     )
     index_max_keys_per_shard: PositiveValue = Field(
-        default=8192, description="Maximum number of keys in one shard; partition_tree only."
+        default=8192,
+        description="Maximum number of keys in one shard; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
     data_freeze_threshold: PositiveValue = Field(
         default=32768,
         description="Maximum number of rows in the active buffer of one shard; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
     fork_dictionary_bytes: SizeValue = Field(
         default=Size.parse("1GiB"),
         description="Maximum size of key dictionaries kept across flushes; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     Address,
     AddressesValue,
     AddressValue,
@@ -53,8 +54,8 @@ class SelfImportOptions(Section):
 
     db: RequiredStringValue = Field(
         default="information_schema",
-        description="Database that receives the metrics. The default is read-only and stands for tsdb_metrics, which is "
-        "created; any other database must exist.",
+        description="Database that receives the metrics. The default is read-only and stands for tsdb_metrics, which "
+        "is created; any other database must exist.",
     )
 
 
@@ -87,11 +88,19 @@ class MetaClientOptions(Section):
     """The connection of frontend and datanode to metasrv."""
 
     metasrv_addrs: AddressesValue = Field(
-        default=(Address("127.0.0.1", 3002),), description="Addresses of all metasrv processes."
+        default=(Address("127.0.0.1", 3002),),
+        description="Addresses of all metasrv processes.",
+        json_schema_extra=RESERVED,
     )
-    timeout: PositiveDurationValue = Field(default=Duration.parse("3s"), description="Timeout of one operation.")
-    connect_timeout: PositiveDurationValue = Field(default=Duration.parse("1s"), description="Connection timeout.")
+    timeout: PositiveDurationValue = Field(
+        default=Duration.parse("3s"), description="Timeout of one operation.", json_schema_extra=RESERVED
+    )
+    connect_timeout: PositiveDurationValue = Field(
+        default=Duration.parse("1s"), description="Connection timeout.", json_schema_extra=RESERVED
+    )
     ddl_timeout: PositiveDurationValue = Field(
-        default=Duration.parse("10s"), description="Timeout of one DDL statement."
+        default=Duration.parse("10s"), description="Timeout of one DDL statement.", json_schema_extra=RESERVED
     )
-    tcp_nodelay: FlagValue = Field(default=True, description="Set TCP_NODELAY on the connections.")
+    tcp_nodelay: FlagValue = Field(
+        default=True, description="Set TCP_NODELAY on the connections.", json_schema_extra=RESERVED
+    )

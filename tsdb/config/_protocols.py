@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     Address,
     AddressValue,
     DurationValue,
@@ -51,7 +52,7 @@ class OperationalHttpOptions(Section):
     )
     body_limit: SizeValue = Field(
         default=Size.parse("64MB"),
-        description="Maximum request body size; larger requests are answered with 413 before reading the body. 0: no limit.",
+        description="Maximum request body size; larger requests get 413 before the body is read. 0: no limit.",
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")
 
@@ -63,7 +64,9 @@ class HttpOptions(OperationalHttpOptions):
         default=False,
         description="Validate protocol data strictly, such as UTF-8 in Prometheus labels; slightly slower.",
     )
-    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
+    disable_dashboard: FlagValue = Field(
+        default=False, description="Do not serve the dashboard.", json_schema_extra=RESERVED
+    )
 
 
 class GrpcOptions(Section):

@@ -9,6 +9,8 @@ from tsdb.config._render import toml_value
 from tsdb.config._schema import INDEX, Key, dotted, environment_variable, generic, keys_of
 from tsdb.config.options import OPTIONS, Component
 
+_RESERVED = "*Reserved.* "
+
 _INTRODUCTION = """\
 # Configuration
 
@@ -27,7 +29,7 @@ example file. Unknown keys, options and variables, wrong types and values out of
 reported at once.
 
 - **Sizes** are strings with a unit. Units are binary: `64M`, `64MB` and `64MiB` all mean 64 x 1024 x 1024 bytes.
-- **Durations** are strings such as `30s`, `10m`, `1h30m`. Only the option `--http-timeout` takes a plain number of seconds.
+- **Durations** are strings such as `30s`, `10m`, `1h30m`. Only `--http-timeout` takes plain seconds.
 - **Addresses** are `host:port`; IPv6 hosts are written in brackets, `[::1]:4000`.
 - **Environment variables** join the component's prefix and the key's path with `__`, in upper case: the datanode's
   `storage.data_home` is `TSDB_DATANODE__STORAGE__DATA_HOME`. `--env-prefix` changes the prefix. Items of a list are
@@ -35,6 +37,7 @@ reported at once.
   `TSDB_STANDALONE__REGION_ENGINE__0__MITO__NUM_WORKERS`. Headers are `Name=value` items.
 - **Arrays of tables** (`[[region_engine]]`, `[[storage.providers]]`) in the file replace those of the environment
   completely.
+- **Reserved** keys are accepted and checked, but have no effect yet; setting one is logged as a warning at startup.
 - **Memory** in a default is the memory limit of the process' control group, or else the memory of the machine.
 
 The column *components* lists the components that have the key: S standalone, F frontend, D datanode, M metasrv. The
@@ -66,7 +69,11 @@ def _row(owners: dict[Component, Key]) -> str:
         f"`{key.path[-1]}`",
         key.type_name,
         " or ".join(dict.fromkeys(_default(each) for each in owners.values())),
-        _cell(key.meaning + (f" Storage type {', '.join(key.variants)}." if key.variants else "")),
+        _cell(
+            (_RESERVED if key.is_reserved else "")
+            + key.meaning
+            + (f" Storage type {', '.join(key.variants)}." if key.variants else "")
+        ),
         " ".join(component.name[0] for component in owners),
         f"`{environment_variable(first.env_prefix, key.path)}`",
     )
