@@ -101,6 +101,17 @@ def test_data_below_tmp_is_warned_about_with_the_way_out(directory: str, is_warn
         assert "--data-home DIR or storage.data_home" in warnings[0]
 
 
+def test_protocols_can_be_switched_off(tmp_path: Path) -> None:
+    off = {f"TSDB_STANDALONE__{name}__ENABLE": "false" for name in ("MYSQL", "POSTGRES", "OPENTSDB", "INFLUXDB")}
+    off["TSDB_STANDALONE__PROM_STORE__ENABLE"] = "false"
+    with running("standalone", tmp_path, environment=off) as server:
+        summary = server.output
+        assert not re.search(r"^  (MySQL|Postgres\w*|OpenTSDB) ", summary, flags=re.MULTILINE | re.IGNORECASE)
+        for path in ("/v1/influxdb/ping", "/v1/prometheus/api/v1/labels", "/v1/opentsdb/api/version"):
+            assert server.get(path).status_code == 404, path
+        assert server.get("/v1/sql?sql=SELECT+1").status_code == 200
+
+
 def test_config_command_and_endpoint_say_the_same(tmp_path: Path) -> None:
     with running("standalone", tmp_path, "--http-addr", "127.0.0.1:0") as server:
         shown = server.get("/config").text
