@@ -18,7 +18,7 @@ help: ## list the targets
 
 .PHONY: run
 run: $(VENV)/.run-ready ## install what is needed and start a standalone server
-	$(BIN)/tsdb standalone start $(ARGS)
+	@$(BIN)/tsdb standalone start $(ARGS)
 
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
@@ -80,25 +80,43 @@ clean: ## remove everything that the other targets created
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so
 
-# Set-up in steps, each with a stamp in .venv: the tools, what `make run` needs, what everything else needs on top.
+# Set-up in steps, each with a stamp in .venv: the tools, what `make run` needs, what everything else needs on top. The
+# packages are downloaded while the kernels are compiled: one waits for the network, the other for the processor.
 
 $(VENV)/.uv-ready:
 	@command -v cargo >/dev/null || { echo "cargo is needed to build the kernels: install Rust 1.88 or newer" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; name one with make PYTHON=..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	touch $@
+	@echo "[1/5] creating $(VENV) with the installer uv (about 5 s)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
 
-$(VENV)/.run-deps: $(VENV)/.uv-ready requirements/run.lock requirements/build.lock
-	$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/run.lock -r requirements/build.lock
-	touch $@
+$(VENV)/.build-deps: $(VENV)/.uv-ready requirements/build.lock
+	@echo "[2/5] installing the build tool maturin (a few seconds)"
+	@$(UV) pip install --quiet --require-hashes -r requirements/build.lock
+	@touch $@
 
-$(VENV)/.run-ready: $(VENV)/.run-deps pyproject.toml $(KERNEL_SOURCES)
-	@echo "building the kernels; the first time takes about a minute"
-	$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+$(VENV)/.run-deps: $(VENV)/.build-deps requirements/run.lock
+	@echo "[3/5] downloading and installing the Python packages (about 150 MB), at the same time"
+	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/run.lock
+	@echo "[3/5] the Python packages are installed"
+	@touch $@
+
+$(VENV)/.kernels: $(VENV)/.build-deps pyproject.toml $(KERNEL_SOURCES)
+	@echo "[4/5] compiling the Rust kernels (1 to 2 minutes on two cores, the first time only)"
+	@rm -rf $(VENV)/wheel
+	@$(BIN)/maturin pep517 build-wheel --editable --compatibility off \
+	  --interpreter $(CURDIR)/$(BIN)/python --out $(VENV)/wheel
+	@touch $@
+
+$(VENV)/.run-ready: requirements/run.lock requirements/build.lock pyproject.toml $(KERNEL_SOURCES)
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.kernels $(VENV)/.run-deps
+	@echo "[5/5] installing tsdb into $(VENV)"
+	@$(UV) pip install --quiet --no-deps --reinstall $(VENV)/wheel/*.whl
+	@touch $@
 
 $(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock
-	$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
-	touch $@
+	@echo "installing the packages for tests and development (about 20 s)"
+	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
+	@touch $@
