@@ -126,11 +126,10 @@ def test_prometheus_federates_and_writes_under_paths_of_its_own(server: ServerPr
     own = f"127.0.0.1:{free_port()}"
     arguments = (f"--config.file={config}", f"--storage.tsdb.path={tmp_path}", f"--web.listen-address={own}")
     with program(tmp_path, "prometheus", *arguments) as output:
-        found = wait_rows(
-            server,
-            "SELECT host, instance, max(tsdb_value) FROM mirror.federated GROUP BY host, instance",
-            output=output,
-        )
+        both = "SELECT count(DISTINCT host) FROM mirror.federated HAVING count(DISTINCT host) = 2"
+        wait_rows(server, both, output=output)
+        text = "SELECT host, instance, max(tsdb_value) FROM mirror.federated GROUP BY host, instance"
+        found = wait_rows(server, text, output=output)
     told = {(host, instance or "", value) for host, instance, value in found}
     # Without an instance of its own, a series must not get the one of the server it came from.
     assert told == {("a", "far", 1.5), ("b", "", 2.0)}
