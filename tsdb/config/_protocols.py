@@ -66,7 +66,8 @@ class HttpOptions(OperationalHttpOptions):
     disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
     compat_paths: FlagValue = Field(
         default=True,
-        description="Serve the Prometheus API under its own paths, too: /api/v1/… and /federate.",
+        description="Also serve other products' APIs under their own paths: /api/v1/… (Prometheus), /write and "
+        "/api/v2/write (InfluxDB), /api/put (OpenTSDB), /v1/metrics (OpenTelemetry) and others.",
     )
 
 
