@@ -46,6 +46,7 @@ from tsdb.query.series_aggregate import (
     leave_to_planner,
 )
 from tsdb.query.session import Channel, Records, Session, read_all
+from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
@@ -62,23 +63,13 @@ from tsdb.sql.rewrite import (
     limit_of,
     reads_in_order,
     redefined_names,
+    refuse_clauses,
     rewrite,
 )
 from tsdb.sql.selection import find_selection
 from tsdb.sql.series_query import read_series_query
 from tsdb.sql.statements import Dialect
 
-# Aggregates give up the order of rows; everything else keeps it.
-_AGGREGATES = frozenset({
-    "any_value", "approx_distinct", "approx_median", "approx_percentile_cont",
-    "approx_percentile_cont_with_weight", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",
-    "bool_or", "corr", "count", "count_hash", "covar", "covar_pop", "covar_samp", "first_value", "geo_path",
-    "grouping", "hll", "hll_merge", "json_encode_path", "last_value", "max", "mean", "median", "min", "nth_value",
-    "percentile_cont", "quantile_cont", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
-    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg",
-    "sum", "uddsketch_merge", "uddsketch_state", "var", "var_pop", "var_population", "var_samp", "var_sample",
-    "variance", "vec_avg", "vec_product", "vec_sum",
-})  # fmt: skip
 _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
@@ -182,6 +173,7 @@ class Planner:
         if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
+        refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
         rules = RewriteRules(
             dialect=session.dialect,
@@ -194,7 +186,7 @@ class Planner:
             text=prefix + rewrite(layout, rules),
             session=session,
             tables=tables,
-            is_ordered=keeps_order(layout, _AGGREGATES) or reads_in_order(layout),
+            is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
             is_explained=bool(prefix),
             views=views,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tsdb.sql.function_headers import visible_header
 from tsdb.sql.rewrite._casts import edit_casts
+from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_first
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._edits import Edit, Edits
@@ -20,6 +21,7 @@ from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import KEYWORDS, Layout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
+from tsdb.sql.rewrite._refused import refuse_clauses
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
     TableRef,
@@ -46,6 +48,7 @@ __all__ = [
     "limit_of",
     "reads_in_order",
     "redefined_names",
+    "refuse_clauses",
     "rewrite",
 ]
 
@@ -87,6 +90,10 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
+    if not words.isdisjoint(CLAUSE_WORDS):
+        edit_clauses(layout, edits, rules.dialect)
+    if layout.words.count("FROM") > layout.words.count("SELECT") - layout.text.count("|>"):
+        edit_from_first(layout, edits)
     return edits.render() if edits else layout.text
 
 
