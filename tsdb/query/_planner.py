@@ -18,7 +18,7 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import NotBrief, TsdbError
-from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
+from tsdb.model import CATALOG, METRIC_ENGINE, DataType, Kind, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
@@ -78,6 +78,10 @@ _WORD = re.compile(r"[a-z_]\w*")
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
+# What can give a column that is none of a table's.
+_DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
+_PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
+_INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
@@ -182,8 +186,8 @@ class Planner:
             variable=lambda name: session_variable(session, name),
         )
         names_numbers = any(each.name == NUMBERS for each in named)
-        return Job(
-            text=prefix + rewrite(layout, rules),
+        job = Job(
+            text="",
             session=session,
             tables=tables,
             is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
@@ -192,6 +196,27 @@ class Planner:
             views=views,
             limit=limit_of(layout) if names_numbers else None,
         )
+        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job))
+        return replace(job, text=prefix + rewrite(layout, derived))
+
+    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job) -> ColumnTypes:
+        """Return the types of columns that no table of ours has; names that stand for several types are left out."""
+        kinds: dict[str, set[DataType | None]] = {}
+        for rows in job.tables.values():
+            for field in rows.schema:
+                kinds.setdefault(field.name, set()).add(type_of_field(field))
+        if _DERIVING_WORDS.isdisjoint(layout.words) and not job.views:
+            return _certain(kinds)
+        try:
+            planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
+        except TsdbError:
+            return _certain(kinds)
+        text = planned.frame.logical_plan().display_indent_schema()
+        planned.life.end()
+        for name, kind in _PLANNED_COLUMN.findall(text):
+            found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
+            kinds.setdefault(name, set()).add(found)
+        return _certain(kinds)
 
     def _is_single(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -570,6 +595,11 @@ def _edit_for_pg(text: str, tokens: list[Token]) -> str:
     for start, end, replacement in rewrite_pg(text, tokens):
         edits.replace(start, end, replacement)
     return edits.render() if edits else text
+
+
+def _certain(kinds: Mapping[str, set[DataType | None]]) -> ColumnTypes:
+    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+    return ColumnTypes({"": {name: kind for name, kind in known.items() if kind is not None}})
 
 
 def _with_headers(schema: pa.Schema) -> pa.Schema:

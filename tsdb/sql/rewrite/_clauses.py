@@ -19,7 +19,7 @@ from tsdb.sql.rewrite._layout import Layout
 from tsdb.sql.rewrite._refused import behind_operand
 from tsdb.sql.statements import Dialect
 
-CLAUSE_WORDS = frozenset({"FETCH", "ROLLUP", "CUBE", "TABLESAMPLE", "WINDOW", "TABLE", "COLLATE", "ONLY"})
+CLAUSE_WORDS = frozenset({"FETCH", "ROLLUP", "CUBE", "TABLESAMPLE", "TABLE", "COLLATE", "ONLY"})
 
 _SET_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT"})
 _FRAME_WORDS = frozenset({"PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"})
@@ -42,8 +42,6 @@ def edit_clauses(layout: Layout, edits: Edits, dialect: Dialect) -> None:
             edits.replace(layout.tokens[index].start, layout.tokens[index].end, "")
     if layout.word(0) == "TABLE" and layout.is_name(1):
         edits.replace(layout.tokens[0].start, layout.tokens[0].end, "SELECT * FROM")
-    if "WINDOW" in layout.words:
-        _edit_windows(layout, edits, dialect)
 
 
 def _names_only(layout: Layout, index: int) -> bool:
@@ -190,7 +188,7 @@ def _edit_collate(layout: Layout, edits: Edits, index: int, dialect: Dialect) ->
     edits.replace(layout.tokens[index].start, layout.tokens[end].end, "")
 
 
-def _edit_windows(layout: Layout, edits: Edits, dialect: Dialect) -> None:
+def edit_windows(layout: Layout, edits: Edits, dialect: Dialect) -> None:
     """Write out windows that are made of named ones: the query engine takes such a name for nothing."""
     definitions = _window_definitions(layout, dialect)
     openings = sorted({*(opening for _, opening in definitions), *_over_openings(layout)})
