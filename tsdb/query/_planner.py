@@ -8,7 +8,7 @@ cannot be handed over, and with more numbers when the query limits `numbers` to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,12 +58,14 @@ from tsdb.sql.rewrite import (
     RewriteRules,
     TableRef,
     find_tables,
+    first_of_same,
     header_of,
     keeps_order,
     limit_of,
     reads_in_order,
     redefined_names,
     refuse_clauses,
+    rename_item,
     rewrite,
 )
 from tsdb.sql.selection import find_selection
@@ -80,6 +82,11 @@ _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "R
 
 # What can give a column that is none of a table's.
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
+SAME_NAMES_MAX = 100
+"""How many result columns may have a name that another one has."""
+_SAME_NAMES = re.compile(
+    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.S
+)
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
@@ -512,7 +519,7 @@ class Planner:
         source.plan_view = lambda view: self._plan_view(view, job, source)
         try:
             context = self._context(job, source, has_filters=has_filters)
-            frame = context.sql_with_options(job.text, READ_ONLY)
+            frame = _plan_text(context, job)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
                 # Only the optimiser brings both sides of a UNION, or the branches of a CASE, to one type.
@@ -602,8 +609,33 @@ def _certain(kinds: Mapping[str, set[DataType | None]]) -> ColumnTypes:
     return ColumnTypes({"": {name: kind for name, kind in known.items() if kind is not None}})
 
 
+def _plan_text(context: SessionContext, job: Job) -> DataFrame:
+    """Have a text planned; result columns of one name are told apart, and get it back in `_with_headers`."""
+    texts: Iterator[str] = iter((job.text,))
+    refused: tuple[int, int] | None = None
+    for _ in range(SAME_NAMES_MAX):
+        text = next(texts, None)
+        if text is None:
+            break
+        try:
+            return context.sql_with_options(text, READ_ONLY)
+        except Exception as error:
+            match = _SAME_NAMES.search(str(error))
+            if match is None:
+                raise
+            same = (int(match[1]), int(match[2]))
+            if same != refused:
+                # That one is another pair shows that the item of the pair before was found.
+                refused, texts = same, rename_item(text, job.session.dialect, *same)
+    return context.sql_with_options(job.text, READ_ONLY)
+
+
 def _with_headers(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_name(header_of(field.name)) for field in schema])
+    names: list[str] = []
+    for field in schema:
+        first = first_of_same(field.name)
+        names.append(header_of(field.name) if first is None else names[first])
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def _quoted(name: str) -> str:

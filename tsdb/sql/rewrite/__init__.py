@@ -17,12 +17,14 @@ from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_firs
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._edits import Edit, Edits
+from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._integers import edit_integers
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import KEYWORDS, Layout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
 from tsdb.sql.rewrite._refused import refuse_clauses
+from tsdb.sql.rewrite._same_names import first_of_same, rename_item
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
     TableRef,
@@ -44,12 +46,14 @@ __all__ = [
     "TableRef",
     "expand_interval",
     "find_tables",
+    "first_of_same",
     "header_of",
     "keeps_order",
     "limit_of",
     "reads_in_order",
     "redefined_names",
     "refuse_clauses",
+    "rename_item",
     "rewrite",
 ]
 
@@ -97,6 +101,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
+    if "EXISTS" in words:
+        edit_exists(layout, edits)
     if "WINDOW" in words:
         edit_windows(layout, edits, rules.dialect)
     if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text):
