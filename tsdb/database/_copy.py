@@ -14,7 +14,7 @@ from tsdb.database._names import check_writable, quoted, resolve, resolve_databa
 from tsdb.database._processes import Process
 from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, TsdbError, Unsupported
 from tsdb.model import TableInfo, parse_timestamp, to_unit
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import Copy
@@ -108,7 +108,7 @@ class _Job:
                 rows = self._fitted(table, batch)
                 if limit is not None:
                     rows = rows.slice(0, limit - total)
-                total += put_rows(self.services, table, rows)
+                total += put_rows(self.services, table, rows, self.process.token)
                 if limit is not None and total >= limit:
                     return total
         return total
@@ -155,7 +155,7 @@ class _Job:
             try:
                 total += self.table_from(table, file, str(file))
             except TsdbError as error:
-                if not goes_on:
+                if not goes_on or isinstance(error, Cancelled):
                     raise
                 _log.warning("a file was not copied", file=file.name, error=error)
         return total

@@ -36,7 +36,7 @@ from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
-from tsdb.errors import InvalidArguments, NotBrief, Unsupported
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -91,7 +91,7 @@ class Database:
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
-        written = append_frame(self.services, database, name, frame)
+        written = append_frame(self.services, database, name, frame, session.token)
         count_accepted(protocol, written)
         return written
 
@@ -246,6 +246,8 @@ class Database:
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
+        if session.token is not None:
+            session.token.cancel()
         self.services.processes.cancel_session(session)
 
     def _run(
@@ -268,9 +270,12 @@ class Database:
         except NotBrief:
             self.services.processes.leave(process)
             raise
-        except BaseException:
+        except BaseException as error:
             self.services.processes.leave(process)
             _counter_of(kind, "error").inc()
+            if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
+                process.token.is_over = True
+                error.message = f"{error.message}; {process.token.describe()}"
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
@@ -310,6 +315,8 @@ class Database:
         run = _SIMPLE.get(type(statement))
         if run is None:
             raise Unsupported(f"{type(statement).__name__} is not supported")
+        if isinstance(statement, _CHANGES_SCHEMA):
+            process.token.enter()
         return run(statement, services, session)
 
     def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
@@ -379,6 +386,19 @@ def _kill(statement: statements.Kill, services: Services, session: Session) -> A
     assert statement.connection is not None
     return Affected(services.processes.kill_connection(statement.connection))
 
+
+_CHANGES_SCHEMA = (
+    statements.CreateDatabase,
+    statements.AlterDatabase,
+    statements.DropDatabase,
+    statements.CreateTable,
+    statements.CreateTableLike,
+    statements.AlterTable,
+    statements.DropTable,
+    statements.CreateView,
+    statements.DropView,
+)
+"""What becomes visible in one step."""
 
 _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.CreateDatabase: _objects.create_database,

@@ -44,7 +44,7 @@ class OpentsdbRoutes:
     async def put(self, request: Request) -> Response:
         """Take points."""
         body = await request.body()
-        return await self._pool.run(partial(self._put, request, body))
+        return await self._pool.write(request, partial(self._put, request, body))
 
     async def version(self, request: Request) -> Response:
         """Answer which version this is; clients ask before they send."""
