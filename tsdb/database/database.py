@@ -230,6 +230,13 @@ class Database:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""
         return self.services.queries.find_table(parts, session)
 
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for, for those who may write to it; they need not read it."""
+        check_writing(self.services, session)
+        database, name = resolve(statements.Name(tuple(parts)), session)
+        check_target(session, database)
+        return self.services.catalog.table(database, name)
+
     @contextmanager
     def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
