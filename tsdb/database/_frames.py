@@ -132,7 +132,9 @@ def _fitting_table(
     table = services.catalog.find_table(database, name)
     if table is None:
         check_table_name(name)
-        return services.catalog.create_table(_new_table(services, database, name, frame, tags, time))
+        # Without tags, rows of the same time are different rows rather than versions of one.
+        options = {} if tags else {"append_mode": "true"}
+        return services.catalog.create_table(_new_table(services, database, name, frame, tags, time, options))
     check_metric_writable(table)
     if table.time_index.name != time:
         raise InvalidArguments(f"the time index of table {name} is {table.time_index.name!r}, not {time!r}")
