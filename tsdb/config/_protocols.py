@@ -8,6 +8,7 @@ from tsdb.config._fields import (
     Address,
     AddressValue,
     DurationValue,
+    EndpointsValue,
     FlagValue,
     OptionalAddressValue,
     PositiveValue,
@@ -52,6 +53,13 @@ class OperationalHttpOptions(Section):
     body_limit: SizeValue = Field(
         default=Size.parse("64MB"),
         description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
+    )
+    public_endpoints: EndpointsValue = Field(
+        default=("/", "/health", "/ready", "/status", "/metrics"),
+        description=(
+            "Operational endpoints that need no login when user_provider is set; /config can be added. "
+            "Those left out need a login, /config and /debug/log_level that of an administrator."
+        ),
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")
 

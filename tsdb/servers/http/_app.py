@@ -22,7 +22,7 @@ from time import perf_counter
 from tsdb.auth import Authenticator, AuthError
 from tsdb.errors import DeadlineExceeded, InvalidArguments, TsdbError, is_fault
 from tsdb.query import WriteToken
-from tsdb.servers.http._auth import HttpAuth, auth_error_response
+from tsdb.servers.http._auth import PUBLIC_ENDPOINTS, HttpAuth, auth_error_response, check_rights
 from tsdb.servers.http._errors import ErrorBody, error_response, full_error_body, internal_error_response
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
 from tsdb.servers.http._messages import (
@@ -58,9 +58,10 @@ class HttpApp:
         timeout: Duration,
         tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
+        public_endpoints: Iterable[str] = PUBLIC_ENDPOINTS,
     ) -> None:
         self.authenticator = authenticator or Authenticator()
-        self._auth = HttpAuth(self.authenticator)
+        self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
@@ -179,6 +180,7 @@ class HttpApp:
             guard.start_clock(self._choose_timeout(route, request))
             if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):
                 return
+            check_rights(request)
             request.check_declared_length()
             response = await route.handler(request)
             if isinstance(response, StreamingResponse):
