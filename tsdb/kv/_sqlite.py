@@ -136,6 +136,8 @@ class SqliteKv:
 
 def _make_private(path: Path) -> None:
     """Create the file for its owner alone: the log and the shared memory of SQLite get the rights of the file."""
+    if str(path) == ":memory:":
+        return
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):

@@ -67,6 +67,12 @@ class WriteToken:
         if not self._may_enter():
             raise Cancelled("the write was stopped")
 
+    def check(self) -> None:
+        """Raise Cancelled if the write is not wanted any more: between the parts of what only prepares it."""
+        members = self._members or (self,)
+        if all(each.is_cancelled for each in members):
+            raise Cancelled("the write was stopped")
+
     def cancel(self) -> bool:
         """Let no further step begin; return whether one has begun already."""
         with self._lock:
