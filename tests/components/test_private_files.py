@@ -49,6 +49,16 @@ def test_a_directory_that_was_open_is_closed_at_the_next_start(tmp_path: Path) -
     use(home)
 
 
+@pytest.mark.parametrize("mode", [0o1777, 0o755])
+def test_a_directory_that_is_not_the_databases_own_stays_as_it_is(tmp_path: Path, mode: int) -> None:
+    home = tmp_path / "shared"
+    home.mkdir()
+    (home / "letter.txt").touch()
+    home.chmod(mode)
+    tsdb.connect(home).close()
+    assert stat.S_IMODE(home.stat().st_mode) == mode
+
+
 def test_exported_files_have_the_rights_of_the_umask(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with tsdb.connect(home) as db:
