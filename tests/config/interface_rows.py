@@ -82,6 +82,7 @@ KEY_ROWS: list[KeyRow] = [
     _addr(ALL, "http.addr"),
     _duration(ALL, "http.timeout"),
     _size(ALL, "http.body_limit"),
+    KeyRow(ALL, "http.public_endpoints", '["/health"]', '["/health"]', "/ready,/config", '["/ready", "/config"]'),
     _needing(
         _choice(ALL, "http.tls.mode", "require", "prefer", "prefer"),
         {"http.tls.cert_path": '"c"', "http.tls.key_path": '"k"'},

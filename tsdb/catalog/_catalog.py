@@ -41,7 +41,7 @@ from tsdb.catalog._keys import (
 )
 from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_change, plan_database, plan_table, plan_view, put_database, put_table
-from tsdb.catalog._recover import load_snapshot
+from tsdb.catalog._recover import check_undone, load_snapshot
 from tsdb.catalog._regions import alter_regions, check_alter, create_regions, drop_regions, set_region_options
 from tsdb.catalog._snapshot import Relation, Snapshot
 from tsdb.clock import Clock
@@ -500,6 +500,8 @@ class Catalog:
             self._move_rest(info.name, list(plan_moves(relations)))
         intents = load_intents(self._kv)
         for create in intents.creates:
+            if is_start:
+                check_undone(create.table, self._regions)
             # Between starts nobody knows whether a region that is not open left something on disk.
             if drop_regions(self._regions, create.table) and is_start:
                 self._transact([], [create.delete], what=create.table.full_name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.catalog import Catalog, known_regions
+from tsdb.catalog import Catalog, check_metadata, known_regions
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
@@ -71,13 +71,15 @@ def open_local(
 ) -> LocalDatabase:
     """Open a database over its parts; on failure nothing stays open but the kv store."""
     options, clock = options or LocalOptions(), clock or SystemClock()
+    regions = known_regions(kv, store)
+    check_metadata(regions, store)
     with ExitStack() as undo:
         engine = Engine.open(
             store,
             wal_directory,
             options=options.engine,
             wal_options=options.wal,
-            regions=known_regions(kv, store),
+            regions=regions,
             clock=clock,
             on_fatal=on_fatal,
             has_housekeeping=options.has_housekeeping,

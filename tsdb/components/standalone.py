@@ -273,6 +273,9 @@ class _Door:
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         return self._parts.database.find_table(parts, session)
 
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        return self._parts.database.table_to_write(parts, session)
+
     def connect(self, session: Session) -> None:
         self._parts.database.connect(session)
 

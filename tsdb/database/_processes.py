@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled, InvalidArguments
-from tsdb.query import Session
+from tsdb.query import Session, WriteToken
 
 TEXT_CHARS_MAX = 4096
 """How much of a statement the process list keeps."""
@@ -25,6 +25,7 @@ class Process:
     text: str
     started_ns: int
     is_cancelled: bool = False
+    token: WriteToken = field(default_factory=WriteToken)
     _stops: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,6 +41,7 @@ class Process:
         with self._lock:
             self.is_cancelled = True
             stops = list(self._stops)
+        self.token.cancel()
         for stop in stops:
             stop()
 
@@ -82,6 +84,8 @@ class ProcessList:
     def enter(self, session: Session, text: str) -> Process:
         number = next(self._numbers)
         process = Process(f"{self.frontend}/{number}", session, text[:TEXT_CHARS_MAX], self._clock.now_ns())
+        if session.token is not None:
+            process.token = session.token
         self._running[process.id] = process
         return process
 

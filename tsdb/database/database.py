@@ -37,7 +37,7 @@ from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
-from tsdb.errors import InvalidArguments, NotBrief, Unsupported
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -102,7 +102,7 @@ class Database:
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
-        written = append_frame(self.services, database, name, frame)
+        written = append_frame(self.services, database, name, frame, session.token)
         count_accepted(protocol, written)
         return written
 
@@ -249,6 +249,13 @@ class Database:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""
         return self.services.queries.find_table(parts, session)
 
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for, for those who may write to it; they need not read it."""
+        check_writing(self.services, session)
+        database, name = resolve(statements.Name(tuple(parts)), session)
+        check_target(session, database)
+        return self.services.catalog.table(database, name)
+
     @contextmanager
     def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
@@ -265,6 +272,8 @@ class Database:
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
+        if session.token is not None:
+            session.token.cancel()
         self.services.processes.cancel_session(session)
 
     def _run(
@@ -287,9 +296,12 @@ class Database:
         except NotBrief:
             self.services.processes.leave(process)
             raise
-        except BaseException:
+        except BaseException as error:
             self.services.processes.leave(process)
             _counter_of(kind, "error").inc()
+            if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
+                process.token.is_over = True
+                error.message = f"{error.message}; {process.token.describe()}"
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
@@ -331,6 +343,8 @@ class Database:
         run = _SIMPLE.get(type(statement))
         if run is None:
             raise Unsupported(f"{type(statement).__name__} is not supported")
+        if isinstance(statement, _CHANGES_SCHEMA):
+            process.token.enter()
         return run(statement, services, session)
 
     def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
@@ -400,6 +414,19 @@ def _kill(statement: statements.Kill, services: Services, session: Session) -> A
     assert statement.connection is not None
     return Affected(services.processes.kill_connection(statement.connection))
 
+
+_CHANGES_SCHEMA = (
+    statements.CreateDatabase,
+    statements.AlterDatabase,
+    statements.DropDatabase,
+    statements.CreateTable,
+    statements.CreateTableLike,
+    statements.AlterTable,
+    statements.DropTable,
+    statements.CreateView,
+    statements.DropView,
+)
+"""What becomes visible in one step."""
 
 _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.CreateDatabase: _objects.create_database,

@@ -28,7 +28,7 @@ from tsdb.engine.errors import (
     StorageUnavailable,
 )
 from tsdb.engine.housekeeping import Housekeeping
-from tsdb.engine.listing import Listing
+from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.recovery import finish_drops, make_region, recover
@@ -46,9 +46,6 @@ from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChang
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
-
-DATA = "data"
-"""Where regions live in the store."""
 
 CLOSE_GRACE = Duration.of_seconds(30)
 _LAST_SECONDS = 1.0

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tsdb.auth import Identity
 from tsdb.model import DEFAULT_DATABASE
+from tsdb.query._write_token import WriteToken
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
 
@@ -57,6 +58,8 @@ class Session:
     """How long one statement may take; None leaves it to the server."""
     hurry: Callable[[], None] | None = None
     """Raises NotBrief when a statement takes longer than whoever waits for it can; set only for those that read."""
+    token: WriteToken | None = None
+    """Stops what the session of a single request writes; None gives every statement its own."""
     variables: dict[str, str] = field(default_factory=dict)
     """What SET has set, beside time zone and database; names in lower case."""
     warnings: list[str] = field(default_factory=list)

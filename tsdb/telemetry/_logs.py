@@ -95,7 +95,7 @@ def setup_logging(
     log_filter = parse_log_filter(level)
     file, error_file = HourlyFile(directory, app), HourlyFile(directory, f"{app}-err")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
         file.open(clock.now_ns())
         error_file.open(clock.now_ns())
     except OSError as error:

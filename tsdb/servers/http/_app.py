@@ -5,9 +5,9 @@ and refuse a body that is declared too large, both before any of it is read; run
 answer to its error; count.
 
 - An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
-- When the time is up the handler is cancelled and the client gets 408 with no body, or the timeout error of a foreign
-  API. When the client goes away the
-  handler is cancelled and nobody gets anything. A cancellation from outside is never swallowed.
+- When the time is up the handler is cancelled and the client gets 408, or the timeout error of a foreign API. The body
+  is empty, unless the request writes: then it says what had been written. When the client goes away the handler is
+  cancelled and nobody gets anything. A cancellation from outside is never swallowed.
 - An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for a while.
 - Once an answer has begun, an error can only cut it short: the connection is closed without the end of the body.
 """
@@ -21,7 +21,8 @@ from time import perf_counter
 
 from tsdb.auth import Authenticator, AuthError
 from tsdb.errors import DeadlineExceeded, InvalidArguments, TsdbError, is_fault
-from tsdb.servers.http._auth import HttpAuth, auth_error_response
+from tsdb.query import WriteToken
+from tsdb.servers.http._auth import PUBLIC_ENDPOINTS, HttpAuth, auth_error_response, check_rights
 from tsdb.servers.http._errors import (
     ErrorBody,
     ErrorStatus,
@@ -64,9 +65,10 @@ class HttpApp:
         timeout: Duration,
         tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
+        public_endpoints: Iterable[str] = PUBLIC_ENDPOINTS,
     ) -> None:
         self.authenticator = authenticator or Authenticator()
-        self._auth = HttpAuth(self.authenticator)
+        self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
@@ -186,7 +188,7 @@ class HttpApp:
         except asyncio.CancelledError:
             if not guard.claim():
                 raise
-            await self._answer_interrupted(guard.reason, route, reply)
+            await self._answer_interrupted(guard.reason, route, request.token, reply, started)
         finally:
             self._patrol.leave(guard)
 
@@ -195,6 +197,7 @@ class HttpApp:
             guard.start_clock(self._choose_timeout(route, request))
             if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):
                 return
+            check_rights(request)
             request.check_declared_length()
             response = await route.handler(request)
             if isinstance(response, StreamingResponse):
@@ -228,7 +231,14 @@ class HttpApp:
                 return _parse_timeout(name.decode("ascii"), value.decode("latin-1"))
         return self._timeout_seconds
 
-    async def _answer_interrupted(self, reason: Interruption | None, route: Route | Miss, reply: Reply) -> None:
+    async def _answer_interrupted(
+        self,
+        reason: Interruption | None,
+        route: Route | Miss,
+        token: WriteToken | None,
+        reply: Reply,
+        started: float,
+    ) -> None:
         _log.debug("a request was interrupted", route=route.pattern, reason=reason.value if reason else "")
         if reply.is_started or reason is Interruption.DISCONNECT:
             return
@@ -239,7 +249,13 @@ class HttpApp:
                 await reply.send(error_response(error, 0, route.error_body, route.error_status))
                 return
             status = route.timeout_status
-        await reply.send(Response(status=status))
+        if token is None or reason is None or not isinstance(route, Route):
+            await reply.send(Response(status=status))
+            return
+        error = DeadlineExceeded(f"the request was interrupted because {reason.value}: {token.describe()}")
+        response = error_response(error, _elapsed_ms(started), route.error_body)
+        response.status = status
+        await reply.send(response)
 
     async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
         if is_fault(error):

@@ -64,7 +64,7 @@ class OtlpRoutes:
         body = await request.body()
         try:
             _check_content_type(request)
-            return await self._pool.run(partial(self._write, request, body, write))
+            return await self._pool.write(request, partial(self._write, request, body, write))
         except BodyTooLarge:
             raise
         except TsdbError as error:

@@ -18,7 +18,7 @@ from typing import Final, Literal, Protocol
 from tsdb.catalog import DatabaseNotFound
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Output, Session
+from tsdb.query import Channel, Output, Session, WriteToken
 from tsdb.servers._brief import BriefQuestions, BriefTurn
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
@@ -127,13 +127,19 @@ class SqlRoutes:
 
         options = FormatOptions(elapsed_ms, limit, read_epoch(request.query, form), read_compression(request.query))
         pieces = partial(self._make_pieces, text, session, chosen, options)
-        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session))
+        session.token = WriteToken()
+        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session), token=session.token)
         turn = self._turn(text, session, chosen)
-        return await work.respond(
-            content_type=chosen.content_type,
-            headers=lambda: answer_headers(chosen, elapsed_ms()),
-            brief=None if turn is None else Brief(turn, session, pieces),
-        )
+        try:
+            return await work.respond(
+                content_type=chosen.content_type,
+                headers=lambda: answer_headers(chosen, elapsed_ms()),
+                brief=None if turn is None else Brief(turn, session, pieces),
+            )
+        except asyncio.CancelledError:
+            if session.token.has_begun:
+                request.token = session.token
+            raise
 
     def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:
         """Only of what reads: writes wait for the disk, however brief that is most of the time."""
