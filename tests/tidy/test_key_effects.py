@@ -30,7 +30,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "http.is_strict_mode": (STANDALONE, "http.is_strict_mode", "tests/ingest/test_prometheus.py"),
     "http.public_endpoints": (
         PROCESS,
-        "http.public_endpoints",
+        "options.public_endpoints",
         "tests/servers/http/test_public_endpoints.py",
     ),
     "http.compat_paths": (
