@@ -60,6 +60,7 @@ from tsdb.model import (
     add_histogram,
     add_labels,
 )
+from tsdb.nearest import nearest
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
 
@@ -136,7 +137,7 @@ class Catalog:
     def table(self, database: str, name: str) -> TableInfo:
         found = self.find_table(database, name)
         if found is None:
-            raise TableNotFound(database, name)
+            raise TableNotFound(database, name, near=self.near_table(database, name))
         return found
 
     def table_by_id(self, table_id: int) -> TableInfo | None:
@@ -146,6 +147,10 @@ class Catalog:
         """The tables of the metric engine that are on a physical one, by id."""
         found = [each for each in self._snapshot.tables_by_id.values() if each.physical_table_id == physical.id]
         return sorted(found, key=lambda table: table.id)
+
+    def near_table(self, database: str, name: str) -> str | None:
+        """Return the table or view of a database that a name which does not exist probably means."""
+        return nearest(name, self._snapshot.of_database(database))
 
     def views(self, database: str) -> list[ViewInfo]:
         """All views of a database, by name."""
@@ -426,7 +431,7 @@ class Catalog:
         with self._changing():
             view = self.find_view(database, name)
             if view is None:
-                raise TableNotFound(database, name)
+                raise TableNotFound(database, name, near=self.near_table(database, name))
             for _, operations in plan_moves([view]):
                 self._transact([self._unchanged(view_key(view.id), view)], operations, what=name)
             self._snapshot = self._snapshot.without_relations([view])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tsdb.database._cells import canonical_json
+from tsdb.database._failures import note_text
 from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, Services
@@ -24,5 +25,6 @@ __all__ = [
     "Session",
     "TableRecords",
     "canonical_json",
+    "note_text",
     "read_all",
 ]

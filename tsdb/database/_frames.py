@@ -70,7 +70,7 @@ def append_frame(services: Services, database: str, name: str, frame: pa.Table) 
     for field in frame.schema:
         known = table.by_name.get(field.name)
         if known is None:
-            raise ColumnNotFound(f"Column {field.name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, field.name, table.by_name)
         _check_holds(table, known, _type(field), field)
     return _put_frame(services, table, frame)
 

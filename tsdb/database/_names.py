@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+from tsdb.errors import InvalidArguments, Reason, Status, TsdbError, Unsupported
 from tsdb.model import CATALOG
 from tsdb.query import Session
 from tsdb.sql.statements import Dialect, Name
@@ -22,6 +22,7 @@ class InvalidName(TsdbError):
     """A name that nothing may have."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.INVALID_NAME
 
 
 def resolve(name: Name, session: Session) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from tsdb.database._copy import copy
 from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
+from tsdb.database._failures import note_statement, note_text, parse_noted
 from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
@@ -36,7 +37,7 @@ from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
-from tsdb.errors import InvalidArguments, NotBrief, Unsupported
+from tsdb.errors import InvalidArguments, NotBrief, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -79,7 +80,7 @@ class Database:
 
         `tables` are visible to queries by their bare names, as if they were tables of the session's database.
         """
-        for parsed in parse(text, session.dialect):
+        for parsed in parse_noted(text, session.dialect):
             yield self._run(parsed, session, tables=tables)
 
     def write(self, database: str, table: str, frame: pa.Table, *, tags: Sequence[str], time: str) -> int:
@@ -192,7 +193,7 @@ class Database:
 
     def run(self, text: str, session: Session) -> Output:
         """Run a text of exactly one statement."""
-        found = parse(text, session.dialect)
+        found = parse_noted(text, session.dialect)
         if len(found) != 1:
             raise InvalidArguments(f"expected one statement, found {len(found)}")
         return self._run(found[0], session)
@@ -239,8 +240,10 @@ class Database:
                 yield process.check
         except NotBrief:
             raise
-        except BaseException:
+        except BaseException as error:
             _counter_of("Promql", "error").inc()
+            if isinstance(error, TsdbError):
+                note_text(error, text)
             raise
         _counter_of("Promql", "ok").inc()
 
@@ -259,7 +262,11 @@ class Database:
         statement, kind = parsed.statement, type(parsed.statement).__name__
         if isinstance(statement, statements.Execute):
             return self._execute(statement, session, depth)
-        check_statement(statement, self.services, session)
+        try:
+            check_statement(statement, self.services, session)
+        except TsdbError as error:
+            note_statement(error, parsed)
+            raise
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
         process = self.services.processes.enter(session, _users.discreet_text(parsed))
@@ -268,16 +275,17 @@ class Database:
         except NotBrief:
             self.services.processes.leave(process)
             raise
-        except BaseException:
+        except BaseException as error:
             self.services.processes.leave(process)
             _counter_of(kind, "error").inc()
+            note_statement(error, parsed)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
             self.services.processes.leave(process)
             return output
         process.on_cancel(output.close)
-        return _TrackedRecords(output, lambda: self.services.processes.leave(process))
+        return _TrackedRecords(output, parsed, lambda: self.services.processes.leave(process))
 
     def _expand(self, text: str, session: Session) -> tuple[str, Mapping[str, pa.Table]]:
         """Evaluate the TQL of a query."""
@@ -332,8 +340,9 @@ _ANSWERS_FREELY = (statements.Show, statements.Describe, statements.Tql, stateme
 class _TrackedRecords:
     """Rows of a statement that stays in the process list until they are read."""
 
-    def __init__(self, records: Records, leave: Callable[[], None]) -> None:
+    def __init__(self, records: Records, parsed: Parsed, leave: Callable[[], None]) -> None:
         self._records = records
+        self._parsed = parsed
         self._leave = leave
 
     @property
@@ -343,6 +352,9 @@ class _TrackedRecords:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._records
+        except TsdbError as error:
+            note_statement(error, self._parsed)
+            raise
         finally:
             self._leave()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from tsdb.auth import PermissionDenied
-from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire
+from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire_of
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
@@ -59,7 +59,7 @@ class PromqlService:
         except (PermissionDenied, Cancelled, Busy):
             raise
         except TsdbError as error:
-            if wire(error.status).is_fault:
+            if wire_of(error).is_fault:
                 raise
             return prometheus_error_body(error.status, str(error), 0)
 

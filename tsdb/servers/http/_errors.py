@@ -10,12 +10,12 @@ chooses:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import orjson
 
-from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire
+from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire, wire_of
 from tsdb.servers.http._messages import JSON, Response
 
 HEADER_MESSAGE_CHARS_MAX = 1024
@@ -50,11 +50,20 @@ def error_response(error: TsdbError, elapsed_ms: int, make_body: ErrorBody) -> R
         # What is left of the body stands between this answer and the next request.
         response.raw_headers.append((b"connection", b"close"))
         return response
-    status = _UNAVAILABLE if isinstance(error, Busy) else wire(error.status).http
+    status = _UNAVAILABLE if isinstance(error, Busy) else wire_of(error).http
     response = _make_response(error.status, status, str(error), elapsed_ms, make_body)
     if response.status == _UNAVAILABLE:
         seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
         response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))
+    return response
+
+
+def plain_error_response(
+    http_status: int, status: Status, message: str, make_body: ErrorBody, headers: Iterable[tuple[str, str]] = ()
+) -> Response:
+    """The answer to a request that reached no handler, or was interrupted: what happened, and what changes it."""
+    response = _make_response(status, http_status, message, 0, make_body)
+    response.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     return response
 
 

@@ -45,7 +45,7 @@ from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
 from tsdb.servers.http._prometheus_metadata import describe_metrics
-from tsdb.servers.http._sql import FORMATS, answer_headers, read_compression, read_epoch, read_form
+from tsdb.servers.http._sql import answer_headers, read_compression, read_epoch, read_form, read_format
 from tsdb.units import Duration
 
 PREFIX = "/v1/prometheus/api/v1"
@@ -247,13 +247,17 @@ class PrometheusApiRoutes:
         if missing:
             return Response.text(f"Failed to deserialize query string: missing field `{missing[0]}`\n", status=400)
         text, span = ask.require("query"), read_span(ask)
-        chosen = FORMATS.get((request.query.get("format") or "").lower(), FORMATS["tsdb_v1"])
+        chosen = read_format(request.query.get("format"))
 
         def elapsed_ms() -> int:
             return round((perf_counter() - started) * 1000)
 
         options = FormatOptions(
-            elapsed_ms, None, read_epoch(request.query, Params([])), read_compression(request.query)
+            elapsed_ms,
+            None,
+            read_epoch(request.query, Params([])),
+            read_compression(request.query),
+            ask.session.time_zone,
         )
 
         def work(check: Callable[[], None]) -> bytes:

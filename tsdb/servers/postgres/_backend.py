@@ -17,8 +17,10 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, is_fault
+from tsdb.database import note_text
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.query import Affected, Session
+from tsdb.servers._failures import log_failure
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
 from tsdb.servers.postgres._copy_in import CopyIn
@@ -119,8 +121,9 @@ class Backend:
         if not isinstance(error, TsdbError):
             _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
             return m.error(internal_error_fields())
-        if is_fault(error):
-            _log.error("a statement failed", error=error, statement=(text or "")[:200])
+        if text is not None:
+            note_text(error, text)
+        log_failure(_log, error)
         return m.error(error_fields(error, text=text))
 
     def _handle(self, message: m.Message) -> Pieces:
