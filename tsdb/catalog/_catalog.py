@@ -53,12 +53,14 @@ from tsdb.model import (
     METRIC_ENGINE,
     USER_TABLE_ID_MIN,
     DatabaseInfo,
+    RegionId,
     RegionOptions,
     SchemaChange,
     TableInfo,
     ViewInfo,
     add_histogram,
     add_labels,
+    table_id_of,
 )
 from tsdb.nearest import nearest
 from tsdb.store import crash_point
@@ -147,6 +149,11 @@ class Catalog:
         """The tables of the metric engine that are on a physical one, by id."""
         found = [each for each in self._snapshot.tables_by_id.values() if each.physical_table_id == physical.id]
         return sorted(found, key=lambda table: table.id)
+
+    def name_of_region(self, region_id: RegionId) -> str | None:
+        """Return the table of a region as `database.table`."""
+        table = self.table_by_id(table_id_of(region_id))
+        return None if table is None else f"{table.database}.{table.name}"
 
     def near_table(self, database: str, name: str) -> str | None:
         """Return the table or view of a database that a name which does not exist probably means."""

@@ -14,8 +14,8 @@ _PATTERN = re.compile(r"[a-zA-Z_:-][a-zA-Z0-9_:\-.@#]*")
 NAME_CHARS_MAX = 255
 """How long the name of a database, table or view may be."""
 
-READ_ONLY_DATABASES = frozenset({"information_schema", "pg_catalog"})
-"""Databases whose tables describe the others."""
+READ_ONLY_DATABASES = frozenset({"information_schema", "pg_catalog", "tsdb_private"})
+"""Databases whose tables describe the others, or record what the server did."""
 
 
 class InvalidName(TsdbError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache, partial
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
+from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.errors import InvalidArguments, NotBrief, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
@@ -43,16 +45,23 @@ from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
-from tsdb.query.promql import PromqlEngine
+from tsdb.query.promql import PromqlEngine, Span
 from tsdb.sql import Parsed, parse, statements
-from tsdb.telemetry import counter
+from tsdb.telemetry import counter, histogram
 
 _STATEMENTS = counter(
     "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
 )
 
+_SECONDS = histogram(
+    "tsdb_database_statement_elapsed_seconds",
+    "Time from the start of a statement until its last row was read, by kind.",
+    labels=("kind",),
+)
+
 # To find the counter of some labels takes longer than to count.
 _counter_of = cache(_STATEMENTS.labels)
+_seconds_of = cache(_SECONDS.labels)
 
 EXECUTE_DEPTH_MAX = 8
 """How deep EXECUTE may execute EXECUTE."""
@@ -67,6 +76,7 @@ class Database:
             services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
         )
         services.queries.expand_with(self._expand)
+        self.slow_queries = SlowQueries(services, services.options.slow_queries)
         self._ingestion = Ingestion(services)
         self._samples = SampleWriter(services, self._ingestion)
 
@@ -242,8 +252,9 @@ class Database:
         return self.services.queries.find_table(parts, session)
 
     @contextmanager
-    def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
+    def running_promql(self, text: str, session: Session, span: Span | None = None) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
+        started = perf_counter()
         try:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
@@ -256,6 +267,9 @@ class Database:
                 note_text(error, text)
             raise
         _counter_of("Promql", "ok").inc()
+        seconds = perf_counter() - started
+        _seconds_of("Promql").observe(seconds)
+        self.slow_queries.note(seconds, text, session.database, is_promql=True, span=span)
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
@@ -280,22 +294,30 @@ class Database:
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
         process = self.services.processes.enter(session, _users.discreet_text(parsed))
+        started = perf_counter()
+
+        def leave() -> None:
+            seconds = perf_counter() - started
+            self.services.processes.leave(process)
+            _seconds_of(kind).observe(seconds)
+            self.slow_queries.note(seconds, process.text, session.database, is_promql=kind == "Tql")
+
         try:
             output = self._dispatch(parsed, session, process, tables)
         except NotBrief:
             self.services.processes.leave(process)
             raise
         except BaseException as error:
-            self.services.processes.leave(process)
+            leave()
             _counter_of(kind, "error").inc()
             note_statement(error, parsed)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
-            self.services.processes.leave(process)
+            leave()
             return output
         process.on_cancel(output.close)
-        return _TrackedRecords(output, parsed, lambda: self.services.processes.leave(process))
+        return _TrackedRecords(output, parsed, leave)
 
     def _expand(self, text: str, session: Session) -> tuple[str, Mapping[str, pa.Table]]:
         """Evaluate the TQL of a query."""
@@ -353,7 +375,7 @@ class _TrackedRecords:
     def __init__(self, records: Records, parsed: Parsed, leave: Callable[[], None]) -> None:
         self._records = records
         self._parsed = parsed
-        self._leave = leave
+        self._leave: Callable[[], None] | None = leave
 
     @property
     def schema(self) -> pa.Schema:
@@ -366,11 +388,17 @@ class _TrackedRecords:
             note_statement(error, self._parsed)
             raise
         finally:
-            self._leave()
+            self._end()
 
     def close(self) -> None:
-        self._leave()
+        self._end()
         self._records.close()
+
+    def _end(self) -> None:
+        """Leave the process list, once."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
 
 
 def _transaction(statement: statements.Transaction, services: Services, session: Session) -> Affected:

@@ -47,7 +47,7 @@ class PromqlService:
     def _evaluate(self, request: v1.PromqlRequest, session: Session, stopped: threading.Event) -> bytes:
         try:
             text, span, is_range = self._read(request)
-            with self._database.running_promql(text, session) as check_killed:
+            with self._database.running_promql(text, session, span) as check_killed:
 
                 def check() -> None:
                     if stopped.is_set():

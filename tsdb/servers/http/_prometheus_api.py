@@ -80,7 +80,9 @@ class PromqlDatabase(Protocol):
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
 
-    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Show a query in the process list while it runs; what is entered raises when it was killed."""
 
     def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
@@ -128,15 +130,15 @@ class PrometheusApiRoutes:
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
         turn = self._brief.turn(self._app.in_flight, text, *facts)
-        return Response(await self._run(self._shown(ask, text, evaluate), turn), content_type=JSON)
+        return Response(await self._run(self._shown(ask, text, span, evaluate), turn), content_type=JSON)
 
     def _shown(
-        self, ask: _Ask, text: str, evaluate: Callable[[Callable[[], None]], bytes]
+        self, ask: _Ask, text: str, span: Span, evaluate: Callable[[Callable[[], None]], bytes]
     ) -> Callable[[Callable[[], None]], bytes]:
         """Let a query be seen, and stopped, in the process list."""
 
         def work(check: Callable[[], None]) -> bytes:
-            with self._database.running_promql(text, ask.session) as check_killed:
+            with self._database.running_promql(text, ask.session, span) as check_killed:
 
                 def check_both() -> None:
                     check()
@@ -265,7 +267,7 @@ class PrometheusApiRoutes:
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
-        body = await self._run(self._shown(ask, text, work))
+        body = await self._run(self._shown(ask, text, span, work))
         return Response(body, content_type=chosen.content_type, headers=answer_headers(chosen, elapsed_ms()))
 
     async def alive(self, request: Request) -> AnyResponse:
