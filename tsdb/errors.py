@@ -97,6 +97,7 @@ class Reason(Enum):
     DUPLICATE_ALIAS = "duplicate alias"
     GROUPING = "column outside of GROUP BY"
     DATATYPE_MISMATCH = "datatype mismatch"
+    SYNTAX = "syntax error"
     COLUMN_COUNT = "different numbers of columns"
     CARDINALITY = "more than one row from a scalar subquery"
     DIVISION_BY_ZERO = "division by zero"
@@ -184,6 +185,7 @@ REASON_WIRE: dict[Reason, Wire] = {
     Reason.DUPLICATE_ALIAS: Wire(*_BAD, 1066, "42000", "42712"),
     Reason.GROUPING: Wire(*_BAD, 1055, "42000", "42803"),
     Reason.DATATYPE_MISMATCH: Wire(*_BAD, 1210, "HY000", "42804"),
+    Reason.SYNTAX: Wire(*_BAD, 1064, "42000", "42601"),
     Reason.COLUMN_COUNT: Wire(*_BAD, 1222, "21000", "42601"),
     Reason.CARDINALITY: Wire(*_BAD, 1242, "21000", "21000"),
     Reason.DIVISION_BY_ZERO: Wire(*_BAD, 1365, "22012", "22012"),

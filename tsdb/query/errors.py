@@ -162,7 +162,7 @@ def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
 def _parser_error(quoted: str) -> TsdbError:
     message = quoted.replace('\\"', '"').replace("\\'", "'")
     if junk := _JUNK.match(message):
-        return Unsupported(f"SQL statement is not supported, keyword: {junk[1]}")
+        return _with_reason(Unsupported(f"SQL statement is not supported, keyword: {junk[1]}"), Reason.SYNTAX)
     return InvalidSyntax(f"Invalid SQL syntax: {message}")
 
 

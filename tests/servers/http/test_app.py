@@ -59,6 +59,7 @@ async def test_an_answer_has_its_status_type_and_length() -> None:
         ("/sql", "; did you mean /v1/sql?"),
         ("/v1", "; did you mean /v1/sql?"),
         ("/V1/SQL/", "; did you mean /v1/sql?"),
+        ("/v1/sql/query", "; did you mean /v1/sql?"),
     ],
 )
 async def test_an_unknown_path_is_404_and_names_the_nearest_endpoints(path: str, hint: str) -> None:

@@ -125,9 +125,19 @@ class Router:
         bare = path.rstrip("/").lower()
         last = bare.rpartition("/")[2]
         for each in sorted(known, key=len):
-            if each not in near and bare and (each.startswith(f"{bare}/") or each == bare or each.endswith(f"/{last}")):
+            if each not in near and bare and _is_related(each, bare, last):
                 near.append(each)
         return near[:NEAR_MAX]
+
+
+def _is_related(endpoint: str, path: str, last: str) -> bool:
+    """Tell whether an endpoint is the path in other case, below it, above it, or ends in the same part."""
+    return (
+        endpoint == path
+        or endpoint.startswith(f"{path}/")
+        or (len(endpoint) > 1 and path.startswith(f"{endpoint}/"))
+        or endpoint.endswith(f"/{last}")
+    )
 
 
 def _meter(method: str, pattern: str) -> RouteMeter:
