@@ -68,7 +68,7 @@ class CatalogOutdated(TsdbError):
     status = Status.REQUEST_OUTDATED
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} was changed by somebody else meanwhile", hint="try again")
+        super().__init__(f"{what} was changed concurrently", hint="try again")
 
 
 class CatalogCorrupted(TsdbError):

@@ -354,7 +354,7 @@ class Database:
 
     def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
         if depth >= EXECUTE_DEPTH_MAX:
-            raise InvalidArguments("prepared statements execute each other without end")
+            raise InvalidArguments("prepared statements execute each other recursively")
         return self._run(self._executed(statement, session), session, depth + 1)
 
     def _executed(self, statement: statements.Execute, session: Session) -> Parsed:

@@ -29,4 +29,4 @@ def _shifted(column: pa.Array, offset: timedelta) -> pa.Array:
     try:
         return pc.add_checked(column, pa.scalar(offset, pa.duration("s")).cast(pa.duration(kind.unit))).cast(kind)
     except pa.ArrowInvalid as error:
-        raise InvalidArguments("a timestamp is too far away to be shown in this time zone") from error
+        raise InvalidArguments("a timestamp is out of range in this time zone") from error

@@ -60,6 +60,6 @@ def _in_epoch(column: pa.Array, epoch: Epoch) -> pa.Array:
         try:
             return pc.multiply_checked(numbers, wanted // have)
         except pa.ArrowInvalid as error:
-            raise InvalidArguments(f"a timestamp is too far away to be shown with epoch={epoch}") from error
+            raise InvalidArguments(f"a timestamp is out of range for epoch={epoch}") from error
     whole = np.floor_divide(numbers.fill_null(0).to_numpy(zero_copy_only=False), have // wanted)
     return pc.if_else(numbers.is_null(), None, pa.array(whole, pa.int64()))

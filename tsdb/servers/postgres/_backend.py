@@ -371,7 +371,7 @@ class Backend:
                 yield m.notice(notice_fields("there is no transaction in progress", state="25P01"))
             self._status = "T" if _ROLLBACK_TO.match(text) and self._status != "I" else "I"
         elif verb in ("lock", "unlock"):
-            raise Unsupported("there are no locks on tables")
+            raise Unsupported("LOCK TABLE is not supported")
 
     def _reset(self, statement: s.Reset) -> Pieces:
         if statement.verb == "unlisten":
