@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tsdb.config._load import LoadedConfig, load_config
     from tsdb.config._operations import SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
-    from tsdb.config._render import render
+    from tsdb.config._render import render, settings_of
     from tsdb.config._storage import FileStorage
 
 _LAZY = {
@@ -48,6 +48,7 @@ _LAZY = {
     "load_config": "_load",
     "memory_bytes": "_derive",
     "render": "_render",
+    "settings_of": "_render",
     "render_example": "_example",
 }
 
@@ -76,6 +77,7 @@ __all__ = [
     "options_of",
     "render",
     "render_example",
+    "settings_of",
 ]
 
 

@@ -19,16 +19,18 @@ from contextlib import suppress
 from time import perf_counter
 
 from tsdb.auth import Authenticator, AuthError
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError
 from tsdb.servers._failures import log_failure
 from tsdb.servers.http._auth import HttpAuth, auth_error_response
 from tsdb.servers.http._errors import (
     RETRY_AFTER_SECONDS,
     ErrorBody,
+    ErrorStatus,
     error_response,
     full_error_body,
     internal_error_response,
     plain_error_response,
+    wire_status,
 )
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
 from tsdb.servers.http._messages import (
@@ -87,11 +89,12 @@ class HttpApp:
         error_body: ErrorBody = full_error_body,
         timeout_status: int = 408,
         has_timeout: bool = True,
+        error_status: ErrorStatus = wire_status,
     ) -> None:
         """Let `handler` answer these methods of exactly this path; HEAD comes with GET."""
         for method in methods:
             meter = route_meter(method, path)
-            route = Route(path, handler, error_body, timeout_status, has_timeout, meter)
+            route = Route(path, handler, error_body, timeout_status, has_timeout, meter, error_status)
             self._router.add(path, method, route)
 
     def add_prefix(
@@ -103,13 +106,19 @@ class HttpApp:
         error_body: ErrorBody = full_error_body,
         timeout_status: int = 408,
         has_timeout: bool = True,
+        error_status: ErrorStatus = wire_status,
     ) -> None:
         """Let `handler` answer every path that begins with `prefix` and has no route of its own."""
         pattern = f"{prefix}*"
         for method in methods:
             meter = route_meter(method, pattern)
-            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter)
+            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter, error_status)
             self._router.add_prefix(prefix, method, route)
+
+    def add_aliases(self, aliases: Iterable[tuple[str, str]]) -> None:
+        """Let paths be known under other names, too; a path with a route of its own stays what it is."""
+        for alias, path in aliases:
+            self._router.add_alias(alias, path)
 
     @property
     def in_flight(self) -> int:
@@ -129,7 +138,10 @@ class HttpApp:
             return
         started = perf_counter()
         method: str = scope["method"]
-        route = self._router.find(method, scope["path"])
+        path = self._router.resolve(scope["path"])
+        if path is not scope["path"]:
+            scope = {**scope, "path": path}
+        route = self._router.find(method, path)
         reply = Reply(send, is_head=method == "HEAD")
         status = CLIENT_GONE
         try:
@@ -228,6 +240,9 @@ class HttpApp:
             return
         make_body = route.error_body if isinstance(route, Route) else full_error_body
         if reason is Interruption.TIMEOUT and isinstance(route, Route):
+            if route.error_status is not wire_status:
+                await reply.send(error_response(DeadlineExceeded(TIMED_OUT), 0, make_body, route.error_status))
+                return
             await reply.send(plain_error_response(route.timeout_status, Status.DEADLINE_EXCEEDED, TIMED_OUT, make_body))
             return
         headers = [("retry-after", str(RETRY_AFTER_SECONDS))]
@@ -236,7 +251,7 @@ class HttpApp:
     async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
         log_failure(_log, error, route=route.pattern)
         if not reply.is_started:
-            await reply.send(error_response(error, _elapsed_ms(started), route.error_body))
+            await reply.send(error_response(error, _elapsed_ms(started), route.error_body, route.error_status))
 
 
 def _parse_timeout(name: str, text: str) -> float:
