@@ -14,7 +14,7 @@ from tsdb.errors import TsdbError
         ("SELECT 1/0", "SELECT 1/0"),
         ("SELECT 1; SELECT nope", "SELECT nope"),
         ("CREATE USER ann IDENTIFIED BY 'hunter2' AND MORE", "CREATE USER ann IDENTIFIED ******"),
-        ("SELECT '" + "x" * 5000, "SELECT '" + "x" * 1992),
+        ("SELECT " + "x" * 5000, "SELECT " + "x" * 1993),
     ],
 )
 def test_an_error_carries_its_statement(text: str, noted: str) -> None:
