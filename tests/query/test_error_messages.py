@@ -97,7 +97,7 @@ CASES = [
     ("SELECT * FROM cpu LIMIT (SELECT 1)", 1001, "0A000", 1235, "LIMIT"),
     ("SELCT 1", 1001, "42601", 1064, "did you mean SELECT?"),
     ("SELECT * FORM cpu", 1001, "42601", 1064, "FORM"),
-    ("UPDATE cpu SET usage = 1", 1001, "0A000", 1235, "UPDATE"),
+    ("MERGE INTO cpu USING t ON true", 1001, "0A000", 1235, "MERGE"),
     ("SELECT * FROM cpu WHERE", 2000, "42601", 1149, "Invalid SQL syntax"),
     ("SELECT lag(host, n) OVER () FROM cpu", 3001, "42883", 1582, "constant"),
     ("SELECT b'2'", 3000, "42000", 1815, ""),
