@@ -17,7 +17,7 @@ from tsdb.catalog._errors import (
     TableNotFound,
 )
 from tsdb.catalog._options import copied_options, effective_options, region_options
-from tsdb.catalog._recover import check_metadata, known_regions
+from tsdb.catalog._recover import check_metadata, known_regions, region_names
 
 __all__ = [
     "Catalog",
@@ -32,5 +32,6 @@ __all__ = [
     "copied_options",
     "effective_options",
     "known_regions",
+    "region_names",
     "region_options",
 ]

@@ -85,6 +85,12 @@ def _refuse_lost(directories: list[str]) -> None:
     )
 
 
+def region_names(kv: KvStore) -> dict[RegionId, str]:
+    """Return the tables of all regions as `database.table`, for the log of a start."""
+    tables = load_snapshot(kv).tables_by_id.values()
+    return {region_id: f"{table.database}.{table.name}" for table in tables for region_id in table.region_ids}
+
+
 def _is_there(store: ObjectStore, directory: str) -> bool:
     """Whether there is a region that is not marked as dropped; the engine itself removes one that is."""
     paths = [item.path for item in store.list(directory)]

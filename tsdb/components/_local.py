@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.catalog import Catalog, check_metadata, known_regions
+from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
@@ -56,6 +56,7 @@ class LocalDatabase:
 
     def close(self) -> None:
         """Flush, and let go of everything."""
+        self.database.slow_queries.close()
         self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
 
@@ -83,9 +84,11 @@ def open_local(
             clock=clock,
             on_fatal=on_fatal,
             has_housekeeping=options.has_housekeeping,
+            names=region_names(kv).get,
         )
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
+        engine.name_regions(catalog.name_of_region)
         processes = ProcessList(clock, frontend=options.address)
         rejections = RejectionLog(clock)
         information = _information(catalog, engine, clock, processes, rejections, options)

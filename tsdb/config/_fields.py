@@ -264,6 +264,13 @@ class MemtableType(StrEnum):
     PARTITION_TREE = "partition_tree"
 
 
+class SlowQueryRecord(StrEnum):
+    """Where slow statements are recorded."""
+
+    SYSTEM_TABLE = "system_table"
+    LOG = "log"
+
+
 class Selector(StrEnum):
     LEASE_BASED = "lease_based"
     LOAD_BASED = "load_based"
@@ -327,3 +334,4 @@ LogLevelValue = Annotated[LogLevel, _choice(LogLevel, {"warning": LogLevel.WARN}
 IndexModeValue = Annotated[IndexMode, _choice(IndexMode)]
 MemtableTypeValue = Annotated[MemtableType, _choice(MemtableType)]
 SelectorValue = Annotated[Selector, _choice(Selector)]
+SlowQueryRecordValue = Annotated[SlowQueryRecord, _choice(SlowQueryRecord)]

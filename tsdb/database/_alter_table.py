@@ -55,7 +55,7 @@ class _Change:
     def column(self, name: str) -> ColumnInfo:
         found = self.table.by_name.get(name)
         if found is None:
-            raise ColumnNotFound(f"Column {name} not exists in table {self.table.name}")
+            raise ColumnNotFound.of(self.table.name, name, self.table.by_name)
         return found
 
     def invalid(self, reason: str) -> InvalidArguments:

@@ -7,7 +7,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -71,7 +71,7 @@ def append_frame(services: Services, database: str, name: str, frame: pa.Table, 
     for field in frame.schema:
         known = table.by_name.get(field.name)
         if known is None:
-            raise ColumnNotFound(f"Column {field.name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, field.name, table.by_name)
         _check_holds(table, known, _type(field), field)
     return _put_frame(services, table, frame, token)
 
@@ -93,6 +93,22 @@ def create_frame_table(
     empty = schema.empty_table()
     _check_frame(empty, tags, time)
     services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
+
+
+def create_own_table(
+    services: Services, database: str, name: str, schema: pa.Schema, *, time: str, options: Mapping[str, str]
+) -> None:
+    """Create a table of the server itself, in a database that users only read; TableAlreadyExists if it is there."""
+    services.catalog.create_table(_new_table(services, database, name, schema.empty_table(), (), time, options))
+
+
+def put_frame(services: Services, database: str, name: str, frame: pa.Table, create: Callable[[], None]) -> int:
+    """Write rows of the server itself into one of its own tables, which `create` makes when it is missing."""
+    table = services.catalog.find_table(database, name)
+    if table is None:
+        create()
+        table = services.catalog.table(database, name)
+    return _put_frame(services, table, frame, None)
 
 
 def _put_frame(services: Services, table: TableInfo, frame: pa.Table, token: WriteToken | None) -> int:

@@ -73,7 +73,7 @@ def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
     for name in statement.columns:
         column = table.by_name.get(name)
         if column is None:
-            raise ColumnNotFound(f"Column {name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, name, table.by_name)
         if column in chosen:
             raise InvalidArguments(f"column {name} is named twice")
         chosen.append(column)

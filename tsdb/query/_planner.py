@@ -27,7 +27,7 @@ from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
 from tsdb.query._visible import visible
-from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
+from tsdb.query.errors import TableMissing, execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
@@ -526,8 +526,15 @@ class Planner:
                 schema = context.create_dataframe_from_logical_plan(frame.optimized_logical_plan()).schema()
         except BaseException as error:
             life.end()
-            raise _translated(error, life, planning_error) from error
+            raise self._with_near_table(_translated(error, life, planning_error), job.session) from error
         return Planned(frame, life, _with_headers(result_schema(schema)))
+
+    def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
+        """Return an error; one about a missing table says which one was probably meant."""
+        if isinstance(error, TableMissing) and _may_read(session, error.database):
+            near = self._catalog.near_table(error.database, error.name)
+            error.hint = None if near is None else f"did you mean {near}?"
+        return error
 
     def _context(self, job: Job, source: TableSource, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))

@@ -45,6 +45,8 @@ class TableCatalog(Protocol):
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
 
+    def near_table(self, database: str, name: str) -> str | None: ...
+
 
 class TableSource:
     """Where one query finds its tables."""

@@ -110,6 +110,7 @@ def setup_logging(
         LineFormat(Redactor(secrets)),
         file=file,
         error_file=error_file,
+        slow_file=HourlyFile(directory, f"{app}-slow-queries"),
         stdout=stdout,
         has_colour=stdout is not None and stdout.isatty() and not os.environ.get("NO_COLOR"),
     )

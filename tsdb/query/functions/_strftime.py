@@ -215,7 +215,7 @@ def _compile_specifier(match: re.Match[str], form: str) -> tuple[Piece, ...]:
         return compile_format(_COMPOSED[letter])
     piece = _day_piece(letter, padding) or _clock_piece(letter, padding) or _other_piece(letter)
     if piece is None:
-        raise FunctionError(f"date_format() does not know the specifier {match.group()!r} in the format {form!r}")
+        raise FunctionError(f"date_format() does not support the specifier {match.group()!r} in the format {form!r}")
     return (piece,)
 
 
