@@ -16,6 +16,7 @@ from tsdb.sql.rewrite._casts import edit_casts
 from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_first, edit_windows
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
+from tsdb.sql.rewrite._distinct_from import edit_distinct_from
 from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
@@ -111,6 +112,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_clauses(layout, edits, rules.dialect)
     if layout.words.count("FROM") > layout.words.count("SELECT") - layout.text.count("|>"):
         edit_from_first(layout, edits)
+    if "DISTINCT" in words and "IS" in words:
+        edit_distinct_from(layout, edits)
     return edits.render() if edits else layout.text
 
 

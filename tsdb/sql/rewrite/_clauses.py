@@ -70,7 +70,7 @@ def edit_from_first(layout: Layout, edits: Edits) -> None:
                 selected[-1], waiting[-1] = False, None
         elif word == "SELECT" and not layout.is_operator(index - 1, ">"):
             selected[-1], waiting[-1] = True, None
-        elif word == "FROM" and not selected[-1] and waiting[-1] is None:
+        elif word == "FROM" and layout.word(index - 1) != "DISTINCT" and not selected[-1] and waiting[-1] is None:
             waiting[-1] = index
 
 
