@@ -203,16 +203,18 @@ class Planner:
             views=views,
             limit=limit_of(layout) if names_numbers else None,
         )
-        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job))
+        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
 
-    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job) -> ColumnTypes:
+    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job, named: Sequence[TableRef]) -> ColumnTypes:
         """Return the types of columns that no table of ours has; names that stand for several types are left out."""
         kinds: dict[str, set[DataType | None]] = {}
         for rows in job.tables.values():
             for field in rows.schema:
                 kinds.setdefault(field.name, set()).add(type_of_field(field))
-        if _DERIVING_WORDS.isdisjoint(layout.words) and not job.views:
+        is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
+        if is_of_tables or job.views:
+            # The text of a view is planned within a plan already; once more for each would double with each view.
             return _certain(kinds)
         try:
             planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))

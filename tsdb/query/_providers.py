@@ -203,11 +203,24 @@ def external_dataset(table: TableInfo) -> ds.Dataset:
     if not os.path.exists(path):
         raise ExternalFileMissing("the file of an external table is missing", table=table.full_name, location=location)
     try:
-        return ds.dataset(path, schema=table.arrow, format=kind)
+        return _with_time_index(ds.dataset(path, schema=table.arrow, format=kind), table)
     except (OSError, pa.ArrowInvalid) as error:
         raise ExternalFileMissing(
             f"the file of an external table cannot be read: {error}", table=table.full_name, location=location
         ) from error
+
+
+def _with_time_index(files: ds.FileSystemDataset, table: TableInfo) -> ds.Dataset:
+    """Give files without a time index the epoch as one: a column that may not be null cannot be missing."""
+    time = table.time_index
+    epoch = ds.field(time.name) == pa.scalar(0, time.type.arrow)
+    fragments = [
+        each
+        if time.name in each.physical_schema.names
+        else files.format.make_fragment(each.path, files.filesystem, partition_expression=epoch)
+        for each in files.get_fragments()
+    ]
+    return ds.FileSystemDataset(fragments, files.schema, files.format, files.filesystem)
 
 
 class ExternalFileMissing(TsdbError):

@@ -312,3 +312,24 @@ def test_sqlalchemy_reflects_and_queries(pg: RunningServer, driver: str) -> None
             connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {name} WHERE k = :k"), {"k": "a"}).scalar() == 1
         )
     engine.dispose()
+
+
+def test_update_and_execute_are_tagged_with_the_rows_they_changed(pg: RunningServer) -> None:
+    with pg.connect() as connection:
+        connection.execute("CREATE TABLE tagged (ts TIMESTAMP TIME INDEX, h STRING PRIMARY KEY, v DOUBLE)")
+        connection.execute("INSERT INTO tagged VALUES (1, 'a', 1), (2, 'b', 2)")
+        updated = connection.execute("UPDATE tagged SET v = %s WHERE h = %s", (7.5, "b"))
+        assert (updated.statusmessage, updated.rowcount) == ("UPDATE 1", 1)
+        tags = [
+            ("PREPARE tagged_i AS INSERT INTO tagged VALUES ($1, $2, $3)", "PREPARE"),
+            ("EXECUTE tagged_i (3, 'c', 1.0)", "INSERT 0 1"),
+            ("PREPARE tagged_u AS UPDATE tagged SET v = v + 1", "PREPARE"),
+            ("EXECUTE tagged_u", "UPDATE 3"),
+            ("PREPARE tagged_d AS DELETE FROM tagged WHERE h = $1", "PREPARE"),
+            ("EXECUTE tagged_d ('c')", "DELETE 1"),
+            ("PREPARE tagged_q AS SELECT h, v, v FROM tagged ORDER BY h", "PREPARE"),
+            ("EXECUTE tagged_q", "SELECT 2"),
+        ]
+        for text, tag in tags:
+            assert connection.execute(text).statusmessage == tag, text
+        assert connection.execute("EXECUTE tagged_q").fetchall() == [("a", 2.0, 2.0), ("b", 8.5, 8.5)]
