@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsdb.catalog import TableAlreadyExists, TableNotFound
 from tsdb.database._assign import assign_column
 from tsdb.database._delete import delete_where
+from tsdb.database._headings import headed_schema
 from tsdb.database._names import (
     READ_ONLY_DATABASES,
     check_database_name,
@@ -27,6 +28,7 @@ from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnNotFound, DatabaseInfo, TableInfo, TimeRange, ViewInfo
 from tsdb.query import Affected, Session
 from tsdb.sql import Dialect, format_statement, statements
+from tsdb.sql.mysql_rewrite import as_generic
 
 
 class DatabaseInUse(InvalidArguments):
@@ -195,8 +197,11 @@ def create_view(statement: statements.CreateView, services: Services, session: S
 def _fixed_query(statement: statements.CreateView, services: Services, session: Session) -> tuple[str, tuple[str, ...]]:
     """The view's query and the names of its columns: a column that a table gets later is not the view's."""
     query = statement.query.text
-    names = services.queries.schema_of(query, session).names
-    wanted = statement.columns or tuple(names)
+    schema = services.queries.schema_of(query, session)
+    names = schema.names
+    wanted = statement.columns or _headings(schema, query, session)
+    if session.dialect is Dialect.MYSQL:
+        query = as_generic(query)
     if len(wanted) != len(names):
         raise InvalidArguments(f"Expect {len(names)} columns for view {statement.name}, {len(wanted)} are named")
     if len(set(names)) != len(names):
@@ -211,6 +216,12 @@ def _fixed_query(statement: statements.CreateView, services: Services, session: 
         for name, shown in zip(names, wanted, strict=True)
     )
     return f"SELECT {items} FROM ({query}\n) AS {quoted(statement.name.last, Dialect.GENERIC)}", ()
+
+
+def _headings(schema: pa.Schema, query: str, session: Session) -> tuple[str, ...]:
+    """The names the client expects; two of one name would make both unreadable."""
+    headed = headed_schema(schema, query, session).names
+    return tuple(headed if len(set(headed)) == len(headed) else schema.names)
 
 
 def drop_view(statement: statements.DropView, services: Services, session: Session) -> Affected:

@@ -48,6 +48,7 @@ from tsdb.query.series_aggregate import (
 from tsdb.query.session import Channel, Records, Session, read_all
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.mysql_rewrite import rewrite_mysql
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
@@ -180,6 +181,8 @@ class Planner:
         """
         check_query_limits(text, tokens)
         if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
+            text, tokens = edited, tokenize(edited, session.dialect)
+        if session.dialect is Dialect.MYSQL and (edited := rewrite_mysql(text, tokens)) != text:
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
         named = find_tables(layout, session.dialect)
