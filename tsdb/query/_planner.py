@@ -18,11 +18,21 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import NotBrief, TsdbError
-from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
+from tsdb.model import (
+    CATALOG,
+    METRIC_ENGINE,
+    ColumnId,
+    ColumnInfo,
+    DataType,
+    Semantic,
+    TableInfo,
+    ViewInfo,
+    type_of_field,
+)
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
-from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
+from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource, in_thread
 from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
@@ -31,7 +41,7 @@ from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, plan
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
-from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
+from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table, rewrite_pg
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
@@ -552,11 +562,25 @@ class Planner:
     def _system_table(self, database: str, name: str, session: Session) -> pa.Table | None:
         if self._information is None:
             return None
+        context = replace(self._information(session), view_columns=lambda view: self.columns_of_view(view, session))
+        if database == INFORMATION_SCHEMA and name == "columns" and session.dialect is Dialect.POSTGRESQL:
+            return information_columns(context)
         if database == INFORMATION_SCHEMA:
-            return information_table(name, self._information(session))
+            return information_table(name, context)
         if database == PG_CATALOG and session.dialect is Dialect.POSTGRESQL:
-            return pg_table(name, self._information(session))
+            return pg_table(name, context)
         return None
+
+    def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
+        """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
+        if session.is_describing:
+            return ()
+        own = replace(session, is_describing=True, hurry=None)
+        kinds = in_thread(lambda: self._view_columns(view, own, ()))
+        return tuple(
+            ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
+            for number, (name, kind) in enumerate(kinds.items())
+        )
 
 
 def session_variable(session: Session, name: str) -> str | int | None:

@@ -64,6 +64,8 @@ class Session:
     prepared: dict[str, str] = field(default_factory=dict)
     """Text of PREPAREd statements by name."""
     cursors: dict[str, Any] = field(default_factory=dict)
+    is_describing: bool = False
+    """Whether the columns of a view are being found: a view of the columns of views has none of its own."""
 
     @property
     def dialect(self) -> Dialect:
