@@ -85,7 +85,8 @@ def tables_in(database: str, services: Sources, session: Session) -> list[TableI
 
 def find_table(database: str, name: str, services: Sources, session: Session) -> TableInfo | ViewInfo:
     """Return a table or view; TableNotFound when there is none of that name."""
-    found: TableInfo | ViewInfo | None = services.catalog.find_table(database, name)
+    found: TableInfo | ViewInfo | None = session.views.get((database, name))
+    found = found or services.catalog.find_table(database, name)
     found = found or services.catalog.find_view(database, name)
     found = found or next((each for each in _system_tables(database, session) if each.name == name), None)
     if found is None:

@@ -73,7 +73,7 @@ class Database:
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
         catalog = self.services.catalog
-        return name == "information_schema" or catalog.find_database(name) is not None
+        return name.lower() == "information_schema" or catalog.find_database(name) is not None
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
         """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order.

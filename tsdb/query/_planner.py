@@ -250,6 +250,8 @@ class Planner:
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
         database = session.database if len(reference.parts) == 1 else reference.parts[-2]
+        if (own := session.views.get((database, reference.name))) is not None:
+            return own
         return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
@@ -277,6 +279,8 @@ class Planner:
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
         database = session.database if len(parts) == 1 else parts[-2]
+        if (database, parts[-1]) in session.views:
+            return None
         return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def answer_seen(

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
+_SYSTEM = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
+"""Databases that are found, with their tables, in any case of letters, as in MySQL."""
 
 
 class TableCatalog(Protocol):
@@ -77,7 +79,7 @@ class TableSource:
         """Plans the query of a view; set by whoever owns the context."""
 
     def has_database(self, name: str) -> bool:
-        if name in (INFORMATION_SCHEMA, PG_CATALOG) or (self._extra and name == self._database):
+        if name.lower() in _SYSTEM or (self._extra and name == self._database):
             return True
         try:
             return self._catalog.find_database(name) is not None
@@ -91,6 +93,8 @@ class TableSource:
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
+        if database.lower() in _SYSTEM:
+            database, name = database.lower(), name.lower()
         key = (database, name)
         if key not in self._opened:
             table = self._make(database, name)

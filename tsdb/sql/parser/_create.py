@@ -57,8 +57,11 @@ def parse_create(cursor: Cursor) -> Statement:
             return _table(cursor, is_external=True)
         if cursor.dialect is not Dialect.GENERIC and cursor.accept("INDEX"):
             return _index(cursor)
+    is_temporary = bool(cursor.accept_any("TEMPORARY", "TEMP"))
     if cursor.accept("VIEW"):
-        return _view(cursor, or_replace=or_replace)
+        return replace(_view(cursor, or_replace=or_replace), is_temporary=is_temporary)
+    if is_temporary:
+        raise Unsupported("only views can be TEMPORARY")
     if cursor.accept("FLOW"):
         return parse_create_flow(cursor, or_replace=or_replace)
     if cursor.token.kind == TokenKind.WORD:
