@@ -188,6 +188,8 @@ def _name(statement: Show) -> Name:
 def _create_table(statement: Show, services: Sources, session: Session) -> pa.Table:
     database, name = resolve(_name(statement), session)
     found = find_table(database, name, services, session)
+    if isinstance(found, ViewInfo) and session.channel is Channel.MYSQL:
+        return text_table(("View", "Create View"), [(name, found.definition)])
     if isinstance(found, ViewInfo) or is_system_table(found):
         kind = "VIEW" if isinstance(found, ViewInfo) else "TEMPORARY"
         raise Unsupported(f"Show create table only for base table. {CATALOG}.{database}.{name} is {kind}")
