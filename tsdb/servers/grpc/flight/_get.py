@@ -26,12 +26,12 @@ from tsdb.servers.grpc.flight._commands import find_command
 from tsdb.servers.grpc.flight._flow import send_all
 from tsdb.servers.grpc.flight._run import parse_one, read_ticket
 from tsdb.servers.grpc.flight._running import Running
-from tsdb.servers.grpc.flight._template import quoted
 from tsdb.servers.grpc.flight._tickets import StatementTicket
 from tsdb.servers.grpc.flight._wire import encode_flight_data
 from tsdb.servers.grpc.flight.flight_pb2 import Ticket
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 from tsdb.servers.grpc.proto.envelope_pb2 import Envelope
+from tsdb.sql.template import quoted
 
 _COMPRESSIONS: dict[str, Compression | None] = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
