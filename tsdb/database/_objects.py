@@ -27,7 +27,8 @@ from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnNotFound, DatabaseInfo, TableInfo, TimeRange, ViewInfo
 from tsdb.query import Affected, Channel, Session
-from tsdb.sql import Dialect, format_statement, statements
+from tsdb.sql import Dialect, format_statement, statements, tokenize
+from tsdb.sql.derived_names import name_derived
 from tsdb.sql.mysql_rewrite import as_generic
 
 TEMPORARY_VIEWS_MAX = 1000
@@ -235,6 +236,8 @@ def _fixed_query(statement: statements.CreateView, services: Services, session: 
     wanted = statement.columns or _headings(schema, query, session)
     if session.dialect is Dialect.MYSQL:
         query = as_generic(query)
+    elif session.dialect is Dialect.POSTGRESQL:
+        query = name_derived(query, tokenize(query, session.dialect), session.dialect)
     if len(wanted) != len(names):
         raise InvalidArguments(f"Expect {len(names)} columns for view {statement.name}, {len(wanted)} are named")
     if len(set(names)) != len(names):

@@ -57,6 +57,7 @@ from tsdb.query.series_aggregate import (
 )
 from tsdb.query.session import Channel, Records, Session, read_all
 from tsdb.sql.clauses import OtherClause
+from tsdb.sql.derived_names import name_derived
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.mysql_rewrite import rewrite_mysql
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
@@ -190,9 +191,10 @@ class Planner:
         `views` are those whose own text this is, one in the other.
         """
         check_query_limits(text, tokens)
-        if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
-            text, tokens = edited, tokenize(edited, session.dialect)
-        if session.dialect is Dialect.MYSQL and (edited := rewrite_mysql(text, tokens)) != text:
+        if (
+            session.dialect is not Dialect.GENERIC
+            and (edited := _translated_text(text, tokens, session.dialect)) != text
+        ):
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
         named = find_tables(layout, session.dialect)
@@ -601,6 +603,16 @@ def session_variable(session: Session, name: str) -> str | int | None:
 def _may_read(session: Session, database: str) -> bool:
     """Whether to look into a database for hints. A table that may not be read is refused when it is opened."""
     return session.identity is None or session.identity.may_read(database)
+
+
+def _translated_text(text: str, tokens: list[Token], dialect: Dialect) -> str:
+    """Return a query of a MySQL or PostgreSQL client in the words of the query engine."""
+    if dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
+        return edited
+    named = name_derived(text, tokens, dialect)
+    if dialect is Dialect.MYSQL:
+        return rewrite_mysql(named, tokens if named is text else tokenize(named, dialect))
+    return named
 
 
 def _edit_for_pg(text: str, tokens: list[Token]) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from tsdb.sql.derived_names import name_derived
 from tsdb.sql.headings import is_distinct, item_heading, outer_items
 from tsdb.sql.lexer import Token, TokenKind, tokenize, unquote
 from tsdb.sql.mysql_calls import EXPANSIONS, interval, unit_of
@@ -55,6 +56,7 @@ def rewrite_mysql(text: str, tokens: list[Token]) -> str:
 
 def as_generic(text: str) -> str:
     """Return a query of a MySQL client as any client may read it: strings in single quotes, without escapes."""
+    text = name_derived(text, tokenize(text, Dialect.MYSQL), Dialect.MYSQL)
     text = rewrite_mysql(text, tokenize(text, Dialect.MYSQL))
     edits = Edits(text)
     for token in tokenize(text, Dialect.MYSQL):
