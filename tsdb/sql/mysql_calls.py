@@ -200,5 +200,4 @@ EXPANSIONS: dict[str, Expansion] = {
     "truncate": lambda arguments: f"trunc({', '.join(arguments)})" if len(arguments) == 2 else None,
     "last_insert_id": _of_none("CAST(0 AS BIGINT)"),
     "row_count": _of_none("CAST(-1 AS BIGINT)"),
-    "found_rows": _of_none("CAST(0 AS BIGINT)"),
 }

@@ -8,7 +8,6 @@
     INTERVAL n DAY                  INTERVAL '1' DAY, or made of text where n is no literal
     GROUP_CONCAT(x SEPARATOR ';')   string_agg(x, ';')
     SELECT SQL_NO_CACHE …           SELECT …
-    … FOR UPDATE                    …
 
 Functions have a table of their own, `tsdb.sql.mysql_calls`. The edited text is read anew before anything else looks at
 it, so every other edit of queries applies to what comes out here. Headings are read off the text as it was.
@@ -29,13 +28,10 @@ from tsdb.sql.statements import Dialect
 _OPERATOR_WORDS = frozenset({"DIV", "MOD"})
 _MODIFIERS = frozenset({
     "DISTINCTROW", "HIGH_PRIORITY", "STRAIGHT_JOIN", "SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT",
-    "SQL_NO_CACHE", "SQL_CALC_FOUND_ROWS", "SQL_CACHE",
+    "SQL_NO_CACHE", "SQL_CACHE",
 })  # fmt: skip
 _CALLS = frozenset(name.upper() for name in EXPANSIONS) | {"CAST", "CONVERT", "GROUP_CONCAT"}
-_WORDS = _CALLS | _OPERATOR_WORDS | _MODIFIERS | {"INTERVAL", "REGEXP", "RLIKE", "FOR", "LOCK"}
-_LOCKING = re.compile(
-    r"\s+(?:FOR\s+(?:UPDATE|SHARE)(?:\s+(?:NOWAIT|SKIP\s+LOCKED))?|LOCK\s+IN\s+SHARE\s+MODE)\s*;?\s*", re.IGNORECASE
-)
+_WORDS = _CALLS | _OPERATOR_WORDS | _MODIFIERS | {"INTERVAL", "REGEXP", "RLIKE"}
 _TEXT_TYPES = frozenset({"CHAR", "NCHAR", "CHARACTER"})
 
 
@@ -96,8 +92,6 @@ def _edit_operators(layout: Layout, edits: Edits) -> None:
             _edit_match(layout, edits, index)
         elif word in _MODIFIERS and _is_modifier(layout, index):
             edits.replace(token.start, token.end, "DISTINCT" if word == "DISTINCTROW" else "")
-        elif word in ("FOR", "LOCK") and _LOCKING.fullmatch(layout.text, layout.tokens[index - 1].end):
-            edits.replace(token.start, layout.tokens[-1].start, "")
 
 
 def _ends_operand(layout: Layout, index: int) -> bool:
