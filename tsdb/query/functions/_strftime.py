@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.model import offsets_of
 from tsdb.query.functions._define import FunctionError
 
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -180,9 +181,7 @@ def local_seconds(seconds: Integers, zone: str) -> Integers:
     """What a clock in the zone shows at these instants, as seconds."""
     if zone == "UTC":
         return seconds
-    zoned = pa.array(seconds).cast(pa.timestamp("s")).cast(pa.timestamp("s", zone))
-    shown: Integers = pc.local_timestamp(zoned).cast(pa.int64()).to_numpy()
-    return shown
+    return seconds + offsets_of(zone).at(seconds)
 
 
 def format_moments(moments: Moments, form: str) -> pa.Array:
