@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from tsdb.errors import TsdbError
 from tsdb.model import NS_PER_UNIT, InvalidTimeZone, ZoneOffsets, offsets_of, parse_timestamps
 from tsdb.query.functions._define import STRING, FunctionError, function
-from tsdb.query.functions._strftime import Integers, Moments, format_moments
+from tsdb.query.functions._strftime import Integers, Moments, compile_format, format_moments
 from tsdb.query.functions._time_texts import read_instants
 
 _INTERVAL = pa.month_day_nano_interval()
@@ -216,7 +216,7 @@ def _text(kinds: pa.Array, texts: pa.Array, zones: pa.Array) -> pa.Array:
         return texts
     seconds, nanos, valid = read_instants(texts, "UTC")
     moments = Moments(seconds, nanos, _first(zones, "a time zone") or "UTC")
-    shown = format_moments(moments, "%Y-%m-%dT%H:%M:%S%.f")
+    shown = format_moments(moments, compile_format("%Y-%m-%dT%H:%M:%S%.f"))
     return pc.if_else(valid, shown, pa.scalar(None, STRING))
 
 

@@ -13,16 +13,34 @@ import pyarrow.compute as pc
 from datafusion import ScalarUDF
 
 from tsdb.query.functions._define import STRING, Function, FunctionError, by_distinct
-from tsdb.query.functions._strftime import Moments, format_moments
+from tsdb.query.functions._patterns import check_format, compile_mysql, compile_to_char, read_by_format
+from tsdb.query.functions._strftime import Moments, Piece, compile_format, format_moments
 from tsdb.query.functions._time_texts import read_instants
+from tsdb.sql.statements import Dialect
 
 
 @lru_cache(maxsize=256)
-def time_functions(zone: str) -> list[ScalarUDF]:
-    """The functions for sessions in a zone."""
+def time_functions(zone: str, dialect: Dialect = Dialect.GENERIC) -> list[ScalarUDF]:
+    """The functions for sessions in a zone; clients of MySQL write formats of their own."""
+
+    def compile_date_format(form: str) -> tuple[Piece, ...]:
+        check_format(form)
+        return compile_mysql(form) if dialect is Dialect.MYSQL else compile_format(form)
 
     def date_format(times: pa.Array, form: pa.Array) -> pa.Array:
-        return by_distinct(times, form, STRING, lambda part, text: format_times(part, text, zone))
+        def show(part: pa.Array, text: str) -> pa.Array:
+            return format_times(part, compile_date_format(text), zone, "date_format")
+
+        return by_distinct(times, form, STRING, show)
+
+    def to_char(times: pa.Array, form: pa.Array) -> pa.Array:
+        def show(part: pa.Array, text: str) -> pa.Array:
+            return format_times(part, compile_to_char(text), zone, "to_char")
+
+        return by_distinct(times, form, STRING, show)
+
+    def str_to_date(texts: pa.Array, form: pa.Array) -> pa.Array:
+        return by_distinct(texts, form, pa.timestamp("us"), lambda part, text: read_by_format(part, text, zone))
 
     def to_unixtime_text(texts: pa.Array) -> pa.Array:
         return unix_seconds(texts, zone)
@@ -32,18 +50,20 @@ def time_functions(zone: str) -> list[ScalarUDF]:
 
     return [
         Function("date_format", (STRING, STRING), STRING, date_format, "stable").make(),
+        Function("to_char", (STRING, STRING), STRING, to_char, "stable").make(),
+        Function("str_to_date", (STRING, STRING), pa.timestamp("us"), str_to_date, "stable").make(),
         Function("to_unixtime__text", (STRING,), pa.int64(), to_unixtime_text, "stable").make(),
         Function("to_unixtime__any", (STRING, STRING), pa.int64(), to_unixtime_any, "stable").make(),
     ]
 
 
-def format_times(times: pa.Array, form: str, zone: str) -> pa.Array:
+def format_times(times: pa.Array, pieces: tuple[Piece, ...], zone: str, name: str) -> pa.Array:
     """Return times, given in UTC, as the zone shows them."""
     seconds, nanos, valid = read_instants(times, "UTC")
     if not pc.all(pc.or_(valid, times.is_null())).as_py():
         wrong = times.filter(pc.invert(valid)).drop_null()[0]
-        raise FunctionError(f"date_format() needs a timestamp or a date, got '{wrong}'")
-    shown = format_moments(Moments(seconds, nanos, zone), form)
+        raise FunctionError(f"{name}() needs a timestamp or a date, got '{wrong}'")
+    shown = format_moments(Moments(seconds, nanos, zone), pieces)
     return pc.if_else(valid, shown, pa.scalar(None, STRING))
 
 
