@@ -40,7 +40,9 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 def _unit_of(kinds: pa.Array) -> str | None:
     """Return the unit of the timestamps, None for a date and whatever else has no clock."""
-    match = _KIND.match(kinds[0].as_py() or "") if len(kinds) else None
+    if not len(kinds):
+        return "s"
+    match = _KIND.match(kinds[0].as_py() or "")
     return match[1].replace("µ", "u") if match else None
 
 

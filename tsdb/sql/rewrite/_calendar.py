@@ -38,6 +38,7 @@ _READERS = frozenset({"TO_TIMESTAMP", "TO_TIMESTAMP_SECONDS", "TO_TIMESTAMP_MILL
 _INSTANTS = frozenset({"DATE_TRUNC", "DATE_BIN", "NOW", "CURRENT_TIMESTAMP", "FROM_UNIXTIME", "STR_TO_DATE"}) | _READERS
 _PARTS = frozenset({"DATE_PART", "DATEPART"})
 _COMPARISONS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">="})
+_CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "ON", "VALUES", "QUALIFY"})
 _ZONE_WORDS = frozenset({"AT", "DATE_TRUNC"})
 
 
@@ -321,7 +322,23 @@ class Calendar:
             self._replace_literal(site.end)
 
     def _edit_today(self, site: _Site) -> None:
-        self._put(site, f"CAST({self._shown('now()')} AS DATE)")
+        name = ' AS "current_date()"' if self._is_item(site) else ""
+        self._put(site, f"CAST({self._shown('now()')} AS DATE){name}")
+
+    def _is_item(self, site: _Site) -> bool:
+        """Tell whether an expression is an item of a SELECT list that has no name of its own."""
+        layout = self._layout
+        behind = layout.tokens[site.end + 1]
+        if behind.kind != TokenKind.END and behind.text not in (",", ";", ")") and layout.words[site.end + 1] != "FROM":
+            return False
+        depth, index = layout.depths[site.start], site.start - 1
+        if not (layout.is_operator(index, ",") or layout.words[index] == "SELECT"):
+            return False
+        while index >= 0 and layout.depths[index] >= depth:
+            if layout.depths[index] == depth and layout.words[index] in _CLAUSES:
+                return layout.words[index] == "SELECT"
+            index -= 1
+        return False
 
     def _edit_operator(self, site: _Site) -> None:
         operand = self._operand(site.start, site.mark - 1)
@@ -346,6 +363,9 @@ class Calendar:
         written = layout.text[layout.tokens[wanted].start : layout.tokens[end].end]
         word = layout.words[wanted]
         kind = self._kind(operand)
+        if self._is_local and kind == "time" and word == "TIME":
+            self._put(site, f"CAST({self._shown(operand.text)} AS {written})")
+            return
         if self._is_local and (word in _TEXTS or word == "DATE") and kind in ("time", None):
             if kind == "time" and not is_try:
                 self._put(site, f"CAST({self._shown(operand.text)} AS {written})")
