@@ -14,7 +14,9 @@ from tsdb.sql.function_names import INNER_NAMES
 
 _MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
 _OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
-_CALENDAR = re.compile(r"(zone__shift|zone__move|date_trunc__back|date_bin__back)\(")
+_CALENDAR = re.compile(
+    r"(zone__(?:shift|move|plus|minus)|date_add__zone|date_sub__zone|date_trunc__back|date_bin__back)\("
+)
 _SQUARE = re.compile(r"\[[^\[\]]*\]")
 _WORD = re.compile(r"\b(CASE|WHEN|THEN|ELSE|END)\b")
 
@@ -101,6 +103,10 @@ def _calendar_call(name: str, time: str, arguments: list[str]) -> str:
     if name == "date_bin__back":
         origin = [] if arguments[3] == "NULL" else [arguments[3]]
         return f"date_bin({','.join([arguments[0], time, *origin])})"
+    if name in ("zone__plus", "zone__minus"):
+        return f"{time} {'+' if name == 'zone__plus' else '-'} {arguments[2]}"
+    if name in ("date_add__zone", "date_sub__zone"):
+        return f"{name.removesuffix('__zone')}({time},{arguments[2]})"
     return time
 
 

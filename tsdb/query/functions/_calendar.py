@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tsdb.errors import TsdbError
 from tsdb.model import NS_PER_UNIT, InvalidTimeZone, ZoneOffsets, offsets_of, parse_timestamps
-from tsdb.query.functions._define import STRING, FunctionError, function
+from tsdb.query.functions._define import STRING, Function, FunctionError, function
 from tsdb.query.functions._strftime import Integers, Moments, compile_format, format_moments
 from tsdb.query.functions._time_texts import read_instants
 
@@ -211,6 +211,35 @@ def _month_starts(local: Integers, months: int, origin: int) -> Integers:
     return np.where(found > local, start(steps - 1), found)
 
 
+def _shifting(name: str, sign: int) -> Function:
+    """Months and days are added to what a clock shows, hours and shorter to the instant."""
+
+    @function(name, (STRING, pa.int64(), _INTERVAL, STRING), _INTERVAL)
+    def shift(kinds: pa.Array, counts: pa.Array, steps: pa.Array, zones: pa.Array) -> pa.Array:
+        unit = _unit_of(kinds)
+        rows = np.frombuffer(steps.buffers()[1], _FIELDS, len(steps), steps.offset * _FIELDS.itemsize)
+        if unit is None or not len(rows):
+            return steps
+        seconds, offsets = _numbers(counts) // (_NS // NS_PER_UNIT[unit]), _offsets(zones)
+        days, clock = np.divmod(seconds + offsets.at(seconds), _DAY_S)
+        months = rows["months"].astype(np.int64) * sign
+        if months.any():
+            month = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+            in_month = days - _days_of(month)
+            last = _days_of(month + months + 1) - 1
+            days = np.minimum(_days_of(month + months) + in_month, last)
+        days = days + rows["days"] * sign
+        moved = offsets.instants(days * _DAY_S + clock)
+        return _intervals((moved - seconds) * sign, rows["ns"], _both(counts, steps))
+
+    return shift
+
+
+def _both(counts: pa.Array, steps: pa.Array) -> pa.Array:
+    """Return counts, null where one of both is."""
+    return counts if not steps.null_count else pc.if_else(steps.is_valid(), counts, pa.scalar(None, pa.int64()))
+
+
 @function("zone__text", (STRING, STRING, STRING), STRING)
 def _text(kinds: pa.Array, texts: pa.Array, zones: pa.Array) -> pa.Array:
     """What was cast to text: a timestamp as clocks in the zone show it, anything else as it is."""
@@ -233,4 +262,13 @@ def _cast_to(unit: str) -> Any:
     return cast
 
 
-FUNCTIONS = [_shift, _move, _truncate, _bin, _text, *(_cast_to(unit) for unit in NS_PER_UNIT)]
+_SHIFTS = {"zone__plus": 1, "zone__minus": -1, "date_add__zone": 1, "date_sub__zone": -1}
+FUNCTIONS = [
+    *(_shifting(name, sign) for name, sign in _SHIFTS.items()),
+    _shift,
+    _move,
+    _truncate,
+    _bin,
+    _text,
+    *(_cast_to(unit) for unit in NS_PER_UNIT),
+]

@@ -18,10 +18,12 @@ Expressions are edited from the inside to the outside, because what is written n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, Kind, canonical_zone, names_zone, parse_timestamp
+from tsdb.sql.function_names import spell_interval
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.rewrite._casts import cast_text, is_plain_time, read_type, utc_text
 from tsdb.sql.rewrite._edits import Edits
@@ -39,6 +41,9 @@ _INSTANTS = frozenset({"DATE_TRUNC", "DATE_BIN", "NOW", "CURRENT_TIMESTAMP", "FR
 _PARTS = frozenset({"DATE_PART", "DATEPART"})
 _COMPARISONS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">="})
 _CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "ON", "VALUES", "QUALIFY"})
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "||"})
+_INTERVAL_UNITS = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND"})
+_LONG = re.compile(r"[\d\s](?:d|w|y|mon|day|week|month|quarter|year|decade|centur)", re.IGNORECASE)
 _ZONE_WORDS = frozenset({"AT", "DATE_TRUNC"})
 
 
@@ -73,6 +78,8 @@ class Calendar:
         self._zone = zone
         self._is_wide = is_wide
         self._is_local = zone != "UTC"
+        self._sums: set[int] = set()
+        """The last tokens of times that an interval is added to."""
 
     def edit(self) -> None:
         """Edit everything, inner expressions before outer ones."""
@@ -97,6 +104,10 @@ class Calendar:
                 if start is not None and last is not None:
                     layout.operand_starts[last] = start
                     found.append(_Site(start, last, self._edit_at_zone, index))
+            elif word == "INTERVAL" and self._is_local and (sum_ := self._sum_at(index)) is not None:
+                layout.operand_starts[sum_.end] = sum_.start
+                self._sums.add(sum_.end)
+                found.append(sum_)
             elif word in _TIME_WORDS and layout.tokens[index + 1].kind == TokenKind.STRING:
                 found.append(_Site(index, index + 1, self._edit_literal, index))
             elif word == "CURRENT_DATE" and self._is_local and layout.is_name(index):
@@ -114,6 +125,40 @@ class Calendar:
 
     def _operand(self, start: int, end: int) -> _Operand:
         return _Operand(start, end, self._edits.render(*self._span(start, end)).strip())
+
+    def _sum_at(self, index: int) -> _Site | None:
+        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has parts that a calendar tells."""
+        layout = self._layout
+        sign = layout.tokens[index - 1] if index > 1 else None
+        if sign is None or sign.kind != TokenKind.OPERATOR or sign.text not in "+-":
+            return None
+        token = layout.tokens[index + 1]
+        if token.kind not in (TokenKind.STRING, TokenKind.NUMBER):
+            return None
+        end = index + 2 if layout.words[index + 2].rstrip("S") in _INTERVAL_UNITS else index + 1
+        text = unquote(token, self._dialect) if token.kind == TokenKind.STRING else token.text
+        unit = layout.words[end] if end == index + 2 else ""
+        if _LONG.search(f"{expand_interval(text)} {unit}") is None:
+            return None
+        start = layout.operand_start(index - 2)
+        behind, before = layout.tokens[end + 1], layout.tokens[start - 1] if start else None
+        if start is None or behind.text in ("*", "/", "::", "%") or layout.words[end + 1] == "AT":
+            return None
+        if before is not None and before.kind == TokenKind.OPERATOR and before.text in _ARITHMETIC:
+            return None
+        return _Site(start, end, self._edit_sum, index - 1)
+
+    def _edit_sum(self, site: _Site) -> None:
+        operand = self._operand(site.start, site.mark - 1)
+        name = "zone__plus" if self._layout.tokens[site.mark].text == "+" else "zone__minus"
+        self._put_shifted(site, operand, name, self._operand(site.mark + 1, site.end).text)
+
+    def _put_shifted(self, site: _Site, operand: _Operand, name: str, step: str) -> None:
+        if self._kind(operand) not in ("time", None):
+            return
+        sign = "-" if name in ("zone__minus", "date_sub__zone") else "+"
+        call = f"{name}({self._counted(operand.text)}, {step}, '{self._zone}')"
+        self._put(site, f"coalesce(coalesce({operand.text}) {sign} {call})")
 
     # What is known of an operand.
 
@@ -159,6 +204,8 @@ class Calendar:
         layout = self._layout
         if layout.operand_starts.get(end) != start:
             return None
+        if end in self._sums:
+            return "time"
         for index in range(end, start, -1):
             if layout.is_operator(index, "::") and layout.depths[index] == layout.depths[start]:
                 return self._type_kind(index + 1)
@@ -232,6 +279,8 @@ class Calendar:
             self._edit_to_date(site)
         elif word in _READERS:
             self._edit_reader(site)
+        elif word in ("DATE_ADD", "DATE_SUB") and self._is_local:
+            self._edit_shift(site)
         elif self._layout.is_call(site.mark):
             edit_call(self._layout, self._edits, site.mark)
 
@@ -308,6 +357,14 @@ class Calendar:
         token = self._layout.tokens[index]
         if index == arguments[0].end and token.kind == TokenKind.STRING:
             self._replace_literal(index)
+
+    def _edit_shift(self, site: _Site) -> None:
+        arguments = self._arguments(site)
+        if len(arguments) != 2 or self._kind(arguments[0]) not in ("time", None):
+            edit_call(self._layout, self._edits, site.mark)
+            return
+        step = f"CAST({spell_interval(arguments[1].text)} AS INTERVAL)"
+        self._put_shifted(site, arguments[0], f"{self._layout.words[site.mark].lower()}__zone", step)
 
     def _replace_literal(self, index: int) -> None:
         token = self._layout.tokens[index]
