@@ -92,6 +92,7 @@ KEY_ROWS: list[KeyRow] = [
     _bool(ALL, "http.tls.watch"),
     _bool(FS, "http.is_strict_mode"),
     _bool(FS, "http.disable_dashboard"),
+    _bool(FS, "http.compat_paths"),
     _addr(FS, "grpc.addr"),
     _int(FS, "grpc.runtime_size"),
     _size(FS, "grpc.max_recv_message_size"),

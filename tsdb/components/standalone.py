@@ -22,7 +22,7 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
-from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes
+from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes, settings_of
 from tsdb.config import WalOptions as WalConfig
 from tsdb.database import Database, DatabaseOptions, Output, Session
 from tsdb.engine import EngineOptions, WalOptions
@@ -44,7 +44,9 @@ from tsdb.servers.grpc import (
     promql_services,
 )
 from tsdb.servers.http import (
+    COMPAT_PATHS,
     HttpApp,
+    ServerFacts,
     influx_routes,
     opentsdb_routes,
     otlp_routes,
@@ -98,11 +100,21 @@ class Standalone:
             self._routes.append(
                 prometheus_remote_routes(app, door, has_metric_engine=has_metric_engine, is_strict=is_strict)
             )
-            self._routes.append(prometheus_api_routes(app, door, _build()))
+            self._routes.append(prometheus_api_routes(app, door, self._facts()))
         if self._config.opentsdb.enable:
             self._routes.append(opentsdb_routes(app, door))
         with_metric_engine = self._config.prom_store.with_metric_engine
         self._routes.append(otlp_routes(app, door, with_metric_engine=with_metric_engine))
+        if self._config.http.compat_paths:
+            app.add_aliases(COMPAT_PATHS)
+
+    def _facts(self) -> ServerFacts:
+        """What the Prometheus API tells about the server."""
+        build = build_info()
+        return ServerFacts(
+            {"version": build.version, "commit": build.commit, "branch": build.branch},
+            lambda: settings_of(self._config),
+        )
 
     def services(self) -> list[Service]:
         services: list[Service] = []
@@ -348,20 +360,6 @@ class _Door:
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         self._parts.database.reject(rejections, session, protocol=protocol)
-
-
-def _build() -> dict[str, str]:
-    """What the Prometheus API tells about the build."""
-    build = build_info()
-    return {
-        "version": build.version,
-        "commit": build.commit,
-        "commit_short": build.commit[:8],
-        "branch": build.branch,
-        "clean": "",
-        "rustc": "",
-        "target": "",
-    }
 
 
 def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:

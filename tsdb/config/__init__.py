@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
     from tsdb.config._protocols import TlsOptions
-    from tsdb.config._render import render
+    from tsdb.config._render import render, settings_of
     from tsdb.config._storage import FileStorage
 
 _LAZY = {
@@ -46,6 +46,7 @@ _LAZY = {
     "load_config": "_load",
     "memory_bytes": "_derive",
     "render": "_render",
+    "settings_of": "_render",
     "render_example": "_example",
 }
 
@@ -73,6 +74,7 @@ __all__ = [
     "options_of",
     "render",
     "render_example",
+    "settings_of",
 ]
 
 

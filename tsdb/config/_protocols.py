@@ -64,6 +64,11 @@ class HttpOptions(OperationalHttpOptions):
         description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
     )
     disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
+    compat_paths: FlagValue = Field(
+        default=True,
+        description="Also serve other products' APIs under their own paths: /api/v1/… (Prometheus), /write and "
+        "/api/v2/write (InfluxDB), /api/put (OpenTSDB), /v1/metrics (OpenTelemetry) and others.",
+    )
 
 
 class GrpcOptions(Section):

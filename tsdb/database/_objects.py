@@ -64,6 +64,7 @@ _UNCHECKED_WHEN_UNSET = frozenset(
     {
         *("append_mode", "merge_mode", "skip_wal", "sst_format", "memtable.type", "compaction.type"),
         *("compaction.twcs.time_window", "compaction.twcs.trigger_file_num", "compaction.twcs.fallback_to_local"),
+        *("compaction.twcs.max_output_file_size", "ttl"),
     }
 )
 

@@ -89,7 +89,8 @@ def _flag(value: str) -> str:
 
 
 def _merge_mode(value: str) -> str:
-    return MergeMode(value.lower()).value
+    """A mode, or '' for the default one."""
+    return MergeMode(value.lower()).value if value else ""
 
 
 def _size(value: str) -> str:
@@ -249,7 +250,7 @@ def check_database_options(options: Iterable[tuple[str, str]], *, is_new: bool) 
             kind: type[TsdbError] = UnexpectedOption if is_new else InvalidOption
             raise kind("a database cannot have ttl instant", hint="give it to a table")
     checked = _checked(given, _SHARED, "database")
-    if checked.get("append_mode") == "true" and "merge_mode" in checked:
+    if checked.get("append_mode") == "true" and checked.get("merge_mode"):
         raise InvalidOption("append_mode true and merge_mode exclude each other")
     return _complete(checked)
 

@@ -144,10 +144,14 @@ def _send(services: Services, region: RegionId, batch: Batch, schema: RegionSche
 
 
 def _split(services: Services, table: TableInfo, rows: pa.Table) -> list[tuple[RegionId, pa.Table]]:
-    if table.is_logical:
-        return [(stored_in(services, table).region_ids[0], rows)]
-    if len(table.region_numbers) == 1:
-        return [(table.region_ids[0], rows)]
-    types = {name: table.by_name[name].type for name in table.partition_columns}
-    rule = PartitionRule.parse(table.partition_columns, table.partition_rules, types)
-    return [(region_id(table.id, table.region_numbers[index]), part) for index, part in rule.split(rows)]
+    stored = stored_in(services, table)
+    if len(stored.region_numbers) == 1:
+        return [(stored.region_ids[0], rows)]
+    types = {name: stored.by_name[name].type for name in stored.partition_columns}
+    rule = PartitionRule.parse(stored.partition_columns, stored.partition_rules, types)
+    lacking = [name for name in stored.partition_columns if name not in rows.column_names]
+    for name in lacking:
+        # A logical table need not have every label of its physical one.
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, types[name].arrow))
+    parts = rule.split(rows)
+    return [(region_id(stored.id, stored.region_numbers[index]), part.drop_columns(lacking)) for index, part in parts]

@@ -147,15 +147,16 @@ class SampleWriter:
     def _learn(
         self, directory: SeriesDirectory, samples: Samples, tables: list[MetricRows], request: IngestRequest
     ) -> None:
-        """Enter the series of rows that were just written, as far as their tables are logical."""
+        """Enter the series of rows that were just written, as far as their tables are logical and of one region."""
         by_region: dict[RegionId, list[tuple[TableInfo, MetricRows]]] = {}
         for each in tables:
             table = self._services.catalog.find_table(each.rows.database or request.session.database, each.rows.table)
             if table is None or not table.is_logical:
                 continue
             if {tag.name for tag in table.tags}.issuperset(each.rows.tags.schema.names):
-                region = stored_in(self._services, table).region_ids[0]
-                by_region.setdefault(region, []).append((table, each))
+                regions = stored_in(self._services, table).region_ids
+                if len(regions) == 1:
+                    by_region.setdefault(regions[0], []).append((table, each))
         for region, members in by_region.items():
             schema = self._services.regions.schema(region)
             if schema.time.type == _MILLISECONDS:

@@ -29,7 +29,7 @@ from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._insert import insert
-from tsdb.database._names import resolve
+from tsdb.database._names import READ_ONLY_DATABASES, resolve
 from tsdb.database._processes import Process
 from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
@@ -82,8 +82,18 @@ class Database:
         for parsed in parse(text, session.dialect):
             yield self._run(parsed, session, tables=tables)
 
-    def write(self, database: str, table: str, frame: pa.Table, *, tags: Sequence[str], time: str) -> int:
+    def has_table(self, name: str, session: Session) -> bool:
+        """Tell whether the session's database has a table or a view of this name."""
+        catalog = self.services.catalog
+        found = catalog.find_table(session.database, name) or catalog.find_view(session.database, name)
+        return found is not None or session.database in READ_ONLY_DATABASES
+
+    def write(
+        self, database: str, table: str, frame: pa.Table, session: Session, *, tags: Sequence[str], time: str
+    ) -> int:
         """Write columns into a table, which is created or widened as they need; the number of rows."""
+        check_writing(self.services, session)
+        check_target(session, database)
         return write_frame(self.services, database, table, frame, tags=tags, time=time)
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:

@@ -121,18 +121,21 @@ class TableSource:
         if table.engine == "file":
             return external_dataset(table)
         if table.engine == METRIC_ENGINE:
-            regions = [self._metric_dataset(table)]
+            regions = self._metric_datasets(table)
         else:
             regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
         return TableDataset(table, regions, self._life, is_ordered=self._is_ordered, is_single=self._is_single)
 
-    def _metric_dataset(self, table: TableInfo) -> ds.Dataset:
-        """Return the rows of a logical table, or of all that are on a physical one."""
+    def _metric_datasets(self, table: TableInfo) -> list[ds.Dataset]:
+        """Return the rows of a logical table, or of all that are on a physical one, by region."""
         physical = table if table.physical_table_id is None else self._catalog.table_by_id(table.physical_table_id)
         if physical is None:
             raise InvalidArguments("the physical table is gone", table=table.full_name)
         ids = [each.id for each in self._catalog.logical_tables(table)] if table.is_physical else []
-        return open_table(self._regions.dataset(physical.region_ids[0], timeout=self._life.timeout), table, ids)
+        return [
+            open_table(self._regions.dataset(each, timeout=self._life.timeout), table, ids)
+            for each in physical.region_ids
+        ]
 
     def _open_view(self, view: ViewInfo) -> Table:
         name = f"{view.database}.{view.name}"

@@ -1,22 +1,16 @@
-"""Parameters of Prometheus' HTTP API as text, and its errors: shared by HTTP and the PromQL gateway of gRPC."""
+"""Parameters of Prometheus' HTTP API as text: shared by HTTP and the PromQL gateway of gRPC."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-import orjson
-
-from tsdb.errors import InvalidArguments, Status
+from tsdb.errors import InvalidArguments
 from tsdb.promql import parse_duration_ms
 from tsdb.query.promql import Span
 
 POINTS_MAX = 11_000
 """How many steps one query may have."""
 _TIME_MAX = 1e13
-
-
-def prometheus_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
-    return orjson.dumps({"status": "error", "error": message, "errorType": status.title})
 
 
 def check_span(span: Span) -> Span:

@@ -28,6 +28,7 @@ RENAMES: dict[str, str] = {
     "ucase": "upper",
     "lcase": "lower",
     "ceiling": "ceil",
+    "sign": "signum",
     "mid": "substr",
     "rand": "random",
     "std": "stddev_pop",

@@ -20,11 +20,16 @@ _NAME = "LOCK"
 
 
 class DirectoryLock:
-    """The right to be the only process in a directory. `key` is the setting that chose the directory."""
+    """The right to be the only process in a directory. `key` is the setting that chose the directory.
 
-    def __init__(self, path: str | Path, *, key: str, clock: Clock | None = None) -> None:
+    With `is_shared` it is the right to read the directory beside other readers: no process writes meanwhile. A shared
+    lock needs no write permission and creates nothing but, if it may, the lock file.
+    """
+
+    def __init__(self, path: str | Path, *, key: str, is_shared: bool = False, clock: Clock | None = None) -> None:
         self._path = Path(path)
         self._key = key
+        self._is_shared = is_shared
         self._clock = clock or SystemClock()
         self._fd: int | None = None
 
@@ -36,20 +41,23 @@ class DirectoryLock:
         """Create the directory if need be and lock it, or raise a StartError that says why not."""
         fd = self._open()
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if self._is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(fd, 256, 0).decode("ascii", "replace").split()
             os.close(fd)
             raise self._in_use(owner) from None
+        self._fd = fd
+        if self._is_shared:
+            return
         since = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC).isoformat(timespec="seconds")
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()} {since}\n".encode(), 0)
-        self._fd = fd
 
     def release(self) -> None:
         """Let another process have the directory."""
         if self._fd is not None:
-            os.ftruncate(self._fd, 0)
+            if not self._is_shared:
+                os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
 
@@ -63,6 +71,22 @@ class DirectoryLock:
         self.release()
 
     def _open(self) -> int:
+        return self._open_shared() if self._is_shared else self._open_exclusive()
+
+    def _open_shared(self) -> int:
+        """Open the lock file to read; a directory that was copied without one gets it, if it may be written to."""
+        try:
+            try:
+                return os.open(self._path / _NAME, os.O_RDONLY)
+            except FileNotFoundError:
+                return os.open(self._path / _NAME, os.O_RDONLY | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StartError(
+                f"{self._key}: {self._path} cannot be opened read-only: {error.strerror}",
+                hint="give the directory of an existing database",
+            ) from error
+
+    def _open_exclusive(self) -> int:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             return os.open(self._path / _NAME, os.O_RDWR | os.O_CREAT, 0o644)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tsdb.clock import Clock
-from tsdb.engine import RegionStat
+from tsdb.engine import FileFacts, RegionStat
 from tsdb.model import CATALOG, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
 
@@ -32,6 +32,8 @@ class Measured(Protocol):
     """The part of the regions that reading needs."""
 
     def stat(self, region_id: RegionId) -> RegionStat: ...
+
+    def files(self, region_id: RegionId) -> list[FileFacts]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
+from tsdb.servers._prometheus_errors import prometheus_error_body
 from tsdb.servers._prometheus_json import encode_answer
-from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
+from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
 from tsdb.servers.grpc._calls import Call, RpcService, parse_message, unary_rpc
 from tsdb.servers.grpc._frame import Frame
 from tsdb.servers.grpc.proto import greptime_pb2 as v1

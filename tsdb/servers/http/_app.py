@@ -5,7 +5,8 @@ and refuse a body that is declared too large, both before any of it is read; run
 answer to its error; count.
 
 - An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
-- When the time is up the handler is cancelled and the client gets 408 with no body. When the client goes away the
+- When the time is up the handler is cancelled and the client gets 408 with no body, or the timeout error of a foreign
+  API. When the client goes away the
   handler is cancelled and nobody gets anything. A cancellation from outside is never swallowed.
 - An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for a while.
 - Once an answer has begun, an error can only cut it short: the connection is closed without the end of the body.
@@ -19,9 +20,16 @@ from contextlib import suppress
 from time import perf_counter
 
 from tsdb.auth import Authenticator, AuthError
-from tsdb.errors import InvalidArguments, TsdbError, is_fault
+from tsdb.errors import DeadlineExceeded, InvalidArguments, TsdbError, is_fault
 from tsdb.servers.http._auth import HttpAuth, auth_error_response
-from tsdb.servers.http._errors import ErrorBody, error_response, full_error_body, internal_error_response
+from tsdb.servers.http._errors import (
+    ErrorBody,
+    ErrorStatus,
+    error_response,
+    full_error_body,
+    internal_error_response,
+    wire_status,
+)
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
 from tsdb.servers.http._messages import (
     ClientDisconnected,
@@ -75,11 +83,12 @@ class HttpApp:
         error_body: ErrorBody = full_error_body,
         timeout_status: int = 408,
         has_timeout: bool = True,
+        error_status: ErrorStatus = wire_status,
     ) -> None:
         """Let `handler` answer these methods of exactly this path; HEAD comes with GET."""
         for method in methods:
             meter = route_meter(method, path)
-            route = Route(path, handler, error_body, timeout_status, has_timeout, meter)
+            route = Route(path, handler, error_body, timeout_status, has_timeout, meter, error_status)
             self._router.add(path, method, route)
 
     def add_prefix(
@@ -91,13 +100,19 @@ class HttpApp:
         error_body: ErrorBody = full_error_body,
         timeout_status: int = 408,
         has_timeout: bool = True,
+        error_status: ErrorStatus = wire_status,
     ) -> None:
         """Let `handler` answer every path that begins with `prefix` and has no route of its own."""
         pattern = f"{prefix}*"
         for method in methods:
             meter = route_meter(method, pattern)
-            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter)
+            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter, error_status)
             self._router.add_prefix(prefix, method, route)
+
+    def add_aliases(self, aliases: Iterable[tuple[str, str]]) -> None:
+        """Let paths be known under other names, too; a path with a route of its own stays what it is."""
+        for alias, path in aliases:
+            self._router.add_alias(alias, path)
 
     @property
     def in_flight(self) -> int:
@@ -117,7 +132,10 @@ class HttpApp:
             return
         started = perf_counter()
         method: str = scope["method"]
-        route = self._router.find(method, scope["path"])
+        path = self._router.resolve(scope["path"])
+        if path is not scope["path"]:
+            scope = {**scope, "path": path}
+        route = self._router.find(method, path)
         reply = Reply(send, is_head=method == "HEAD")
         status = CLIENT_GONE
         try:
@@ -216,6 +234,10 @@ class HttpApp:
             return
         status = 503
         if reason is Interruption.TIMEOUT and isinstance(route, Route):
+            if route.error_status is not wire_status:
+                error = DeadlineExceeded("the request took longer than it may (http.timeout)")
+                await reply.send(error_response(error, 0, route.error_body, route.error_status))
+                return
             status = route.timeout_status
         await reply.send(Response(status=status))
 
@@ -225,7 +247,7 @@ class HttpApp:
         else:
             _log.debug("a request was refused", route=route.pattern, error=error)
         if not reply.is_started:
-            await reply.send(error_response(error, _elapsed_ms(started), route.error_body))
+            await reply.send(error_response(error, _elapsed_ms(started), route.error_body, route.error_status))
 
 
 def _parse_timeout(name: str, text: str) -> float:

@@ -1,7 +1,7 @@
 """Who sent a request: the credentials in its headers, or in its query string where clients of InfluxDB put them.
 
     x-tsdb-auth, x-greptime-auth, Authorization     Basic base64(user:password); the first that is there counts
-    paths of InfluxDB: Authorization                Token user:password, or Basic
+    paths of InfluxDB: Authorization                Token user:password, Bearer user:password, or Basic
                        ?u=user&p=password           without a header
 
 Every path below `/v1/` needs them, except those by which clients ask whether there is a server at all. They are checked
@@ -128,7 +128,7 @@ def _read_header(value: bytes, *, takes_token: bool) -> _Credentials:
     kind, rest = scheme.lower(), rest.strip()
     if kind == b"basic":
         return _split(_decode(rest))
-    if kind == b"token" and takes_token:
+    if takes_token and (kind == b"token" or (kind == b"bearer" and b":" in rest)):
         return _split(rest)
     if kind == b"bearer":
         raise UnsupportedPassword("users of this server have passwords, not bearer tokens", hint="send Basic")

@@ -1,4 +1,4 @@
-"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1 and 2 send it.
+"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1, 2 and 3, and of QuestDB, send it.
 
 A request is written as a whole or refused as a whole. There is no query language of InfluxDB here; `ping` and `health`
 answer what clients ask before they begin to write.
@@ -7,8 +7,12 @@ answer what clients ask before they begin to write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
@@ -37,6 +41,9 @@ PROTOCOL = "influxdb"
 NEW_TABLE = NewTable(time_unit="ns", options={"merge_mode": "last_non_null"})
 """Lines with the same tags and time are parts of one row: their fields are put together."""
 
+AUTO = "auto"
+"""The unit of each time is told by its size, as in InfluxDB 3."""
+
 PRECISIONS = {
     "": "ns",
     "n": "ns",
@@ -48,6 +55,11 @@ PRECISIONS = {
     "s": "s",
     "m": "m",
     "h": "h",
+    "nanosecond": "ns",
+    "microsecond": "us",
+    "millisecond": "ms",
+    "second": "s",
+    AUTO: AUTO,
 }
 
 _SPOKEN_VERSION = "1.8.10"
@@ -89,6 +101,10 @@ class InfluxRoutes:
     async def write_v2(self, request: Request) -> Response:
         """Take lines for the database `bucket`; there are no organisations."""
         return await self._take(request, request.query.get("bucket") or request.query.get("db"))
+
+    async def write_v3(self, request: Request) -> Response:
+        """Take lines for the database `db`. A request is written as a whole, whatever `accept_partial` says."""
+        return await self._take(request, request.query.get("db"))
 
     async def ping(self, request: Request) -> Response:
         """Say that there is a server."""
@@ -134,19 +150,24 @@ class InfluxRoutes:
         session = make_ingest_session(request, self._database, group[0].database)
         encoding = request.headers.get("content-encoding")
         lines = b"\n".join(unpack_body(each.body, encoding) for each in group)
-        rows = self._parse(lines, precision=_read_precision(request), now_ns=now_ns)
+        rows = self._read(lines, _read_precision(request), now_ns)
         if any((table.times == now_ns).any() for table in rows):
             return False
         hints = read_hints(request)
         self._database.ingest(rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False)
         return True
 
+    def _read(self, lines: bytes, precision: str, now_ns: int) -> list[TableRows]:
+        if precision != AUTO:
+            return self._parse(lines, precision=precision, now_ns=now_ns)
+        return [replace(rows, times=guess_ns(rows.times)) for rows in self._parse(lines, precision="ns", now_ns=now_ns)]
+
     def _write(self, request: Request, body: bytes, database: str | None) -> Response:
         precision = _read_precision(request)
         session = make_ingest_session(request, self._database, database)
         lines = unpack_body(body, request.headers.get("content-encoding"))
         try:
-            rows = self._parse(lines, precision=precision, now_ns=self._clock.now_ns())
+            rows = self._read(lines, precision, self._clock.now_ns())
         except InvalidArguments as error:
             self._database.reject([_unreadable(error)], session, protocol=PROTOCOL)
             raise
@@ -168,9 +189,24 @@ def influx_routes(
     routes = InfluxRoutes(database, parse=parse, clock=clock or SystemClock())
     app.add("/v1/influxdb/write", routes.write_v1, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v2/write", routes.write_v2, methods=("POST",), error_body=short_error_body)
+    app.add("/v1/influxdb/api/v3/write_lp", routes.write_v3, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/ping", routes.ping, methods=("GET",), error_body=short_error_body)
     app.add("/v1/influxdb/health", routes.health, methods=("GET",), error_body=short_error_body)
     return routes
+
+
+def guess_ns(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return times in nanoseconds, whatever they count: numbers below five billion are seconds, and so on by thousands.
+
+    So every unit reaches from 1970 to 2128, and they do not overlap.
+    """
+    sizes = np.abs(times)
+    factors = np.select(
+        [sizes < 5_000_000_000, sizes < 5_000_000_000_000, sizes < 5_000_000_000_000_000],
+        [1_000_000_000, 1_000_000, 1_000],
+        default=1,
+    )
+    return times * factors.astype(np.int64)
 
 
 def _read_precision(request: Request) -> str:

@@ -1,12 +1,17 @@
-"""Which handler answers a request: an exact path first, else the longest prefix."""
+"""Which handler answers a request: an exact path first, else the longest prefix.
+
+An alias is another name of a path, or of all paths below one when it ends with a slash. A path that has a route of its
+own is never an alias. Everything behind the router sees the path that an alias stands for: authentication, handlers and
+metrics need not know of aliases.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tsdb.servers.http._errors import ErrorBody
+from tsdb.servers.http._errors import ErrorBody, ErrorStatus
 from tsdb.servers.http._messages import AnyResponse, Request, Response
 from tsdb.servers.http._meters import METHODS, OTHER, RouteMeter, route_meter
 
@@ -23,6 +28,7 @@ class Route:
     timeout_status: int
     has_timeout: bool
     meter: RouteMeter
+    error_status: ErrorStatus
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +50,8 @@ class Router:
         self._exact: dict[str, _Methods] = {}
         self._prefixes: list[tuple[str, _Methods]] = []
         self._misses: dict[tuple[str, str], Miss] = {}
+        self._aliases: dict[str, str] = {}
+        self._prefix_aliases: list[tuple[str, str]] = []
 
     def add(self, path: str, method: str, route: Route) -> None:
         """Let `route` answer `method` on exactly this path."""
@@ -57,6 +65,26 @@ class Router:
             self._prefixes.append((prefix, methods))
             self._prefixes.sort(key=lambda entry: -len(entry[0]))
         self._insert(methods, method, route)
+
+    def add_alias(self, alias: str, path: str) -> None:
+        """Let `alias` stand for `path`; if both end with a slash, for everything below it."""
+        if not alias.endswith("/"):
+            self._aliases[alias] = path
+            return
+        self._prefix_aliases.append((alias, path))
+        self._prefix_aliases.sort(key=lambda entry: -len(entry[0]))
+
+    def resolve(self, path: str) -> str:
+        """Return the path that a requested one stands for."""
+        if path in self._exact:
+            return path
+        target = self._aliases.get(path)
+        if target is not None:
+            return target
+        for alias, prefix in self._prefix_aliases:
+            if path.startswith(alias) and self._find_prefix(path) is None:
+                return prefix + path[len(alias) :]
+        return path
 
     def find(self, method: str, path: str) -> Route | Miss:
         methods = self._exact.get(path) or self._find_prefix(path)
@@ -82,14 +110,7 @@ class Router:
         # The same route under its own method, so that it is counted by itself; made when the first HEAD
         # comes.
         get = methods["GET"]
-        head = Route(
-            get.pattern,
-            get.handler,
-            get.error_body,
-            get.timeout_status,
-            get.has_timeout,
-            route_meter("HEAD", get.pattern),
-        )
+        head = replace(get, meter=route_meter("HEAD", get.pattern))
         methods["HEAD"] = head
         return head
 

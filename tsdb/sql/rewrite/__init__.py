@@ -16,6 +16,7 @@ from tsdb.sql.rewrite._calendar import Calendar, needs_calendar
 from tsdb.sql.rewrite._casts import edit_casts, edit_time_literals
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
+from tsdb.sql.rewrite._distinct_from import edit_distinct_from
 from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
@@ -95,6 +96,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
+    if "DISTINCT" in words and "IS" in words:
+        edit_distinct_from(layout, edits)
     return edits.render() if edits else layout.text
 
 
