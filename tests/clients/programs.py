@@ -1,4 +1,4 @@
-"""Running other programs against a server, with the configuration that `docs/integrations.md` gives their users."""
+"""Running other people's programs against a server, with the configuration that `docs/integrations.md` shows."""
 
 from __future__ import annotations
 

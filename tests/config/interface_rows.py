@@ -266,7 +266,7 @@ OPTION_ROWS: list[OptionRow] = [
     OptionRow(FS, "--rpc-addr", "127.0.0.1:7", ("grpc.addr",), '"127.0.0.1:7"'),
     OptionRow((D,), "--metasrv-addrs", "a:1,b:2", ("meta_client.metasrv_addrs",), '["a:1", "b:2"]'),
     OptionRow(DF, "--metasrv-addr", "a:1,b:2", ("meta_client.metasrv_addrs",), '["a:1", "b:2"]'),
-    OptionRow((D,), "--data-home", "/d", ("storage.data_home",), '"/d"'),
+    OptionRow(DS, "--data-home", "/d", ("storage.data_home",), '"/d"'),
     OptionRow((D,), "--node-id", "99", ("node_id",), "99"),
     OptionRow((D,), "--rpc-hostname", "h", ("rpc_hostname",), '"h"'),
     OptionRow((D,), "--wal-dir", "/w", ("wal.dir",), '"/w"'),

@@ -58,6 +58,7 @@ from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
 from tsdb.sql import Parsed
+from tsdb.sql.statements import Statement
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -265,6 +266,9 @@ class _Door:
 
     def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
         return self._parts.database.schema_of(parsed, session)
+
+    def executed(self, statement: Statement, session: Session) -> Statement:
+        return self._parts.database.executed(statement, session)
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         return self._parts.database.find_table(parts, session)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, SecretStr
 from pydantic_core import PydanticCustomError
 
 from tsdb.units import Duration, Size
@@ -22,6 +22,10 @@ class Text(str):
     """A value given as text by an option or an environment variable: its key decides what it means."""
 
     __slots__ = ()
+
+
+RESERVED: dict[str, JsonValue] = {"reserved": True}
+"""Marks a key that is accepted and checked, but has no effect yet (`json_schema_extra` of its field)."""
 
 
 class Section(BaseModel):

@@ -21,7 +21,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 def render(loaded: LoadedConfig) -> str:
     """Write the effective configuration; it can be used as a configuration file, but for masked secrets."""
     lines = [
-        f"# The configuration of this {loaded.component} as it is in force. Behind each value: where it came from.",
+        f"# The configuration of this {loaded.component} in effect, with the source of each value.",
         "",
         *_table(loaded, loaded.config, ()),
     ]

@@ -19,7 +19,7 @@ from tsdb.errors import InvalidArguments, Status
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Channel, Records, Session
-from tsdb.sql.statements import Expression, Insert, Special, Values
+from tsdb.sql.statements import Expression, Insert, Special, Update, Values
 
 HELD_BYTES_MAX = 128 * 1024 * 1024
 """How much of a query's answer is held back until the query is over: one that fails by then has written nothing."""
@@ -53,10 +53,10 @@ def insert(
         return Affected(_insert_values(statement.values, table, columns, services, session))
     assert statement.query is not None
     records = services.queries.query(statement.query.text, session, tables=tables)
-    return Affected(_insert_rows(records, table, columns, services, session, process))
+    return Affected(insert_rows(records, table, columns, services, session, process))
 
 
-def target_table(statement: Insert, services: Services, session: Session) -> TableInfo:
+def target_table(statement: Insert | Update, services: Services, session: Session) -> TableInfo:
     database, name = resolve(statement.table, session)
     check_writable(database)
     if services.catalog.find_view(database, name) is not None:
@@ -142,14 +142,17 @@ def _evaluate(texts: list[str], column: ColumnInfo, services: Services, session:
     ]
 
 
-def _insert_rows(
+def insert_rows(
     records: Records,
     table: TableInfo,
     columns: Sequence[ColumnInfo],
     services: Services,
     session: Session,
     process: Process,
+    *,
+    not_null: frozenset[str] = frozenset(),
 ) -> int:
+    """Write the rows of a query, their number; `not_null` are columns in which a null would be without effect."""
     process.on_cancel(records.close)
     try:
         if len(records.schema) != len(columns):
@@ -164,6 +167,11 @@ def _insert_rows(
                 column.name: assign_column(batch.column(position), column, zone=session.time_zone)
                 for position, column in enumerate(columns)
             }
+            for name in not_null:
+                if given[name].null_count:
+                    raise InvalidArguments(
+                        f"column {name} cannot be set to NULL: table {table.name} keeps the last value that is not null"
+                    )
             held.append(complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns()))
             held_bytes += held[-1].nbytes
             if held_bytes > HELD_BYTES_MAX:

@@ -36,6 +36,7 @@ from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
+from tsdb.database._update import update
 from tsdb.errors import InvalidArguments, NotBrief, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
@@ -229,6 +230,14 @@ class Database:
         output.close()
         return output.schema
 
+    def executed(self, statement: statements.Statement, session: Session) -> statements.Statement:
+        """Return the statement that EXECUTE runs; any other is its own."""
+        for _ in range(EXECUTE_DEPTH_MAX):
+            if not isinstance(statement, statements.Execute):
+                break
+            statement = self._executed(statement, session).statement
+        return statement
+
     def connect(self, session: Session) -> None:
         """Show a session among the connections until `disconnect`."""
         self.services.processes.connect(session)
@@ -313,6 +322,8 @@ class Database:
             return insert(statement, services, session, process, tables)
         if isinstance(statement, statements.Delete):
             return delete(statement, services, session, process)
+        if isinstance(statement, statements.Update):
+            return update(statement, services, session, process)
         if isinstance(statement, statements.TruncateTable):
             return _objects.truncate_table(statement, services, session, process)
         if isinstance(statement, statements.Copy):

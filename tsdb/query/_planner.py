@@ -8,7 +8,7 @@ cannot be handed over, and with more numbers when the query limits `numbers` to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import NotBrief, TsdbError
-from tsdb.model import CATALOG, METRIC_ENGINE, NS_PER_UNIT, DataType, TableInfo, ViewInfo, type_of_field
+from tsdb.model import CATALOG, METRIC_ENGINE, NS_PER_UNIT, DataType, Kind, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
@@ -46,6 +46,7 @@ from tsdb.query.series_aggregate import (
     leave_to_planner,
 )
 from tsdb.query.session import Channel, Records, Session, read_all
+from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
@@ -57,28 +58,20 @@ from tsdb.sql.rewrite import (
     RewriteRules,
     TableRef,
     find_tables,
+    first_of_same,
     header_of,
     keeps_order,
     limit_of,
     reads_in_order,
     redefined_names,
+    refuse_clauses,
+    rename_item,
     rewrite,
 )
 from tsdb.sql.selection import find_selection
 from tsdb.sql.series_query import read_series_query
 from tsdb.sql.statements import Dialect
 
-# Aggregates give up the order of rows; everything else keeps it.
-_AGGREGATES = frozenset({
-    "any_value", "approx_distinct", "approx_median", "approx_percentile_cont",
-    "approx_percentile_cont_with_weight", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",
-    "bool_or", "corr", "count", "count_hash", "covar", "covar_pop", "covar_samp", "first_value", "geo_path",
-    "grouping", "hll", "hll_merge", "json_encode_path", "last_value", "max", "mean", "median", "min", "nth_value",
-    "percentile_cont", "quantile_cont", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
-    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg",
-    "sum", "uddsketch_merge", "uddsketch_state", "var", "var_pop", "var_population", "var_samp", "var_sample",
-    "variance", "vec_avg", "vec_product", "vec_sum",
-})  # fmt: skip
 _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
@@ -91,6 +84,15 @@ _BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
+# What can give a column that is none of a table's.
+_DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
+SAME_NAMES_MAX = 100
+"""How many result columns may have a name that another one has."""
+_SAME_NAMES = re.compile(
+    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.S
+)
+_PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
+_INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
@@ -186,6 +188,7 @@ class Planner:
         if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
+        refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
         rules = RewriteRules(
             dialect=session.dialect,
@@ -195,16 +198,37 @@ class Planner:
             is_wide=not _BINNING.isdisjoint(layout.words) and self._is_wide(layout, named, session, tables),
         )
         names_numbers = any(each.name == NUMBERS for each in named)
-        return Job(
-            text=prefix + rewrite(layout, rules),
+        job = Job(
+            text="",
             session=session,
             tables=tables,
-            is_ordered=keeps_order(layout, _AGGREGATES) or reads_in_order(layout),
+            is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
             is_explained=bool(prefix),
             views=views,
             limit=limit_of(layout) if names_numbers else None,
         )
+        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job))
+        return replace(job, text=prefix + rewrite(layout, derived))
+
+    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job) -> ColumnTypes:
+        """Return the types of columns that no table of ours has; names that stand for several types are left out."""
+        kinds: dict[str, set[DataType | None]] = {}
+        for rows in job.tables.values():
+            for field in rows.schema:
+                kinds.setdefault(field.name, set()).add(type_of_field(field))
+        if _DERIVING_WORDS.isdisjoint(layout.words) and not job.views:
+            return _certain(kinds)
+        try:
+            planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
+        except TsdbError:
+            return _certain(kinds)
+        text = planned.frame.logical_plan().display_indent_schema()
+        planned.life.end()
+        for name, kind in _PLANNED_COLUMN.findall(text):
+            found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
+            kinds.setdefault(name, set()).add(found)
+        return _certain(kinds)
 
     def _is_wide(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -530,7 +554,7 @@ class Planner:
         source.plan_view = lambda view: self._plan_view(view, job, source)
         try:
             context = self._context(job, source, has_filters=has_filters)
-            frame = context.sql_with_options(job.text, READ_ONLY)
+            frame = _plan_text(context, job)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
                 # Only the optimiser brings both sides of a UNION, or the branches of a CASE, to one type.
@@ -615,8 +639,38 @@ def _edit_for_pg(text: str, tokens: list[Token]) -> str:
     return edits.render() if edits else text
 
 
+def _certain(kinds: Mapping[str, set[DataType | None]]) -> ColumnTypes:
+    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+    return ColumnTypes({"": {name: kind for name, kind in known.items() if kind is not None}})
+
+
+def _plan_text(context: SessionContext, job: Job) -> DataFrame:
+    """Have a text planned; result columns of one name are told apart, and get it back in `_with_headers`."""
+    texts: Iterator[str] = iter((job.text,))
+    refused: tuple[int, int] | None = None
+    for _ in range(SAME_NAMES_MAX):
+        text = next(texts, None)
+        if text is None:
+            break
+        try:
+            return context.sql_with_options(text, READ_ONLY)
+        except Exception as error:
+            match = _SAME_NAMES.search(str(error))
+            if match is None:
+                raise
+            same = (int(match[1]), int(match[2]))
+            if same != refused:
+                # That one is another pair shows that the item of the pair before was found.
+                refused, texts = same, rename_item(text, job.session.dialect, *same)
+    return context.sql_with_options(job.text, READ_ONLY)
+
+
 def _with_headers(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_name(header_of(field.name)) for field in schema])
+    names: list[str] = []
+    for field in schema:
+        first = first_of_same(field.name)
+        names.append(header_of(field.name) if first is None else names[first])
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def _quoted(name: str) -> str:

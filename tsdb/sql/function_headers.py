@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from tsdb.sql.aggregate_calls import AGGREGATES, LEADING
+from tsdb.sql.aggregate_calls import AGGREGATES, LEADING, PERCENTILES
 from tsdb.sql.function_names import INNER_NAMES
 
 _MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
@@ -66,6 +66,8 @@ def _written(name: str, arguments: list[str]) -> list[str]:
 
 def _restore_list(name: str, text: str) -> str | None:
     """`array_agg(x) FILTER (…)` as `name(x) FILTER (…)`; constants may stand before."""
+    if name in PERCENTILES:
+        return _restore_percentile(name, text)
     leading = LEADING.get(name, 0)
     parts = _split(text)
     constants, last = parts[:leading], ",".join(parts[leading:])
@@ -77,6 +79,22 @@ def _restore_list(name: str, text: str) -> str | None:
         if value.startswith(inner):
             value = value[len(inner) : -1]
     return f"{name}({','.join([*constants, value])}){tail}"
+
+
+def _restore_percentile(name: str, text: str) -> str | None:
+    """`p, "ASC NULLS LAST", array_agg(x) FILTER (…)` as `name(p) FILTER (…) WITHIN GROUP [x ASC NULLS LAST]`."""
+    share, order, *rest = _split(text)
+    last = ",".join(rest)
+    closing = _closing(last, len("array_agg")) if last.startswith("array_agg(") else None
+    if closing is None:
+        return None
+    value, tail = last[len("array_agg(") : closing], last[closing + 1 :]
+    distinct = "DISTINCT " if value.startswith("DISTINCT ") else ""
+    value = value.removeprefix("DISTINCT ")
+    order = order.removeprefix('Utf8("').removesuffix('")')
+    if not order:
+        return f"{name}({distinct}{value},{share}){tail}"
+    return f"{name}({distinct}{share}){tail} WITHIN GROUP [{value} {order}]"
 
 
 def _operation(text: str) -> str | None:

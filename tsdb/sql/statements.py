@@ -354,6 +354,16 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE t [[AS] alias] SET column = expression, … [WHERE expression]."""
+
+    table: Name
+    assignments: tuple[tuple[str, Slice], ...]
+    where: Slice | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """COPY t | (query) | DATABASE db  TO | FROM 'path' | STDOUT | STDIN [WITH (…)] [CONNECTION (…)] [LIMIT n]."""
 
@@ -607,6 +617,7 @@ Statement: TypeAlias = (
     | DropFlow
     | Insert
     | Delete
+    | Update
     | Copy
     | CreateUser
     | AlterUser

@@ -240,6 +240,9 @@ def _run_query(
             raise OtherClause(f"count is of a column of type {_column(table, term.column).type.name}")
         else:
             states.setdefault(term.column, {}).update(dict.fromkeys(_STATES[term.function]))
+            if term.function == "sum" and _column(table, term.column).type.arrow in (pa.int64(), pa.uint64()):
+                # The total of doubles tells whether the sum may have wrapped around.
+                states[term.column]["total"] = None
     return RunQuery(
         keys=tags,
         width=placed.width if placed is not None else 0,

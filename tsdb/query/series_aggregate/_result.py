@@ -34,7 +34,16 @@ class BucketOutOfRange(Exception):
 
 
 class MedianOutOfRange(Exception):
-    """The middle of integers is none of their type; what that means is left to the planner."""
+    """Doubles do not hold the integers that a median is of; the planner computes it exactly."""
+
+
+class SumOutOfRange(Exception):
+    """A sum of integers may have left its type; the planner computes it exactly, or says that it did."""
+
+
+_EXACT_MAX = 2.0**53
+_SUM_MAX = {"i": 2.0**62, "u": 2.0**63}
+"""A total of doubles below this is that of a sum which has not left 64 bits, however it was rounded."""
 
 
 def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
@@ -166,6 +175,8 @@ def _column(
         return _cast(_array(starts, None, fitted.table.time_index.type.arrow), kind)
     if term.order is not None:
         return _cast(_ends(term, cells, chosen), kind)
+    if term.function == "median" and term.column is not None and pa.types.is_integer(kind):
+        _check_median(cells.gathered[term.column])
     return _array(*_finish(term, cells, chosen), kind)
 
 
@@ -203,6 +214,8 @@ def _finish(
     if term.function == "median":
         return _medians(cells.gathered[name], counted)[chosen], (counted == 0)[chosen]
     counts = counted[chosen]
+    if term.function == "sum":
+        _check_sum(cells.states[name, "sum"], cells.states.get((name, "total")))
     if term.function in ("sum", "total", "min", "max"):
         has_all = counted is cells.rows or counts.all()
         return _widened(cells.states[name, term.function][chosen]), None if has_all else counts == 0
@@ -216,6 +229,19 @@ def _finish(
                 values = np.sqrt(values)
     empty = counts <= less
     return values, empty if empty.any() else None
+
+
+def _check_median(values: npt.NDArray[np.float64]) -> None:
+    if len(values) and max(-values.min(), values.max()) >= _EXACT_MAX:
+        raise MedianOutOfRange
+
+
+def _check_sum(sums: npt.NDArray[np.generic], totals: npt.NDArray[np.generic] | None) -> None:
+    """Refuse sums of integers that may have wrapped around; narrow integers have no totals, and cannot."""
+    if totals is None or sums.dtype.kind not in _SUM_MAX or not len(totals):
+        return
+    if np.abs(totals).max() >= _SUM_MAX[sums.dtype.kind]:
+        raise SumOutOfRange
 
 
 def _widened(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

@@ -290,6 +290,8 @@ class Backend:
         if isinstance(statement, s.Copy) and portal.is_copy:
             yield from self._copy_out(statement) if statement.direction == "to" else self._copy_in(statement)
             return
+        # Before it runs: what it runs may take the prepared statement away.
+        statement = self._database.executed(statement, self._session)
         output = portal.begin(self._database, self._session)
         if isinstance(output, Affected):
             yield from self._settings.changes(self._session, statement)

@@ -253,10 +253,10 @@ class _Reader:
         return Found((TYPES_BY_OID[oid].array or TEXT) if is_array else oid)
 
     def _find_tables(self) -> list[Mapping[str, DataType]]:
-        """The columns of every table that the text names behind FROM, JOIN and INTO."""
+        """The columns of every table that the text names behind FROM, JOIN, INTO and UPDATE."""
         found: list[Mapping[str, DataType]] = []
         for at, token in enumerate(self.tokens):
-            if token.word not in ("FROM", "JOIN", "INTO"):
+            if token.word not in ("FROM", "JOIN", "INTO", "UPDATE"):
                 continue
             columns = self._columns(self._name_at(at + 1))
             if columns is not None:

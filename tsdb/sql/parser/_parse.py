@@ -46,6 +46,7 @@ from tsdb.sql.parser._session import (
 from tsdb.sql.parser._set import parse_set
 from tsdb.sql.parser._show import parse_describe, parse_show
 from tsdb.sql.parser._tql import parse_tql
+from tsdb.sql.parser._update import parse_update
 from tsdb.sql.parser._users import parse_grant, parse_revoke
 from tsdb.sql.statements import Dialect, Explain, Query, Slice, Statement
 
@@ -199,6 +200,7 @@ _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "TRUNCATE": parse_truncate,
     "COMMENT": parse_comment,
     "DELETE": parse_delete,
+    "UPDATE": parse_update,
     "COPY": parse_copy,
     "SHOW": parse_show,
     "DESC": parse_describe,

@@ -14,14 +14,19 @@ from dataclasses import dataclass, field
 from tsdb.sql.function_headers import visible_header
 from tsdb.sql.rewrite._calendar import Calendar, needs_calendar
 from tsdb.sql.rewrite._casts import edit_casts, edit_time_literals
+from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_first, edit_windows
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._distinct_from import edit_distinct_from
 from tsdb.sql.rewrite._edits import Edit, Edits
+from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
+from tsdb.sql.rewrite._integers import edit_integers
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import KEYWORDS, Layout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
+from tsdb.sql.rewrite._refused import refuse_clauses
+from tsdb.sql.rewrite._same_names import first_of_same, rename_item
 from tsdb.sql.rewrite._tables import (
     ColumnTypes,
     TableRef,
@@ -43,17 +48,24 @@ __all__ = [
     "TableRef",
     "expand_interval",
     "find_tables",
+    "first_of_same",
     "header_of",
     "keeps_order",
     "limit_of",
     "reads_in_order",
     "redefined_names",
+    "refuse_clauses",
+    "rename_item",
     "rewrite",
 ]
 
 
 # What any of the marks that edits leave in the names of result columns has.
 _MARKED = re.compile(r"__|coalesce\(|arrow_cast\(")
+
+
+# Without these characters, no operation can leave its type.
+_ARITHMETIC = frozenset("+-*")
 
 
 def _no_variable(name: str) -> str | None:
@@ -69,6 +81,8 @@ class RewriteRules:
     zone: str = "UTC"
     variable: Callable[[str], str | int | None] = _no_variable
     """The value of a system variable, by its name in lower case."""
+    derived: Callable[[], ColumnTypes] = ColumnTypes
+    """The types of columns of subqueries and of tables that come with the query; it may take a plan to know them."""
     is_wide: bool = False
     """Some times may lie beyond what nanoseconds hold."""
 
@@ -96,6 +110,16 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
+    if "EXISTS" in words:
+        edit_exists(layout, edits)
+    if "WINDOW" in words:
+        edit_windows(layout, edits, rules.dialect)
+    if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text):
+        edit_integers(layout, edits, rules.dialect, (rules.columns, rules.derived))
+    if not words.isdisjoint(CLAUSE_WORDS):
+        edit_clauses(layout, edits, rules.dialect)
+    if layout.words.count("FROM") > layout.words.count("SELECT") - layout.text.count("|>"):
+        edit_from_first(layout, edits)
     if "DISTINCT" in words and "IS" in words:
         edit_distinct_from(layout, edits)
     return edits.render() if edits else layout.text

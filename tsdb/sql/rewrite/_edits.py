@@ -50,6 +50,13 @@ class Edits:
         ]
         self.replace(start, end, replacement)
 
+    def take(self, start: int, end: int, replacement: str) -> None:
+        """Replace a stretch together with every edit inside of it and at its ends; not one inside of another edit."""
+        if any(edit.start <= start and end <= edit.end and end - start < edit.end - edit.start for edit in self._edits):
+            return
+        self._edits = [edit for edit in self._edits if not (start <= edit.start and edit.end <= end)]
+        self.replace(start, end, replacement)
+
     def render(self, start: int = 0, end: int | None = None) -> str:
         """Return the text between two places with its edits."""
         end = len(self._text) if end is None else end
