@@ -34,7 +34,7 @@ from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.recovery import finish_drops, make_region, recover
 from tsdb.engine.region import Region, StrictWindows
 from tsdb.engine.region_flush import start_flush
-from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, stat_region
+from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region_sweep import start_sweep
 from tsdb.engine.region_write import check_batch, check_operation, commit_writes
 from tsdb.engine.scan import RegionDataset, Snapshot
@@ -312,6 +312,10 @@ class Engine:
 
     def stat(self, region_id: RegionId) -> RegionStat:
         return stat_region(self._region(region_id))
+
+    def time_range(self, region_id: RegionId) -> TimeRange | None:
+        """Return a range that holds the times of all rows of a region; None if it has none."""
+        return find_time_range(self._region(region_id))
 
     def files(self, region_id: RegionId) -> list[FileFacts]:
         """Describe the data files of a region, in the order of time."""

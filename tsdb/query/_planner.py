@@ -21,6 +21,7 @@ from tsdb.errors import NotBrief, TsdbError
 from tsdb.model import (
     CATALOG,
     METRIC_ENGINE,
+    NS_PER_UNIT,
     ColumnId,
     ColumnInfo,
     DataType,
@@ -87,6 +88,10 @@ _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
 _WORD = re.compile(r"[a-z_]\w*")
+
+_INT64_MAX = 2**63 - 1
+_YEAR_NS = 366 * 86_400 * 10**9
+_BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
 
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
@@ -205,6 +210,7 @@ class Planner:
             columns=self._columns(layout, named, session, tables, views),
             zone=session.time_zone,
             variable=lambda name: session_variable(session, name),
+            is_wide=not _BINNING.isdisjoint(layout.words) and self._is_wide(layout, named, session, tables),
         )
         names_numbers = any(each.name == NUMBERS for each in named)
         job = Job(
@@ -240,6 +246,34 @@ class Planner:
             found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
             kinds.setdefault(name, set()).add(found)
         return _certain(kinds)
+
+    def _is_wide(
+        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+    ) -> bool:
+        """Tell whether a table that a query names may have times that nanoseconds do not hold.
+
+        The planner's functions of time compute in nanoseconds. Of the time index it is known which times there are; any
+        other column of a coarser unit that is in the text may have some.
+        """
+        words = {word.lower() for word in layout.words}
+        for reference in named:
+            is_ours = len(reference.parts) > 1 or reference.name not in tables
+            table = self.find_table(reference.parts, session) if is_ours else None
+            if table is not None and self._may_be_wide(table, words):
+                return True
+        return False
+
+    def _may_be_wide(self, table: TableInfo, words: set[str]) -> bool:
+        coarse = [each for each in table.columns if each.type.is_timestamp and each.type.arrow.unit != "ns"]
+        if any(each is not table.time_index and each.name.lower() in words for each in coarse):
+            return True
+        if table.engine == "file":
+            return False
+        unit = NS_PER_UNIT[table.time_index.type.arrow.unit]
+        # Of times next to the least one, even of nanoseconds, the start of their year is out of range.
+        first, last = (_YEAR_NS - _INT64_MAX) // unit, _INT64_MAX // unit
+        spans = [self._regions.time_range(each) for each in table.region_ids]
+        return any(span is not None and (span.start < first or span.last > last) for span in spans)
 
     def _is_single(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -390,7 +424,7 @@ class Planner:
             lambda: self._schema_of(text, tokens, session),
         )
         meaning = SeenAggregate(fitted, schema, schema.types)
-        if not tables:
+        if not tables and not fitted.is_of_range:
             self._seen.remember(text, session, fitted.where, query.table, table, lambda: meaning)
         return self._start_aggregate(meaning, fitted.filter, session, plan)
 
@@ -449,6 +483,8 @@ class Planner:
         (named,) = find_tables(Layout(text, tokens), session.dialect)
         # Bound expressions over tags are of this query alone; they are bound anew each time.
         fitted = inner.fitted
+        if fitted.is_of_range:
+            return
         where = shifted(fitted.where, apart.shift)
         meaning = SeenOuter(SeenAggregate(fitted, inner.schema, inner.schema.types), apart.above, schema)
         self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)

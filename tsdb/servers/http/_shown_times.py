@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tsdb.errors import InvalidArguments
-from tsdb.servers._local_times import local_times
+from tsdb.model import local_times
 from tsdb.servers.http._formats import Epoch
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

@@ -13,8 +13,8 @@ import pyarrow.types as pt
 
 from tsdb._kernels import encode_mysql_rows
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire_of
+from tsdb.model import local_times
 from tsdb.query import Records, Session
-from tsdb.servers._local_times import local_times
 from tsdb.servers.mysql._columns import encode_column
 from tsdb.servers.mysql._protocol import (
     Capability,
