@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +17,17 @@ from datafusion import DataFrame, SessionContext
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import NotBrief, TsdbError
+from tsdb.errors import Cancelled, DeadlineExceeded, NotBrief, TsdbError
 from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
-from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
+from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_schema
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
+from tsdb.query._planning import Planning, Unfinished
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
+from tsdb.query._view_sizes import ViewSizes, check_size
 from tsdb.query._visible import visible
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
@@ -96,6 +98,22 @@ Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
 
 @dataclass(frozen=True, slots=True)
+class ViewChain:
+    """The views whose own text is looked at, one in the other, and what was found out about views on the way.
+
+    A view that several others read is looked at once: each level would double the work otherwise.
+    """
+
+    path: tuple[ViewInfo, ...] = ()
+    kinds: dict[ViewInfo, dict[str, DataType]] = field(default_factory=dict)
+    """The types of their columns."""
+    prepared: dict[ViewInfo, Job] = field(default_factory=dict)
+
+    def within(self, view: ViewInfo) -> ViewChain:
+        return replace(self, path=(*self.path, view))
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A query that is ready to be planned."""
 
@@ -106,10 +124,12 @@ class Job:
     is_single: bool
     """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
     is_explained: bool
-    views: tuple[ViewInfo, ...]
+    views: ViewChain
     """The views whose own text this is, one in the other."""
     limit: int | None
     """The largest LIMIT in it, if it may concern `numbers`."""
+    is_small: bool
+    """It is planned in milliseconds, and its expressions make no large values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +160,11 @@ class Planned:
     schema: pa.Schema
     """The columns of its answer."""
 
+    def give_up(self) -> None:
+        """Let go of what it holds: nobody waits for it any more."""
+        self.life.cancel()
+        self.life.end()
+
 
 class Planner:
     """Plans queries over the tables of a catalog."""
@@ -159,6 +184,8 @@ class Planner:
         self._information = information
         self._contexts = Contexts(options)
         self._shapes = Shapes()
+        self.unfinished = Unfinished()
+        self._planning = Planning(self.unfinished)
         self._tag_values = TagValues(self._evaluate)
         self._seen: SeenShapes[PlainSelection | SeenAggregate | SeenOuter] = SeenShapes()
         self.expand: Expand = lambda text, session: (text, {})
@@ -172,20 +199,22 @@ class Planner:
         tables: Mapping[str, pa.Table],
         *,
         prefix: str = "",
-        views: tuple[ViewInfo, ...] = (),
+        views: ViewChain | None = None,
     ) -> Job:
         """Look at the text of a query and edit it; `prefix` goes before the edited text.
 
         `views` are those whose own text this is, one in the other.
         """
         check_query_limits(text, tokens)
+        chain = views or ViewChain()
         if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
         named = find_tables(layout, session.dialect)
+        is_small = self._check_size(layout, named, session, tables)
         rules = RewriteRules(
             dialect=session.dialect,
-            columns=self._columns(layout, named, session, tables, views),
+            columns=self._columns(layout, named, session, tables, chain),
             zone=session.time_zone,
             variable=lambda name: session_variable(session, name),
         )
@@ -197,9 +226,18 @@ class Planner:
             is_ordered=keeps_order(layout, _AGGREGATES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
             is_explained=bool(prefix),
-            views=views,
+            views=chain,
             limit=limit_of(layout) if names_numbers else None,
+            is_small=is_small,
         )
+
+    def _check_size(
+        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+    ) -> bool:
+        """Refuse a query that is too large after expansion; tells whether it is a small one."""
+        known = {each.parts for each in named if len(each.parts) == 1 and each.name in tables}
+        sizes = ViewSizes(lambda parts: None if parts in known else self._view_named(parts, session))
+        return check_size(layout, named, session.dialect, sizes)
 
     def _is_single(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -218,7 +256,7 @@ class Planner:
         named: Sequence[TableRef],
         session: Session,
         tables: Mapping[str, pa.Table],
-        views: tuple[ViewInfo, ...],
+        views: ViewChain,
     ) -> ColumnTypes:
         """Return the types of the columns whose comparisons may need an edit."""
         known: dict[str, dict[str, DataType]] = {}
@@ -236,28 +274,47 @@ class Planner:
         return ColumnTypes(known, redefined_names(layout, session.dialect) if known else frozenset())
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
-        database = session.database if len(reference.parts) == 1 else reference.parts[-2]
-        return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
+        return self._view_named(reference.parts, session)
 
-    def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
+    def _view_named(self, parts: Sequence[str], session: Session) -> ViewInfo | None:
+        if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
+            return None
+        database = session.database if len(parts) == 1 else parts[-2]
+        return self._catalog.find_view(database, parts[-1]) if _may_read(session, database) else None
+
+    def _view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
-        if view in views:
+        if view in views.path:
             return {}
+        kinds = views.kinds.get(view)
+        if kinds is None:
+            kinds = views.kinds[view] = self._plan_view_columns(view, session, views)
+        return kinds
+
+    def _plan_view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         try:
             planned = self.plan(self._prepare_view(view, session, views))
+        except (Cancelled, DeadlineExceeded):
+            raise
         except TsdbError:
             return {}
         planned.life.end()
         return {field.name: kind for field in planned.schema if (kind := type_of_field(field)) is not None}
 
-    def _prepare_view(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> Job:
+    def _prepare_view(self, view: ViewInfo, session: Session, views: ViewChain) -> Job:
         """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
+        job = views.prepared.get(view)
+        if job is None:
+            job = views.prepared[view] = self._prepare_view_text(view, session, views)
+        return job
+
+    def _prepare_view_text(self, view: ViewInfo, session: Session, views: ViewChain) -> Job:
         own = replace(session, database=view.database, channel=Channel.HTTP)
         text, tables = self.expand(view.query, own)
         if view.columns:
             names = ", ".join(_quoted(name) for name in view.columns)
             text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
-        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=(*views, view))
+        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=views.within(view))
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
@@ -464,6 +521,27 @@ class Planner:
 
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
+        if not job.is_single:
+            self.unfinished.check()
+        if job.is_small:
+            return self._start(job)
+        return self._planning.run(self._life(job), lambda: self._start(job), lambda found: found[0].give_up())
+
+    def plan(self, job: Job) -> Planned:
+        """Have DataFusion plan a query."""
+        if job.is_small or job.session.hurry is not None:
+            return self._plan(job)
+        return self._planning.run(self._life(job), lambda: self._plan(job), Planned.give_up)
+
+    def _life(self, job: Job) -> QueryLife:
+        session = job.session
+        return QueryLife(self._clock, session.timeout or self._options.timeout, statement=session.statement)
+
+    def close(self) -> None:
+        """Stop the threads that plan."""
+        self._planning.close()
+
+    def _start(self, job: Job) -> tuple[Planned, Any]:
         planned = self._plan_numbers(job)
         try:
             try:
@@ -472,18 +550,17 @@ class Planner:
                 if not is_bridge_failure(error):
                     raise
                 planned.life.end()
-                planned = self.plan(job, has_filters=False)
+                planned = self._plan(job, has_filters=False)
                 return planned, planned.frame.execute_stream()
         except BaseException as error:
             planned.life.end()
             raise _translated(error, planned.life, execution_error) from error
 
-    def plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
-        """Have DataFusion plan a query."""
+    def _plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
         if job.session.hurry is not None:
             # Once it runs, nobody is asked until it has something to show.
             raise NotBrief
-        life = QueryLife(self._clock, job.session.timeout or self._options.timeout)
+        life = self._life(job)
         source = self._source(
             life,
             job.session,
@@ -498,8 +575,7 @@ class Planner:
             frame = context.sql_with_options(job.text, READ_ONLY)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
-                # Only the optimiser brings both sides of a UNION, or the branches of a CASE, to one type.
-                schema = context.create_dataframe_from_logical_plan(frame.optimized_logical_plan()).schema()
+                schema = coerced_schema(context, frame)
         except BaseException as error:
             life.end()
             raise _translated(error, life, planning_error) from error
@@ -522,7 +598,7 @@ class Planner:
 
     def _plan_numbers(self, job: Job) -> Planned:
         """Plan a query; one that takes more of `numbers` than there usually are gets them."""
-        planned = self.plan(job)
+        planned = self._plan(job)
         if job.limit is None or job.limit <= NUMBERS_ROWS:
             return planned
         try:
@@ -533,7 +609,7 @@ class Planner:
         if match is None:
             return planned
         planned.life.end()
-        return self.plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
+        return self._plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
 
     def _plan_view(self, view: ViewInfo, job: Job, source: TableSource) -> DataFrame:
         """Plan the query of a view over the tables of the query that names it."""
