@@ -21,7 +21,7 @@ from tsdb.errors import Cancelled, DeadlineExceeded, NotBrief, TsdbError
 from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_schema
 from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
+from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
 from tsdb.query._planning import Planning, Unfinished
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import QueryRecords, result_schema
@@ -569,9 +569,9 @@ class Planner:
             is_single=job.is_single,
             numbers_rows=numbers_rows,
         )
-        source.plan_view = lambda view: self._plan_view(view, job, source)
+        source.plan_view = lambda view: self._plan_view(view, job, source, life)
         try:
-            context = self._context(job, source, has_filters=has_filters)
+            context = self._context(job, source, life, has_filters=has_filters)
             frame = context.sql_with_options(job.text, READ_ONLY)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
@@ -581,9 +581,10 @@ class Planner:
             raise _translated(error, life, planning_error) from error
         return Planned(frame, life, _with_headers(result_schema(schema)))
 
-    def _context(self, job: Job, source: TableSource, *, has_filters: bool = True) -> SessionContext:
+    def _context(self, job: Job, source: TableSource, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
         functions = functions_named(job.session, words)
+        functions += series_functions([name for name in SERIES_FUNCTIONS if name in words], life)
         if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
             known = pg_functions(self._information(job.session) if self._information is not None else None)
             functions += [each for each in known if each.name in words]
@@ -611,14 +612,14 @@ class Planner:
         planned.life.end()
         return self._plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
 
-    def _plan_view(self, view: ViewInfo, job: Job, source: TableSource) -> DataFrame:
+    def _plan_view(self, view: ViewInfo, job: Job, source: TableSource, life: QueryLife) -> DataFrame:
         """Plan the query of a view over the tables of the query that names it."""
         prepared = self._prepare_view(view, job.session, job.views)
         prepared = replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
         for name, rows in prepared.tables.items():
             source.add(view.database, name, rows)
         try:
-            return self._context(prepared, source).sql_with_options(prepared.text, READ_ONLY)
+            return self._context(prepared, source, life).sql_with_options(prepared.text, READ_ONLY)
         except BaseException as error:
             raise _translated(error, None, planning_error) from error
 

@@ -8,9 +8,8 @@ the caller of `SessionContext.sql` as it was raised.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import datafusion
 import pyarrow as pa
@@ -23,10 +22,9 @@ from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.metric import open_table
 from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NumbersDataset
+from tsdb.query._numbers import NUMBERS, numbers_table
 from tsdb.query._table_dataset import TableDataset
-
-T = TypeVar("T")
+from tsdb.query._threads import in_thread
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -87,7 +85,7 @@ class TableSource:
 
     def add(self, database: str, name: str, rows: pa.Table) -> None:
         """Let a table be found that only this query has."""
-        self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
+        self._opened[(database, name)] = in_thread(lambda: memory_table(rows))
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
@@ -101,10 +99,10 @@ class TableSource:
 
     def _make(self, database: str, name: str) -> Table | None:
         if database == self._database and name in self._extra:
-            return _in_thread(lambda: memory_table(self._extra[name]))
+            return in_thread(lambda: memory_table(self._extra[name]))
         if database in (INFORMATION_SCHEMA, PG_CATALOG):
             rows = self._system_table(database, name)
-            return None if rows is None else _in_thread(lambda: memory_table(rows))
+            return None if rows is None else in_thread(lambda: memory_table(rows))
         if (table := self._catalog.find_table(database, name)) is not None:
             dataset = self.dataset(table)
             if isinstance(dataset, TableDataset):
@@ -113,7 +111,7 @@ class TableSource:
         if (view := self._catalog.find_view(database, name)) is not None:
             return self._open_view(view)
         if database == DEFAULT_DATABASE and name == NUMBERS:
-            return Table(NumbersDataset(self._numbers_rows, self._life))
+            return numbers_table(self._numbers_rows, self._life)
         return None
 
     def dataset(self, table: TableInfo) -> Any:
@@ -140,7 +138,7 @@ class TableSource:
             raise InvalidArguments("the view reads itself", view=name)
         self._views_open.append(name)
         try:
-            return _in_thread(lambda: self._plan(view))
+            return in_thread(lambda: self._plan(view))
         finally:
             self._views_open.pop()
 
@@ -209,22 +207,3 @@ class ExternalFileMissing(TsdbError):
     """The files behind an external table are not there or cannot be read."""
 
     status = Status.STORAGE_UNAVAILABLE
-
-
-def _in_thread(work: Callable[[], T]) -> T:
-    """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="query-planner")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
