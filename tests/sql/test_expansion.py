@@ -75,9 +75,13 @@ def test_relations_are_counted_where_they_are_named(text: str, relations: int) -
         (doubling(30, "SELECT x.b + b AS a FROM {0} AS x (b)"), "200000 words and signs"),
         (doubling(30, "SELECT * FROM (SELECT a + a AS a FROM {0}) AS x"), "200000 words and signs"),
         (stacked(2, f"a{' + 1' * 1500} AS a"), "2000 operators"),
-        (stacked(6, "a || a AS a", "SELECT repeat('x', 100) AS a"), "16 results"),
-        ("SELECT " + " || ".join(["repeat('x', 9)"] * 17), "16 results"),
-        (f"SELECT {' || '.join('a' * 17)} FROM (SELECT rpad('x', 9) AS a) AS t", "16 results"),
+        (stacked(10, "a || a AS a", "SELECT repeat('x', 100000) AS a"), "100000000 bytes"),
+        ("SELECT " + ", ".join(["range(1, 5000000)"] * 3), "100000000 bytes"),
+        ("SELECT repeat(repeat('x', 100000), 100000)", "100000000 bytes"),
+        ("SELECT lpad('x', 200000000)", "100000000 bytes"),
+        ("SELECT repeat(repeat(repeat('x', v), v), v) FROM t", "100000000 bytes"),
+        ("SELECT array_repeat(range(1, 100000), 1000)", "100000000 bytes"),
+        (stacked(20, f"replace(a, 'x', '{'x' * 20}') AS a", "SELECT rpad('x', 9) AS a"), "100000000 bytes"),
         ("SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b", "pairs of rows"),
         ("SELECT 1 FROM generate_series(1, 1e6) a JOIN range(1000000) b ON a.value < b.value", "pairs of rows"),
         (
@@ -108,6 +112,9 @@ def test_a_query_that_becomes_too_large_is_refused_with_its_limit(text: str, mes
         stacked(40, "a"),
         stacked(40, "a + 1 AS a"),
         "SELECT " + ", ".join(["repeat('x', 9)"] * 100),
+        f"SELECT concat({', '.join('lpad(a, 20)' for _ in range(50))}) FROM t",
+        "SELECT unnest(range(1, 10000000))",
+        "SELECT repeat('x', n), replace(replace(k, 'a', 'bc'), 'b', 'cd') FROM t",
     ],
 )
 def test_a_query_that_stays_small_is_let_through(text: str) -> None:

@@ -21,6 +21,7 @@ from tsdb.errors import Cancelled, DeadlineExceeded, NotBrief, TsdbError
 from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_schema
 from tsdb.query._life import QueryLife
+from tsdb.query._memory import MemoryWatch
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
 from tsdb.query._planning import Planning, Unfinished
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
@@ -186,6 +187,7 @@ class Planner:
         self._shapes = Shapes()
         self.unfinished = Unfinished()
         self._planning = Planning(self.unfinished)
+        self._memory = MemoryWatch(int(options.memory_bytes), self.unfinished)
         self._tag_values = TagValues(self._evaluate)
         self._seen: SeenShapes[PlainSelection | SeenAggregate | SeenOuter] = SeenShapes()
         self.expand: Expand = lambda text, session: (text, {})
@@ -521,17 +523,23 @@ class Planner:
 
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
-        if not job.is_single:
+        if not job.is_single or not job.is_small:
             self.unfinished.check()
+            self._memory.check()
         if job.is_small:
             return self._start(job)
-        return self._planning.run(self._life(job), lambda: self._start(job), lambda found: found[0].give_up())
+        return self._planning.run(self._watched(job), lambda: self._start(job), lambda found: found[0].give_up())
 
     def plan(self, job: Job) -> Planned:
         """Have DataFusion plan a query."""
         if job.is_small or job.session.hurry is not None:
             return self._plan(job)
-        return self._planning.run(self._life(job), lambda: self._plan(job), Planned.give_up)
+        return self._planning.run(self._watched(job), lambda: self._plan(job), Planned.give_up)
+
+    def _watched(self, job: Job) -> QueryLife:
+        life = self._life(job)
+        self._memory.watch(life)
+        return life
 
     def _life(self, job: Job) -> QueryLife:
         session = job.session
@@ -561,6 +569,8 @@ class Planner:
             # Once it runs, nobody is asked until it has something to show.
             raise NotBrief
         life = self._life(job)
+        if not job.is_single or not job.is_small:
+            self._memory.watch(life)
         source = self._source(
             life,
             job.session,

@@ -82,7 +82,7 @@ class Planning:
         started.add_done_callback(lambda done: _hand_over(done, answer, discard))
 
         def cancel() -> None:
-            _give_up(answer, Cancelled("the query was cancelled"))
+            _give_up(answer, life.failure or Cancelled("the query was cancelled"))
 
         life.on_cancel(cancel)
         try:
@@ -92,6 +92,7 @@ class Planning:
                 return answer.result()
             raise life.expired() from None
         finally:
+            life.end()
             if not started.cancel() and not started.done():
                 end = self._unfinished.add(life)
                 started.add_done_callback(lambda _: end())

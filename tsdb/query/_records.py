@@ -22,7 +22,7 @@ from datafusion import RecordBatch
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.query._life import QueryLife
 from tsdb.query._planning import Unfinished
-from tsdb.query.errors import execution_error, is_panic
+from tsdb.query.errors import OutOfMemory, execution_error, is_panic
 
 
 class Waiter:
@@ -116,6 +116,7 @@ class QueryRecords:
         self._is_closed = False
         self._is_read_to_end = False
         self._ask()
+        life.on_cancel(_weak_close(weakref.ref(self)))
 
     @property
     def schema(self) -> pa.Schema:
@@ -176,7 +177,7 @@ class QueryRecords:
         with self._lock:
             stream, pending = self._stream, self._pending
         if stream is None:
-            raise Cancelled("the query was cancelled")
+            raise self._cancelled()
         try:
             self._life.check()
             return next(stream, None) if pending is None else self._wait(pending)
@@ -191,17 +192,32 @@ class QueryRecords:
         try:
             return pending.result(self._life.remaining_seconds())
         except concurrent.futures.CancelledError:
-            raise Cancelled("the query was cancelled") from None
+            raise self._cancelled() from None
         except TimeoutError:
             if pending.done() and not pending.cancelled():
                 raise  # the work itself met a timeout
             raise self._life.expired() from None
+
+    def _cancelled(self) -> TsdbError:
+        failure = self._life.failure
+        return failure if isinstance(failure, OutOfMemory) else Cancelled("the query was cancelled")
 
     def _error(self, error: BaseException | None) -> TsdbError:
         failure = self._life.failure
         if isinstance(failure, TsdbError):
             return failure
         return execution_error(failure or error or RuntimeError("unknown error"))
+
+
+def _weak_close(found: weakref.ref[QueryRecords]) -> Callable[[], None]:
+    """Close rows unless they are gone: what is registered with a query must not keep them."""
+
+    def close() -> None:
+        records = found()
+        if records is not None:
+            records.close()
+
+    return close
 
 
 def result_schema(schema: pa.Schema) -> pa.Schema:

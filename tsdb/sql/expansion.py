@@ -8,7 +8,7 @@ without expanding anything, in a time that grows with the text.
     relations   tables, derived tables and SELECTs
     tokens      words and signs, each derived column counted as the expression behind it
     depth       operators on the longest path through expressions within expressions
-    copies      results of functions that make large values, such as repeat(), that one expression puts together
+    growth      bytes that functions such as repeat() make in one row, as far as the text says it
     pairs       rows that the largest join without an equality has to compare, as far as sizes are written in the text
 
 It is no parser: where the text is not understood, its tokens count as they stand.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from tsdb.errors import InvalidSyntax
-from tsdb.sql.lexer import TokenKind, unquote
+from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.parser import QUERY_OPERATORS_MAX
 from tsdb.sql.rewrite import Layout
 from tsdb.sql.statements import Dialect
@@ -35,15 +35,22 @@ QUERY_TOKENS_MAX = 200_000
 QUERY_PAIRS_MAX = 10_000_000_000
 """How many pairs of rows a join without an equality may compare, where the text says how many there are."""
 
-QUERY_COPIES_MAX = 16
-"""How many results of functions that make large values one expression may put together."""
+QUERY_GROWTH_BYTES_MAX = 100_000_000
+"""How many bytes functions such as repeat() may make of what the text says, all values of a row together."""
 
-_GROWING_NAMES = """
-REPEAT LPAD RPAD SPACE REPLACE TRANSLATE REGEXP_REPLACE OVERLAY CONCAT CONCAT_WS RANGE GENERATE_SERIES GEN_SERIES
-ARRAY_REPEAT LIST_REPEAT ARRAY_RESIZE LIST_RESIZE ARRAY_CONCAT LIST_CONCAT ARRAY_CAT LIST_CAT ARRAY_TO_STRING
-LIST_TO_STRING ARRAY_JOIN LIST_JOIN STRING_TO_ARRAY STRING_TO_LIST STRING_AGG ARRAY_AGG LISTAGG FLATTEN
-"""
-GROWING_FUNCTIONS = frozenset(_GROWING_NAMES.split())
+_COUNT_FACTOR = 1000.0
+"""What counts for a number of repetitions that is not written as a number: what it is shows when the query runs."""
+
+_ITEM_BYTES = 8.0
+
+# Functions that repeat an argument as often as a number says, those that list numbers, those that put a text in places.
+_REPEATING = frozenset(
+    {"REPEAT", "LPAD", "RPAD", "SPACE", "ARRAY_REPEAT", "LIST_REPEAT", "ARRAY_RESIZE", "LIST_RESIZE"}
+)
+_LISTING = frozenset({"RANGE", "GENERATE_SERIES", "GEN_SERIES"})
+_REPLACING = frozenset({"REPLACE", "REGEXP_REPLACE", "TRANSLATE", "ARRAY_TO_STRING", "LIST_TO_STRING", "ARRAY_JOIN"})
+_FILLING = frozenset({"LPAD", "RPAD", "SPACE"})
+GROWING_FUNCTIONS = _REPEATING | _LISTING | _REPLACING
 """Functions whose result can be many times as large as their arguments."""
 
 _SET_OPERATIONS = frozenset({"UNION", "INTERSECT", "EXCEPT"})
@@ -63,8 +70,8 @@ class Column:
     name: str
     tokens: int
     depth: int
-    copies: int = 1
-    """How many values that functions make large it may contain."""
+    growth: float = 1.0
+    """How many bytes functions make of it, as far as the text says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Size:
     relations: int
     tokens: int
     depth: int = 0
-    copies: int = 0
+    growth: float = 0.0
     pairs: float = 0.0
     rows: float = 1.0
     """How many rows it gives, 1 if the text does not say it."""
@@ -98,10 +105,10 @@ class Size:
                 f"one expression of the query has more than {QUERY_OPERATORS_MAX} operators after its derived columns "
                 f"are expanded"
             )
-        if self.copies > QUERY_COPIES_MAX:
+        if self.growth > QUERY_GROWTH_BYTES_MAX:
             raise InvalidSyntax(
-                f"one expression of the query puts together more than {QUERY_COPIES_MAX} results of functions that "
-                f"make large values, such as repeat()"
+                f"the functions of the query would make more than {QUERY_GROWTH_BYTES_MAX} bytes in one row",
+                hint="ask for shorter strings and lists",
             )
         if self.pairs > QUERY_PAIRS_MAX:
             raise InvalidSyntax(
@@ -301,7 +308,7 @@ class _Reader:
             elif right > left:
                 named = self._item_name(left, right)
                 size = self._expression(left, right, columns, known)
-                items.append(Column(named, max(size.tokens, 1), size.depth, max(size.copies, 1)))
+                items.append(Column(named, max(size.tokens, 1), size.depth, max(size.growth, 1.0)))
                 total = _sum(total, size)
             left = right + 1
         return items, total
@@ -316,7 +323,8 @@ class _Reader:
         """Measure expressions: their tokens, with those behind derived columns, and the queries inside of them."""
         layout, words = self._layout, self._words
         total = Size(0, 0)
-        tokens = operators = depth = copies = 0
+        tokens = operators = depth = 0
+        growth = _Growth()
         index = start
         while index < end:
             token = layout.tokens[index]
@@ -324,28 +332,61 @@ class _Reader:
                 if token.text == "(" and words[index + 1] in _QUERY_STARTS:
                     closing = self._closing(index, end)
                     if not is_from:
-                        total = _sum(total, self.query(index + 1, closing, known))
+                        inner = self.query(index + 1, closing, known)
+                        total = _sum(total, inner)
+                        growth.add(max((each.growth for each in inner.columns), default=1.0))
                     index = closing + 1
                     continue
                 tokens += 1
                 operators += token.text not in _FREE
+                if token.text in "([":
+                    growth.open(*self._factor(index, end) if self._grows else (1.0, False))
+                elif token.text in ")]":
+                    growth.close()
             else:
                 column = columns.get(self._name_at(index)) if columns and layout.is_name(index) else None
                 if column is None or layout.is_operator(index + 1, ".") or layout.is_operator(index + 1, "("):
                     tokens += 1
                     operators += words[index] in _OPERATOR_WORDS
-                    copies += words[index] in GROWING_FUNCTIONS and layout.is_operator(index + 1, "(")
+                    growth.add(float(len(token.text)) if token.kind == TokenKind.STRING else 1.0)
                 elif words[index - 1] != "AS":
                     tokens += column.tokens
                     depth = max(depth, column.depth)
-                    copies += column.copies
+                    growth.add(column.growth)
             index += 1
         return replace(
             total,
             tokens=total.tokens + tokens,
             depth=max(total.depth, operators + depth),
-            copies=max(total.copies, copies) if self._grows else 0,
+            growth=total.growth + growth.close_all() if self._grows else 0.0,
         )
+
+    def _factor(self, opening: int, end: int) -> tuple[float, bool]:
+        """Return how large the result of a call may be, and whether that is so whatever the size of its arguments."""
+        name = self._words[opening - 1] if opening else ""
+        if name not in GROWING_FUNCTIONS:
+            return 1.0, False
+        inside = range(opening + 1, self._closing(opening, end))
+        tokens = [self._layout.tokens[each] for each in inside]
+        if name in _REPLACING:
+            texts = [float(len(each.text)) for each in tokens if each.kind == TokenKind.STRING]
+            return max(texts, default=_COUNT_FACTOR), False
+        arguments = [each for each in self._split(opening + 1, inside.stop) if each]
+        numbers = [_constant(self._layout.tokens[each.start : each.stop]) for each in arguments]
+        if name in _LISTING:
+            largest = max(_COUNT_FACTOR if each is None else abs(each) for each in (*numbers, 0.0))
+            return _ITEM_BYTES * largest, True
+        count = numbers[-1] if len(numbers) == 1 else (*numbers, None, None)[1]
+        return max(_COUNT_FACTOR if count is None else count, 1.0), name in _FILLING
+
+    def _split(self, start: int, end: int) -> Iterator[range]:
+        """Yield the arguments between two brackets."""
+        left = start
+        for index in self._outermost(start, end):
+            if self._layout.is_operator(index, ","):
+                yield range(left, index)
+                left = index + 1
+        yield range(left, end)
 
     def _name_at(self, index: int) -> str:
         return unquote(self._layout.tokens[index], self._dialect)
@@ -401,6 +442,38 @@ class _Reader:
             index = max(self._closing(index, end), index) + 1 if opens else index + 1
 
 
+class _Growth:
+    """Adds up how large an expression becomes: sums within brackets, multiplied by what the call before them does."""
+
+    def __init__(self) -> None:
+        self._sums = [0.0]
+        self._calls: list[tuple[float, bool]] = []
+
+    def add(self, size: float) -> None:
+        self._sums[-1] += size
+
+    def open(self, factor: float, is_whole: bool) -> None:
+        self._calls.append((factor, is_whole))
+        self._sums.append(0.0)
+
+    def close(self) -> None:
+        if self._calls:
+            (factor, is_whole), total = self._calls.pop(), self._sums.pop()
+            self.add(factor if is_whole else factor * max(total, 1.0))
+
+    def close_all(self) -> float:
+        while self._calls:
+            self.close()
+        return self._sums[0]
+
+
+def _constant(tokens: list[Token]) -> float | None:
+    """Return the number that an argument is, None for an expression."""
+    if len(tokens) == 2 and tokens[0].text == "-":
+        tokens = tokens[1:]
+    return _number(tokens[0].text) if len(tokens) == 1 and tokens[0].kind == TokenKind.NUMBER else None
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -414,7 +487,7 @@ def _sum(one: Size, other: Size) -> Size:
         relations=one.relations + other.relations,
         tokens=one.tokens + other.tokens,
         depth=max(one.depth, other.depth),
-        copies=max(one.copies, other.copies),
+        growth=one.growth + other.growth,
         pairs=max(one.pairs, other.pairs),
     )
 
@@ -435,7 +508,7 @@ def _widest(first: tuple[Column, ...], other: tuple[Column, ...]) -> tuple[Colum
             one,
             tokens=max(one.tokens, two.tokens),
             depth=max(one.depth, two.depth),
-            copies=max(one.copies, two.copies),
+            growth=max(one.growth, two.growth),
         )
         for one, two in zip(first, other, strict=True)
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from tsdb.query.functions import (
     _anomaly,
+    _bounded,
     _conditions,
     _geohash,
     _h3,
@@ -35,6 +36,7 @@ from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 __all__ = ["FUNCTION_NAMES", "FunctionError", "function_error_text", "functions_for", "functions_named"]
 
 _DECLARED = [
+    *_bounded.FUNCTIONS,
     *_conditions.FUNCTIONS,
     *_geohash.FUNCTIONS,
     *_h3.FUNCTIONS,

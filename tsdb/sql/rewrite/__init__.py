@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tsdb.sql.function_headers import visible_header
+from tsdb.sql.rewrite._bounds import BOUNDED, COUNTED, edit_bounds, strip_bounds
 from tsdb.sql.rewrite._casts import edit_casts
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
@@ -32,6 +33,7 @@ from tsdb.sql.rewrite._tables import (
 from tsdb.sql.statements import Dialect
 
 __all__ = [
+    "BOUNDED",
     "KEYWORDS",
     "ColumnTypes",
     "Edit",
@@ -85,6 +87,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_at_signs(layout, edits, rules.variable)
     if not words.isdisjoint(EDITED_NAMES):
         edit_calls(layout, edits)
+    if not words.isdisjoint(COUNTED):
+        edit_bounds(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
     return edits.render() if edits else layout.text
@@ -94,4 +98,4 @@ def header_of(name: str) -> str:
     """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
     if not _MARKED.search(name):
         return name
-    return strip_literals(strip_medians(strip_derived(visible_header(name))))
+    return strip_literals(strip_medians(strip_derived(visible_header(strip_bounds(name)))))
