@@ -31,14 +31,18 @@ SERIES_FUNCTIONS = ("generate_series", "range")
 
 _NUMBER = pa.field("number", pa.uint32(), nullable=False)
 _VALUE = pa.field("value", pa.int64(), nullable=False)
-_BATCH_ROWS = 8192
+_BATCH_ROWS_MAX = 8192
+_JOINED_BATCH_ROWS_MAX = 1024
 _FIRST_BATCH_ROWS = 16
 
 
 class NumbersDataset(ds.Dataset):  # type: ignore[misc]
     """The numbers of a range, as a column."""
 
-    def __init__(self, numbers: range, column: pa.Field, life: QueryLife) -> None:
+    def __init__(
+        self, numbers: range, column: pa.Field, life: QueryLife, *, batch_rows_max: int = _BATCH_ROWS_MAX
+    ) -> None:
+        self._batch_rows_max = batch_rows_max
         self._numbers = numbers
         self._schema = pa.schema([column])
         self._life = life
@@ -62,11 +66,20 @@ class NumbersDataset(ds.Dataset):  # type: ignore[misc]
         **_: Any,
     ) -> _NumbersScanner:
         names = self._schema.names if columns is None else list(columns)
-        return _NumbersScanner(self._numbers, self._schema, names, filter, self._life)
+        return _NumbersScanner(self._numbers, self._schema, names, filter, self._life, self._batch_rows_max)
 
 
 class _NumbersScanner:
-    def __init__(self, numbers: range, schema: pa.Schema, names: Sequence[str], filter: Any, life: QueryLife) -> None:
+    def __init__(
+        self,
+        numbers: range,
+        schema: pa.Schema,
+        names: Sequence[str],
+        filter: Any,
+        life: QueryLife,
+        batch_rows_max: int,
+    ) -> None:
+        self._batch_rows_max = batch_rows_max
         self._numbers = numbers
         self._schema = schema
         self._names = names
@@ -78,7 +91,7 @@ class _NumbersScanner:
         return self._schema if self._names else pa.schema([])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        pace = Pace(_FIRST_BATCH_ROWS, _BATCH_ROWS)
+        pace = Pace(_FIRST_BATCH_ROWS, self._batch_rows_max)
         kind = self._schema.types[0]
         try:
             rest = self._numbers
@@ -111,12 +124,13 @@ def numbers_table(rows: int, life: QueryLife) -> Table:
     return Table(NumbersDataset(range(rows), _NUMBER, life))
 
 
-def series_functions(names: Sequence[str], life: QueryLife) -> list[TableFunction]:
-    """Return the functions that make series of numbers in a FROM clause."""
-    return [udtf(_series_function(name, life), name) for name in names]
+def series_functions(names: Sequence[str], life: QueryLife, *, is_joined: bool) -> list[TableFunction]:
+    """Return the functions that make series of numbers in a FROM clause; for a join in smaller batches."""
+    batch_rows_max = _JOINED_BATCH_ROWS_MAX if is_joined else _BATCH_ROWS_MAX
+    return [udtf(_series_function(name, life, batch_rows_max), name) for name in names]
 
 
-def _series_function(name: str, life: QueryLife) -> Callable[..., Table]:
+def _series_function(name: str, life: QueryLife, batch_rows_max: int) -> Callable[..., Table]:
     def make(*arguments: Expr) -> Table:
         values = [each.python_value() for each in arguments]
         if not 1 <= len(values) <= 3 or not all(pa.types.is_integer(each.type) for each in values):
@@ -128,7 +142,7 @@ def _series_function(name: str, life: QueryLife) -> Callable[..., Table]:
         if not step:
             raise FunctionError("Step cannot be zero")
         last = stop + (1 if step > 0 else -1) if name == "generate_series" else stop
-        return Table(NumbersDataset(range(start, last, step), _VALUE, life))
+        return Table(NumbersDataset(range(start, last, step), _VALUE, life, batch_rows_max=batch_rows_max))
 
     return make
 

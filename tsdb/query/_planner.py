@@ -90,6 +90,7 @@ _WORD = re.compile(r"[a-z_]\w*")
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
+_JOIN_WORDS = frozenset({"join", "exists", "in", "lateral"})
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
@@ -594,7 +595,8 @@ class Planner:
     def _context(self, job: Job, source: TableSource, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
         functions = functions_named(job.session, words)
-        functions += series_functions([name for name in SERIES_FUNCTIONS if name in words], life)
+        series = [name for name in SERIES_FUNCTIONS if name in words]
+        functions += series_functions(series, life, is_joined=not words.isdisjoint(_JOIN_WORDS) or "," in job.text)
         if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
             known = pg_functions(self._information(job.session) if self._information is not None else None)
             functions += [each for each in known if each.name in words]
