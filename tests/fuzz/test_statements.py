@@ -34,7 +34,8 @@ ANSWER_SECONDS = 60.0
 SLOW_SECONDS = 1.0
 SLOW_MAX = 3
 """How many checks of health in a minute may be slow although the machine was not."""
-MEGABYTES_MORE = 1024
+MEGABYTES_MORE = 4096
+"""Joins that were given up go on for a while: what they hold meanwhile is more than queries may take together."""
 SETTLE_SECONDS = 60.0
 _SHOWN_CHARS = 200
 # Prints how much longer than asked each sleep of 50 ms took: what the machine does to a process that does nothing.
