@@ -1,5 +1,5 @@
-# Two commands matter: `make run` starts a server, `make test` proves the checkout.
-# Everything else is set up by them, into .venv, from the lock files in requirements/.
+# `make run` starts a server, `make test` runs the tests. Both first install what they need into .venv, from the lock files
+# in requirements/.
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
@@ -17,11 +17,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: $(VENV)/.run-ready ## set everything up and start `tsdb standalone start`
-	$(BIN)/tsdb standalone start $(ARGS)
+run: $(VENV)/.run-ready ## install what is needed and start a standalone server
+	@$(BIN)/tsdb standalone start $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.dev-ready ## set everything up and run all tests
+test: $(VENV)/.dev-ready ## install what is needed and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
 
 .PHONY: clients
@@ -30,13 +30,14 @@ clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and ru
 	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest tests/clients $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), data out of shape
+soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), malformed data
 	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
+	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev-ready ## send bytes out of shape to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
+fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
 
 .PHONY: differential
@@ -51,7 +52,7 @@ lint: $(VENV)/.dev-ready ## check format, style, types and the Rust crate
 	cd kernels && cargo fmt --check && cargo clippy --release --locked -- -D warnings
 
 .PHONY: format
-format: $(VENV)/.dev-ready ## rewrite the sources in the house format
+format: $(VENV)/.dev-ready ## format the sources
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix-only .
 	cd kernels && cargo fmt
@@ -66,7 +67,7 @@ generate: $(VENV)/.dev-ready ## rewrite the files that come from the configurati
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
 
 .PHONY: lock
-lock: $(VENV)/.uv-ready ## resolve the dependencies anew
+lock: $(VENV)/.uv-ready ## upgrade the dependencies in requirements/*.lock
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/run.lock
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
@@ -75,30 +76,48 @@ lock: $(VENV)/.uv-ready ## resolve the dependencies anew
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock
 
 .PHONY: clean
-clean: ## remove everything the targets above made
+clean: ## remove everything that the other targets created
 	rm -rf $(VENV) kernels/target dist .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f tsdb/_kernels*.so
 
-# Set-up in steps, each with a stamp in .venv: the tools, what `make run` needs, what everything else needs on top.
+# Set-up in steps, each with a stamp in .venv: the tools, what `make run` needs, what everything else needs on top. The
+# packages are downloaded while the kernels are compiled: one waits for the network, the other for the processor.
 
 $(VENV)/.uv-ready:
 	@command -v cargo >/dev/null || { echo "cargo is needed to build the kernels: install Rust 1.88 or newer" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; name one with make PYTHON=..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	touch $@
+	@echo "[1/5] creating $(VENV) with the installer uv (about 5 s)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
 
-$(VENV)/.run-deps: $(VENV)/.uv-ready requirements/run.lock requirements/build.lock
-	$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/run.lock -r requirements/build.lock
-	touch $@
+$(VENV)/.build-deps: $(VENV)/.uv-ready requirements/build.lock
+	@echo "[2/5] installing the build tool maturin (a few seconds)"
+	@$(UV) pip install --quiet --require-hashes -r requirements/build.lock
+	@touch $@
 
-$(VENV)/.run-ready: $(VENV)/.run-deps pyproject.toml $(KERNEL_SOURCES)
-	@echo "building the kernels; the first time takes about a minute"
-	$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+$(VENV)/.run-deps: $(VENV)/.build-deps requirements/run.lock
+	@echo "[3/5] downloading and installing the Python packages (about 150 MB), at the same time"
+	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/run.lock
+	@echo "[3/5] the Python packages are installed"
+	@touch $@
+
+$(VENV)/.kernels: $(VENV)/.build-deps pyproject.toml $(KERNEL_SOURCES)
+	@echo "[4/5] compiling the Rust kernels (1 to 2 minutes on two cores, the first time only)"
+	@rm -rf $(VENV)/wheel
+	@$(BIN)/maturin pep517 build-wheel --editable --compatibility off \
+	  --interpreter $(CURDIR)/$(BIN)/python --out $(VENV)/wheel
+	@touch $@
+
+$(VENV)/.run-ready: requirements/run.lock requirements/build.lock pyproject.toml $(KERNEL_SOURCES)
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.kernels $(VENV)/.run-deps
+	@echo "[5/5] installing tsdb into $(VENV)"
+	@$(UV) pip install --quiet --no-deps --reinstall $(VENV)/wheel/*.whl
+	@touch $@
 
 $(VENV)/.dev-ready: $(VENV)/.run-ready requirements/dev.lock
-	$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
-	touch $@
+	@echo "installing the packages for tests and development (about 20 s)"
+	@$(UV) pip install --quiet --compile-bytecode --require-hashes -r requirements/dev.lock
+	@touch $@

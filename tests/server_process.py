@@ -43,6 +43,12 @@ class ServerProcess:
             time.sleep(0.02)
         raise AssertionError(f"the server is not ready:\n{self.output}")
 
+    def port_of(self, protocol: str) -> int:
+        """The port of a protocol, by its name in the start-up summary."""
+        found = re.search(rf"^  {protocol} +\S*:(\d+)$", self.output, flags=re.MULTILINE | re.IGNORECASE)
+        assert found is not None, self.output
+        return int(found[1])
+
     def get(self, path: str) -> httpx.Response:
         return httpx.get(self.url + path, timeout=10)
 

@@ -97,7 +97,7 @@ def fill(database: Database) -> None:
                     ),
                 }
             )
-            database.write("public", f"m_{metric}", frame, tags=["host", "zone"], time="ts")
+            database.write("public", f"m_{metric}", frame, Session(), tags=["host", "zone"], time="ts")
 
 
 def from_database(database: Database, text: str) -> None:

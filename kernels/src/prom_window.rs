@@ -176,6 +176,10 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 fn deviation(values: &[f64], scratch: &mut Vec<f64>) -> f64 {
+    // With a NaN among the values there is no median to deviate from.
+    if values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
     scratch.clear();
     scratch.extend_from_slice(values);
     let median = quantile(0.5, scratch);

@@ -1,4 +1,4 @@
-"""Running other people's programs against a server, with the configuration that `docs/http.md` gives their users."""
+"""Running other people's programs against a server, with the configuration that `docs/integrations.md` shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUN_SECONDS_MAX = 110.0
 """How long a program may take that runs to its end."""
 
 _DRIVERS = Path(__file__).parents[2] / ".venv" / "clients"
-_DOCS = Path(__file__).parents[2] / "docs" / "http.md"
+_DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
@@ -83,7 +83,7 @@ def port_of(server: ServerProcess, protocol: str) -> str:
 
 def snippet(heading: str, server: ServerProcess, language: str = r"\w*") -> str:
     """Return the first code block under a heading of the documentation, with the addresses of a server put in."""
-    section = _DOCS.read_text().partition(f"### {heading}\n")[2]
+    section = _DOCS.read_text().partition(f"## {heading}\n")[2]
     found = re.search(rf"^```{language}\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)
     assert found is not None, heading
     host, port = telnet_address(server)

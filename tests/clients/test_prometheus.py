@@ -94,6 +94,47 @@ def test_promtool_asks_the_server_itself(server: ServerProcess, prometheus: tupl
     assert subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.strip() == "tsdb"
 
 
+def test_promtool_finds_the_server_where_it_expects_a_prometheus(
+    server: ServerProcess, prometheus: tuple[str, Path]
+) -> None:
+    wait_rows(server, "SELECT * FROM up WHERE tsdb_value = 1 LIMIT 1", output=prometheus[1])
+    for question, wanted in (
+        (("instant", server.url, "count(up)"), "=> 1 @"),
+        (("labels", server.url, "job"), "tsdb"),
+        (("series", "--match=up", server.url), '__name__="up"'),
+    ):
+        asked = [find_program("promtool"), "query", *question]
+        assert wanted in subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def test_prometheus_federates_and_writes_under_paths_of_its_own(server: ServerProcess, tmp_path: Path) -> None:
+    """The newest samples of the server reach another Prometheus with their times, and come back by remote write."""
+    # Prometheus forwards only samples that are newer than its start: there is one for every second to come.
+    moments = range(int(time.time()), int(time.time()) + 120)
+    lines = "\n".join(
+        f"federated,host=a,instance=far used=1.5 {at}000000000\nfederated,host=b used=2 {at}000000000" for at in moments
+    )
+    assert httpx.post(f"{server.url}/v1/influxdb/write", content=lines, timeout=10).status_code == 204
+    httpx.post(f"{server.url}/v1/sql", data={"sql": "CREATE DATABASE mirror"}, timeout=10)
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "global:\n  scrape_interval: 1s\nscrape_configs:\n- job_name: federate\n  honor_labels: true\n"
+        "  metrics_path: /federate\n  params:\n    'match[]': ['federated']\n  static_configs:\n"
+        f"  - targets: ['{server.url.removeprefix('http://')}']\n"
+        f"remote_write:\n- url: {server.url}/api/v1/write?db=mirror\n"
+    )
+    own = f"127.0.0.1:{free_port()}"
+    arguments = (f"--config.file={config}", f"--storage.tsdb.path={tmp_path}", f"--web.listen-address={own}")
+    with program(tmp_path, "prometheus", *arguments) as output:
+        both = "SELECT count(DISTINCT host) FROM mirror.federated HAVING count(DISTINCT host) = 2"
+        wait_rows(server, both, output=output)
+        text = "SELECT host, instance, max(tsdb_value) FROM mirror.federated GROUP BY host, instance"
+        found = wait_rows(server, text, output=output)
+    told = {(host, instance or "", value) for host, instance, value in found}
+    # Without an instance of its own, a series must not get the one of the server it came from.
+    assert told == {("a", "far", 1.5), ("b", "", 2.0)}
+
+
 def test_prometheus_goes_on_where_it_was_after_the_server_was_away(tmp_path: Path) -> None:
     port = free_port()
     environment = {"TSDB_STANDALONE__HTTP__ADDR": f"127.0.0.1:{port}"}

@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.server_process import TSDB, ServerProcess, running
+from tests.server_process import TSDB, ServerProcess, running, spawn
+from tsdb.components._process import ClaimedDirectory, find_warnings
+from tsdb.config import Component, load_config
 
-COMPONENTS = ["standalone", "frontend", "datanode", "metasrv"]
+CLUSTER_COMPONENTS = ["frontend", "datanode", "metasrv"]
 
 
 def _address(server: ServerProcess) -> tuple[str, int]:
@@ -33,8 +35,8 @@ def _exchange(server: ServerProcess, request: bytes) -> bytes:
         return connection.recv(65536)
 
 
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_component_serves_its_operational_endpoints_and_stops_on_sigterm(component: str, tmp_path: Path) -> None:
+def test_component_serves_its_operational_endpoints_and_stops_on_sigterm(tmp_path: Path) -> None:
+    component = "standalone"
     with running(component, tmp_path) as server:
         assert server.get("/health").json() == {}
         assert httpx.post(server.url + "/health").status_code == 200
@@ -50,6 +52,64 @@ def test_component_serves_its_operational_endpoints_and_stops_on_sigterm(compone
         assert server.stop() == 0
     assert f"tsdb {status['version']} {component} is ready" in server.output
     assert "Traceback" not in server.output
+
+
+@pytest.mark.parametrize("component", CLUSTER_COMPONENTS)
+def test_component_that_cannot_serve_refuses_to_start(component: str, tmp_path: Path) -> None:
+    server = spawn(component, tmp_path)
+    assert server.process.wait(timeout=60) == 1
+    assert server.output == (
+        f"tsdb: {component} cannot be started: cluster mode is not implemented yet; "
+        "use `tsdb standalone start`, the complete database in one process\n"
+    )
+    assert not (tmp_path / "data").exists()
+    assert not (tmp_path / "logs").exists()
+
+
+def test_data_home_option_chooses_the_directory(tmp_path: Path) -> None:
+    with running("standalone", tmp_path, "--data-home", str(tmp_path / "chosen")) as server:
+        assert f"data     {tmp_path / 'chosen'}\n" in server.output
+    assert (tmp_path / "chosen" / "metadata.sqlite").exists()
+    assert not (tmp_path / "data").exists()
+
+
+def test_keys_without_effect_are_warned_about_at_start(tmp_path: Path) -> None:
+    file = tmp_path / "tsdb.toml"
+    file.write_text(
+        '[http]\ndisable_dashboard = true\n[storage]\ncache_capacity = "5GiB"\n[[storage.providers]]\ntype = "File"\n'
+        'data_home = "/other"\n[[region_engine]]\n[region_engine.mito.memtable]\ntype = "partition_tree"\n'
+    )
+    with running("standalone", tmp_path, "-c", str(file)) as server:
+        pass
+    warning = (
+        "configuration keys without an effect yet: http.disable_dashboard, storage.providers[0].data_home, "
+        "region_engine[0].mito.memtable.type; see docs/configuration.md, reserved keys"
+    )
+    assert f"\nwarning: {warning}\n" in server.output, "in the summary"
+    assert f" WARN tsdb.process: {warning}" in server.output, "in the log"
+
+
+@pytest.mark.parametrize(
+    ("directory", "is_warned"), [("/tmp/tsdb", True), ("/tmp", True), ("/var/lib/tsdb", False), ("/tmpfoo", False)]
+)
+def test_data_below_tmp_is_warned_about_with_the_way_out(directory: str, is_warned: bool) -> None:
+    loaded = load_config(Component.STANDALONE, environment={})
+    warnings = list(find_warnings(loaded, ClaimedDirectory(Path(directory), "storage.data_home")))
+    assert bool(warnings) is is_warned
+    if is_warned:
+        assert f"stored in {directory}, below /tmp" in warnings[0]
+        assert "--data-home DIR or storage.data_home" in warnings[0]
+
+
+def test_protocols_can_be_switched_off(tmp_path: Path) -> None:
+    off = {f"TSDB_STANDALONE__{name}__ENABLE": "false" for name in ("MYSQL", "POSTGRES", "OPENTSDB", "INFLUXDB")}
+    off["TSDB_STANDALONE__PROM_STORE__ENABLE"] = "false"
+    with running("standalone", tmp_path, environment=off) as server:
+        summary = server.output
+        assert not re.search(r"^  (MySQL|Postgres\w*|OpenTSDB) ", summary, flags=re.MULTILINE | re.IGNORECASE)
+        for path in ("/v1/influxdb/ping", "/v1/prometheus/api/v1/labels", "/v1/opentsdb/api/version"):
+            assert server.get(path).status_code == 404, path
+        assert server.get("/v1/sql?sql=SELECT+1").status_code == 200
 
 
 def test_config_command_and_endpoint_say_the_same(tmp_path: Path) -> None:
@@ -75,7 +135,7 @@ def test_body_over_the_limit_is_refused_before_it_is_sent(tmp_path: Path) -> Non
 
 
 def test_request_over_the_timeout_is_answered_408(tmp_path: Path) -> None:
-    with running("frontend", tmp_path, "--http-timeout", "0.2") as server:
+    with running("standalone", tmp_path, environment={"TSDB_STANDALONE__HTTP__TIMEOUT": "200ms"}) as server:
         started = time.monotonic()
         answer = _exchange(server, b"POST /debug/log_level HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nin")
         assert answer.startswith(b"HTTP/1.1 408 ")
@@ -158,12 +218,12 @@ def test_log_level_filters_and_can_be_changed_while_running(tmp_path: Path) -> N
 def test_secrets_stand_neither_in_logs_nor_in_config(tmp_path: Path) -> None:
     secret = "hunter2-is-the-password"
     environment = {
-        "TSDB_FRONTEND__EXPORT_METRICS__REMOTE_WRITE__URL": f"http://me:{secret}@127.0.0.1:1/w",
-        "TSDB_FRONTEND__EXPORT_METRICS__REMOTE_WRITE__HEADERS": f"Authorization={secret}",
+        "TSDB_STANDALONE__EXPORT_METRICS__REMOTE_WRITE__URL": f"http://me:{secret}@127.0.0.1:1/w",
+        "TSDB_STANDALONE__EXPORT_METRICS__REMOTE_WRITE__HEADERS": f"Authorization={secret}",
     }
     provider = f"static_user_provider:cmd:me={secret}"
     with running(
-        "frontend", tmp_path, "--log-level", "debug", "--user-provider", provider, environment=environment
+        "standalone", tmp_path, "--log-level", "debug", "--user-provider", provider, environment=environment
     ) as server:
         httpx.post(server.url + "/debug/log_level", content=secret.encode())
         assert secret not in server.get("/config").text

@@ -96,9 +96,9 @@ def test_what_a_statement_chooses_holds_for_the_next_call() -> None:
 def test_results_come_in_every_form() -> None:
     with tsdb.connect() as db:
         result = db.sql("SELECT * FROM (VALUES (1, 'x'), (2, NULL)) AS t (a, b)")
-        assert result.fetchall() == [(1, "x"), (2, None)]
+        assert list(result) == [(1, "x"), (2, None)]
         assert list(result) == result.fetchall()
-        assert result.fetchone() == (1, "x")
+        assert result.fetchall() == []
         assert len(result) == 2
         assert list(result.to_pandas()["a"]) == [1, 2]
         assert result.to_polars()["b"].to_list() == ["x", None]
@@ -163,3 +163,37 @@ def test_a_directory_goes_from_the_program_to_the_server_and_back(tmp_path: Path
         assert server.stop() == 0
     with tsdb.connect(tmp_path / "data") as db:
         assert db.sql("SELECT count(*) FROM cpu").scalar() == 3
+
+
+def test_a_path_may_lie_in_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with tsdb.connect("~/metrics"):
+        assert (tmp_path / "metrics").is_dir()
+
+
+def test_one_tag_needs_no_list() -> None:
+    with tsdb.connect() as db:
+        db.write("cpu", ROWS, tags="host")
+        keys = db.sql(
+            "SELECT column_name FROM information_schema.columns WHERE table_name = 'cpu' AND column_key = 'PRI'"
+        )
+        assert ("host",) in keys.fetchall()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        1704067260,
+        datetime(2024, 1, 1, 0, 1),
+        datetime(2024, 1, 1, 0, 1, tzinfo=UTC),
+        "2024-01-01 00:01",
+        "2024-01-01T00:01:00Z",
+    ],
+    ids=str,
+)
+def test_promql_takes_times_in_every_form(start: Any) -> None:
+    with tsdb.connect() as db:
+        db.write("cpu", ROWS, tags="host")
+        assert len(db.promql("cpu", start=start)) == 2
+        assert len(db.promql("cpu", start=start, end=start)) == 2
+        assert len(db.promql("cpu")) == 0, "now"

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.database.cases import CaseRunner
+from tsdb.database import Session
 from tsdb.errors import InvalidArguments, Unsupported
 
 
@@ -31,7 +32,7 @@ def frame(**columns: pa.Array) -> pa.Table:
 
 def test_a_label_that_the_table_lacks_is_added(runner: CaseRunner) -> None:
     rows = frame(host=pa.array(["a", "b"]), az=pa.array(["x", None], pa.string()))
-    assert runner._open.database.write("public", "m", rows, tags=["host", "az"], time="ts") == 2
+    assert runner._open.database.write("public", "m", rows, Session(), tags=["host", "az"], time="ts") == 2
     assert runner.answer("SELECT az, host, val FROM m ORDER BY host") == [
         "az | host | val",
         "x | a | 1.0",
@@ -41,9 +42,9 @@ def test_a_label_that_the_table_lacks_is_added(runner: CaseRunner) -> None:
 
 def test_another_field_is_refused(runner: CaseRunner) -> None:
     with pytest.raises(InvalidArguments, match="field column extra"):
-        runner._open.database.write("public", "m", frame(extra=pa.array([1.0, 2.0])), tags=[], time="ts")
+        runner._open.database.write("public", "m", frame(extra=pa.array([1.0, 2.0])), Session(), tags=[], time="ts")
 
 
 def test_a_physical_table_takes_no_rows(runner: CaseRunner) -> None:
     with pytest.raises(Unsupported):
-        runner._open.database.write("public", "phy", frame(), tags=[], time="ts")
+        runner._open.database.write("public", "phy", frame(), Session(), tags=[], time="ts")

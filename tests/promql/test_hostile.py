@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from tests.promql.memory_series import MemorySeries
 from tsdb.errors import Status
-from tsdb.promql import PromqlFailure, PromqlSyntax, parse_promql
-from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, run_instant, run_range
+from tsdb.promql import PromqlFailure, PromqlSyntax, PromqlTooLarge, parse_promql
+from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, _selectors, run_instant, run_range
 
 SMALL = QueryOptions(limits=Limits(samples_max=10_000))
 
@@ -47,6 +47,9 @@ def source() -> MemorySeries:
         "sum by (" + ",".join(f"l{i}" for i in range(100_000)) + ") (a)",
         'label_join(a, "x", ""' + ', "y"' * 100_000 + ")",
         "a[" + "1m+" * 50_000 + "1m]",
+        "a[" + "1m+" * 10_000 + "1m]",
+        "a offset (" + "1m*" * 10_000 + "1m)",
+        "a[" + "min_of(1m," * 1000 + "1m" + ")" * 1000 + "]",
         "a[" + "1d" * 200_000 + "]",
         "a" + "[1m:1s]" * 10_000,
         'a{x=~"(x{1000}){1000}"}',
@@ -125,3 +128,61 @@ def test_queries_that_run_at_the_same_time_share_a_budget(source: MemorySeries) 
     budget.give(999)
     run_range(expr, "a + a", source, start_ms=0, end_ms=1000, step_ms=1000, options=options)
     assert budget.held == 0
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("label_join(", ', "x", "", "x", "x")'),
+        ("label_join(", ', "x", "", "x", "x", "le")'),
+        ("label_replace(", ', "x", "$0$0", "x", ".*")'),
+        ("label_replace(", ', "x", "${1}${1}${1}", "x", "(.*)")'),
+    ],
+)
+def test_labels_that_double_again_and_again_are_refused(source: MemorySeries, opening: str, closing: str) -> None:
+    text = opening * 60 + "a" + closing * 60
+    with quickly(), pytest.raises(PromqlTooLarge, match="write labels"):
+        source.instant(text)
+    few = opening * 5 + "a" + closing * 5
+    assert len(source.vector(few)) == 100
+
+
+WIDE = "quantile_over_time(0.5, a[1h:10s])", "rate(a[30m])", "max_over_time(a[10m:1s])", "deriv(a[30m:1m])"
+
+
+@pytest.mark.parametrize("text", WIDE)
+def test_windows_are_computed_in_stretches_with_the_same_answer(
+    source: MemorySeries, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    whole = source.matrix(text, end_s=600, step_s=7)
+    monkeypatch.setattr(_selectors, "VISITS_MAX", 1000)
+    assert source.matrix(text, end_s=600, step_s=7) == whole
+
+
+class _Late(Exception):
+    """The time is up."""
+
+
+def test_a_query_stops_between_stretches_of_windows(source: MemorySeries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many samples windows hold together: the deadline is looked at before the next stretch."""
+    monkeypatch.setattr(_selectors, "VISITS_MAX", 1000)
+
+    def checks_of(last: int) -> int:
+        """Run a query that is late at its check number `last`; return how many checks there were."""
+        checks = 0
+
+        def check() -> None:
+            nonlocal checks
+            checks += 1
+            if checks == last:
+                raise _Late
+
+        text = WIDE[0]
+        with suppress(_Late):
+            options = QueryOptions(check=check)
+            run_range(parse_promql(text), text, source, start_ms=0, end_ms=600_000, step_ms=7000, options=options)
+        return checks
+
+    needed = checks_of(-1)
+    assert needed > 50
+    assert checks_of(needed - 20) == needed - 20

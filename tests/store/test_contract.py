@@ -19,11 +19,14 @@ from tsdb.store import (
     ObjectExists,
     ObjectNotFound,
     ObjectStore,
+    OverlayStore,
 )
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "overlay"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "overlay":
+        return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()
 
 
@@ -174,3 +177,24 @@ def test_parquet_goes_in_and_out(store: ObjectStore) -> None:
         writer.write_table(table)
     with store.open_input("1.parquet") as source:
         assert pq.read_table(source).equals(table)
+
+
+def test_an_overlay_changes_nothing_below() -> None:
+    below, above = MemoryStore(), MemoryStore()
+    for name in ("a/1", "a/2", "b/1", "b/2"):
+        below.put(name, name.encode())
+    overlay = OverlayStore(below, above)
+    overlay.put("a/1", b"new")
+    overlay.put("c", b"c")
+    overlay.delete("a/2")
+    overlay.delete_prefix("b")
+    with pytest.raises(ObjectExists):
+        overlay.put_if_absent("a/1", b"newer")
+    overlay.put_if_absent("b/1", b"again")
+    assert {path: overlay.get(path) for path in paths(overlay)} == {"a/1": b"new", "b/1": b"again", "c": b"c"}
+    for gone in ("a/2", "b/2"):
+        with pytest.raises(ObjectNotFound):
+            overlay.get(gone)
+    assert {path: below.get(path) for path in paths(below)} == {
+        name: name.encode() for name in ("a/1", "a/2", "b/1", "b/2")
+    }

@@ -41,6 +41,22 @@ def test_example_configuration_stays_valid_when_a_storage_is_uncommented(compone
     assert loaded.config.storage.type == "S3"  # type: ignore[union-attr]
 
 
+def test_storage_types_are_listed_once_per_key() -> None:
+    for component in Component:
+        for key in keys_of(component).values():
+            assert len(set(key.variants)) == len(key.variants), f"{key.dotted} repeats {key.variants}"
+    providers = keys_of(Component.STANDALONE)
+    assert providers["storage", "providers", "*", "bucket"].variants == ("S3", "Oss", "Gcs")
+    assert providers["storage", "providers", "*", "type"].variants == ()
+
+
+@pytest.mark.parametrize("component", [Component.STANDALONE, Component.DATANODE])
+def test_an_example_of_a_provider_does_not_repeat_the_explanations(component: Component) -> None:
+    section = render_example(component).partition("#[[storage.providers]]\n")[2].partition("\n\n")[0]
+    assert section
+    assert not [line for line in section.splitlines() if line.startswith("# ")]
+
+
 def test_every_key_is_documented_with_a_meaning() -> None:
     for component in Component:
         for key in keys_of(component).values():

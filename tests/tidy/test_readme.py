@@ -1,4 +1,4 @@
-"""The commands of README.md and docs/ run: against a server started as they say, or as targets that exist."""
+"""The commands and Python examples of README.md and docs/ run: against a server, or as Makefile targets that exist."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.server_process import TSDB, ServerProcess, running
+from tsdb.config import Component, StandaloneConfig, load_config
 
 ROOT = Path(__file__).parents[2]
 DEFAULT_ADDRESS = "http://127.0.0.1:4000"
@@ -48,21 +51,74 @@ def _run(command: str, server: ServerProcess) -> None:
     if words[0] == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         assert re.search(rf"^{words[1]}:", makefile, flags=re.MULTILINE), f"the Makefile has no target {words[1]}"
+        for word in words[2:]:
+            assert words[1] == "run"
+            # The arguments are those of `start`; `config` takes the same and ends.
+            _succeed([*TSDB, "standalone", "config", *shlex.split(word.removeprefix("ARGS="))])
+        return
+    if words[0] == ".venv/bin/python":
+        _succeed([sys.executable, *words[1:]])
         return
     if words[0] == "tsdb":
-        result = subprocess.run([*TSDB, *words[1:]], capture_output=True, text=True, timeout=30)
-        assert result.returncode == 0, result.stderr
+        _succeed([*TSDB, *words[1:]])
         return
     assert words[0] == "curl", f"this test does not know how to run {command!r}"
     assert shutil.which("curl"), "curl is needed to try the documented commands"
     words = [word.replace(DEFAULT_ADDRESS, server.url) for word in words]
-    result = subprocess.run([*words, "--fail", "--silent"], capture_output=True, text=True, timeout=30, env=os.environ)
+    answer = _succeed([*words, "--fail", "--silent"])
+    assert '"error"' not in answer, answer
+
+
+def _succeed(command: list[str]) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ)
     assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def test_readme_names_the_two_commands() -> None:
-    commands = [command for document, command in _commands() if document == "README.md"]
-    assert {"make run", "make test"} <= set(commands)
+    targets = {" ".join(command.split()[:2]) for document, command in _commands() if document == "README.md"}
+    assert {"make run", "make test"} <= targets
+
+
+def test_python_examples_of_the_readme_run_as_one_program(
+    server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last example reads the table that the shell commands make; it is made here if they have not run yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))
+    table = "CREATE TABLE IF NOT EXISTS cpu (host STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX, usage DOUBLE)"
+    row = "INSERT INTO cpu VALUES ('readme', 1704110400000, 0.5)"
+    assert httpx.post(f"{server.url}/v1/sql", data={"sql": f"{table}; {row}"}, timeout=30).status_code == 200
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace(DEFAULT_ADDRESS, server.url)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    (tmp_path / "example.py").write_text("\n".join(blocks), encoding="utf-8")
+    printed = _succeed([sys.executable, "example.py"])
+    assert "2024-01-01 12:50:00" in printed, "the aggregates of the embedded database"
+    assert "readme" in printed, "the rows of the server"
+    assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _snippet(document: str, language: str, containing: str) -> str:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for block in re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        if containing in block:
+            return str(block)
+    raise AssertionError(f"{document} has no {language} block with {containing!r}")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/integrations.md"])
+def test_addresses_in_the_snippets_are_the_defaults(document: str) -> None:
+    """A snippet that is copied must meet a server that was started without options."""
+    config = load_config(Component.STANDALONE, environment={}).config
+    assert isinstance(config, StandaloneConfig)
+    known = {str(config.http.addr), str(config.grpc.addr), str(config.mysql.addr), str(config.postgres.addr)}
+    text = (ROOT / document).read_text(encoding="utf-8")
+    found = set(re.findall(r"127\.0\.0\.1:\d+", text)) - {"127.0.0.1:5000"}
+    assert found <= known
+    assert 'bucket = "public"' in _snippet(document, "toml", "influxdb_v2")
+    assert "/v1/prometheus/write?db=public" in _snippet(document, "yaml", "remote_write")
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -41,7 +41,7 @@ def copied_options(database: DatabaseInfo) -> dict[str, str]:
 def region_options(options: Mapping[str, str]) -> RegionOptions:
     """Return what effective options mean to a region."""
     append_mode = _read(options, "append_mode", _parse_flag, default=False)
-    merge_mode = _read(options, "merge_mode", MergeMode, default=MergeMode.LAST_ROW)
+    merge_mode = _read(options, "merge_mode", _parse_merge_mode, default=MergeMode.LAST_ROW)
     if append_mode and merge_mode is MergeMode.LAST_NON_NULL:
         raise InvalidArguments("a table in append mode keeps every row, it cannot merge them by last_non_null")
     return RegionOptions(
@@ -68,6 +68,10 @@ def _read(options: Mapping[str, str], key: str, parse: Callable[[str], T], *, de
         return parse(options[key])
     except ValueError as error:
         raise InvalidArguments(f"Invalid option: {error}", key=key, value=options[key]) from error
+
+
+def _parse_merge_mode(text: str) -> MergeMode:
+    return MergeMode(text) if text else MergeMode.LAST_ROW
 
 
 def _parse_flag(text: str) -> bool:

@@ -17,16 +17,41 @@ if TYPE_CHECKING:
     from tsdb.config import LoadedConfig
 
 _MEANINGS = {
-    Component.STANDALONE: "The whole database in one process.",
-    Component.FRONTEND: "The protocol servers of a cluster.",
-    Component.DATANODE: "The storage of a cluster.",
-    Component.METASRV: "The metadata of a cluster.",
+    Component.STANDALONE: "The complete database in one process.",
+    Component.FRONTEND: "The protocol servers of a cluster (not available yet).",
+    Component.DATANODE: "The storage of a cluster (not available yet).",
+    Component.METASRV: "The metadata of a cluster (not available yet).",
 }
 _EPILOG = """\b
-Start a database and ask it how it is:
-  tsdb standalone start
-  curl http://127.0.0.1:4000/health
+Examples:
+  tsdb standalone start --data-home ./data           start a database with its data in ./data
+  tsdb standalone example-config > tsdb.toml         write a configuration file with all keys
+  tsdb standalone start -c tsdb.toml                 start with this file
+  tsdb standalone config -c tsdb.toml                show the effective configuration
+
+\b
+Once it runs:
+  curl http://127.0.0.1:4000/v1/sql -d "sql=SELECT 1"
+  curl http://127.0.0.1:4000/v1/influxdb/write --data-binary "cpu,host=a usage=0.5"
+  psql -h 127.0.0.1 -p 4003 -U me public
+  mysql -h 127.0.0.1 -P 4002 -u me public
+
+\b
+Documentation: README.md and docs/ in the source tree; docs/getting-started.md is a first tour,
+docs/configuration.md lists all options and keys.
 """
+_START_EPILOGS = {
+    Component.STANDALONE: """\b
+Examples:
+  tsdb standalone start --data-home ./data
+  tsdb standalone start -c tsdb.toml --log-level debug
+  TSDB_STANDALONE__HTTP__ADDR=0.0.0.0:4000 tsdb standalone start --data-home /var/lib/tsdb
+
+\b
+Options take precedence over the file, the file over environment variables, those over defaults.
+`tsdb standalone config` takes the same options and shows the result.
+"""
+}
 
 
 def main() -> NoReturn:
@@ -37,7 +62,7 @@ def main() -> NoReturn:
 def _tree() -> click.Group:
     root = click.Group(
         "tsdb",
-        help="A time-series database server. Pick a component, then `start` it.",
+        help="A time-series database with SQL and PromQL.",
         epilog=_EPILOG,
         context_settings=CONTEXT,
         params=[version_option()],
@@ -50,17 +75,24 @@ def _tree() -> click.Group:
 def _component(component: Component) -> click.Group:
     group = click.Group(component.value, help=_MEANINGS[component], context_settings=CONTEXT, params=[version_option()])
     group.add_command(
-        component_command("start", component, f"Start a {component}; it runs until it is told to stop.")(_start)
+        component_command(
+            "start",
+            component,
+            f"Start a {component}; it runs until SIGINT (Ctrl-C) or SIGTERM.",
+            epilog=_START_EPILOGS.get(component),
+        )(_start)
     )
     group.add_command(
         component_command(
             "config",
             component,
-            "Print the configuration that `start` would use, and where each value comes from.",
+            "Print the configuration that `start` would use, with the source of each value.",
         )(_config)
     )
 
-    @group.command("example-config", help="Print a commented example configuration.", context_settings=CONTEXT)
+    @group.command(
+        "example-config", help="Print a commented example configuration file with all keys.", context_settings=CONTEXT
+    )
     def example_config() -> None:
         from tsdb.config import render_example
 

@@ -59,7 +59,9 @@ def version_option() -> click.Option:
     )
 
 
-def component_command(name: str, component: Component, meaning: str) -> Callable[[Callable[..., Any]], click.Command]:
+def component_command(
+    name: str, component: Component, meaning: str, *, epilog: str | None = None
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Declare a command that takes every option of a component and passes those given, by name, as `options`."""
 
     def declare(function: Callable[..., Any]) -> click.Command:
@@ -67,7 +69,7 @@ def component_command(name: str, component: Component, meaning: str) -> Callable
             options = {key: text for key, text in given.items() if text is not None}
             function(component, config_file=config_file, env_prefix=env_prefix, options=options)
 
-        command = click.command(name, cls=GroupedCommand, help=meaning, context_settings=CONTEXT)(run)
+        command = click.command(name, cls=GroupedCommand, help=meaning, epilog=epilog, context_settings=CONTEXT)(run)
         command.params += [*_parameters(component), version_option()]
         return command
 
@@ -80,7 +82,7 @@ def _parameters(component: Component) -> list[click.Parameter]:
             ["-c", "--config-file"],
             group=CONFIGURATION,
             metavar="FILE",
-            help="Path of the configuration file (TOML).",
+            help="Configuration file (TOML).",
         ),
         GroupedOption(
             ["--env-prefix"],
@@ -88,7 +90,7 @@ def _parameters(component: Component) -> list[click.Parameter]:
             metavar="PREFIX",
             default=component.env_prefix,
             show_default=True,
-            help="Prefix of the environment variables to read.",
+            help="Prefix of the environment variables.",
         ),
         *(_parameter(option, component) for option in options_of(component)),
     ]

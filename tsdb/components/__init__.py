@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tsdb.components._local import LocalDatabase, LocalOptions, open_directory, open_local, open_memory
+from tsdb.components._local import LocalDatabase, LocalOptions, open_directory, open_local, open_memory, open_read_only
 from tsdb.components._run import run_component
 
-__all__ = ["LocalDatabase", "LocalOptions", "open_directory", "open_local", "open_memory", "run_component"]
+__all__ = [
+    "LocalDatabase",
+    "LocalOptions",
+    "open_directory",
+    "open_local",
+    "open_memory",
+    "open_read_only",
+    "run_component",
+]

@@ -7,22 +7,23 @@ The standalone server and the embedded database are both this. Whoever opens it 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.catalog import Catalog, known_regions
+from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
 from tsdb.engine import Engine, EngineOptions, WalOptions
-from tsdb.errors import TsdbError
+from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
-from tsdb.store import LocalStore, ObjectStore
+from tsdb.store import LocalStore, ObjectStore, OverlayStore
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -50,11 +51,13 @@ class LocalDatabase:
     def __init__(self, database: Database, engine: Engine, kv: KvStore) -> None:
         self.database = database
         self.engine = engine
+        self.flushes_at_close = True
         self._kv = kv
 
     def close(self) -> None:
         """Flush, and let go of everything."""
-        self.engine.close()
+        self.database.slow_queries.close()
+        self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
 
 
@@ -69,19 +72,23 @@ def open_local(
 ) -> LocalDatabase:
     """Open a database over its parts; on failure nothing stays open but the kv store."""
     options, clock = options or LocalOptions(), clock or SystemClock()
+    regions = known_regions(kv, store)
+    check_metadata(regions, store)
     with ExitStack() as undo:
         engine = Engine.open(
             store,
             wal_directory,
             options=options.engine,
             wal_options=options.wal,
-            regions=known_regions(kv, store),
+            regions=regions,
             clock=clock,
             on_fatal=on_fatal,
             has_housekeeping=options.has_housekeeping,
+            names=region_names(kv).get,
         )
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
+        engine.name_regions(catalog.name_of_region)
         processes = ProcessList(clock, frontend=options.address)
         rejections = RejectionLog(clock)
         information = _information(catalog, engine, clock, processes, rejections, options)
@@ -126,6 +133,29 @@ def open_directory(
     except BaseException:
         kv.close()
         raise
+
+
+def open_read_only(directory: Path, scratch: Path, *, options: LocalOptions) -> LocalDatabase:
+    """Open the database of a directory without changing it; the caller holds a shared lock of the directory.
+
+    What the engine changes when it opens (the end of a torn log, leftovers of a crash, a flush while it replays) is
+    changed in `scratch`: the log and the metadata are copied there, and new objects are written there.
+    """
+    if not (directory / METADATA_FILE).is_file():
+        raise InvalidArguments(f"there is no database in {directory}", hint="open it without read_only to create one")
+    for file in directory.glob(f"{METADATA_FILE}*"):
+        shutil.copy2(file, scratch / file.name)
+    if (directory / "wal").is_dir():
+        shutil.copytree(directory / "wal", scratch / "wal", ignore=shutil.ignore_patterns("*ballast*"))
+    store = OverlayStore(LocalStore(directory), LocalStore(scratch / "objects"))
+    kv = SqliteKv(scratch / METADATA_FILE)
+    try:
+        local = open_local(store, kv, scratch / "wal", options=replace(options, has_housekeeping=False))
+    except BaseException:
+        kv.close()
+        raise
+    local.flushes_at_close = False
+    return local
 
 
 def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOptions | None = None) -> LocalDatabase:

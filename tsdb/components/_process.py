@@ -14,7 +14,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Protocol
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
-from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, StandaloneConfig, render
+from tsdb.config import LoadedConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import HttpApp, HttpServer, operational_routes
@@ -82,24 +82,6 @@ class Parts(Protocol):
         """Why the component is not ready any more, None while all is well."""
 
 
-class NoParts:
-    """A component that is its process alone."""
-
-    trouble = None
-
-    def add_routes(self, app: HttpApp) -> None: ...
-
-    def services(self) -> Sequence[Service]:
-        return ()
-
-    def open(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def examples(self, url: str) -> list[str]:
-        return []
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimedDirectory:
     """The directory that only one process may use at a time, and the key that names it."""
@@ -111,25 +93,25 @@ class ClaimedDirectory:
 class Process:
     """One running component."""
 
-    def __init__(
-        self, loaded: LoadedConfig, directory: ClaimedDirectory | None, announce: Announce, parts: Parts | None = None
-    ) -> None:
+    def __init__(self, loaded: LoadedConfig, directory: ClaimedDirectory, announce: Announce, parts: Parts) -> None:
         self._loaded = loaded
-        self._parts: Parts = parts or NoParts()
+        self._parts = parts
         self._directory = directory
         self._announce = announce
         self._build: BuildInfo = build_info()
         self._state: bool | str = "starting"
         self._stop_asked = asyncio.Event()
+        self._warnings = tuple(find_warnings(loaded, directory))
 
     async def run(self) -> None:
         """Serve until a signal comes; raise StartError when the process cannot start."""
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         with ExitStack() as stack:
-            if self._directory is not None:
-                stack.enter_context(DirectoryLock(self._directory.path, key=self._directory.key))
+            stack.enter_context(DirectoryLock(self._directory.path, key=self._directory.key))
             log_setup = self._start_logs()
             stack.callback(log_setup.close)
+            for warning in self._warnings:
+                _log.warning(warning)
             tracing = self._start_tracing()
             if tracing is not None:
                 stack.callback(tracing.shutdown)
@@ -200,13 +182,13 @@ class Process:
         )
 
     def _start_tracing(self) -> Tracing | None:
-        options, config = self._loaded.config.logging, self._loaded.config
+        options = self._loaded.config.logging
         return setup_tracing(
             enabled=options.enable_otlp_tracing,
             endpoint=str(options.otlp_endpoint),
             ratio=options.tracing_sample_ratio.default_ratio,
             service_name=f"tsdb-{self._loaded.component}",
-            instance_id=str(config.node_id) if isinstance(config, DatanodeConfig) else "none",
+            instance_id="none",
             version=self._build.version,
         )
 
@@ -217,6 +199,7 @@ class Process:
             timeout=options.timeout,
             tracing=tracing,
             authenticator=self._open_authenticator(),
+            public_endpoints=options.public_endpoints,
         )
         operational_routes(
             app,
@@ -234,14 +217,8 @@ class Process:
 
     def _open_authenticator(self) -> Authenticator:
         config = self._loaded.config
-        if not isinstance(config, StandaloneConfig | FrontendConfig):
-            return Authenticator()
+        assert isinstance(config, StandaloneConfig)
         authenticator = open_authenticator(config.user_provider.get_secret_value())
-        if authenticator.has_stored_users and not isinstance(config, StandaloneConfig):
-            raise StartError(
-                f"user_provider: {self._loaded.component} has no metadata of its own to keep users in",
-                hint="use static_user_provider or watch_file_user_provider",
-            )
         if not authenticator.is_enabled and not _is_local(config.http.addr.host):
             _log.warning(
                 "nobody has to log in, and the server can be reached from other machines", hint="user_provider"
@@ -249,7 +226,7 @@ class Process:
         return authenticator
 
     def _exporters(self) -> list[Service]:
-        """Remote write of metrics is the same in every component; only parts with a database can import them."""
+        """Remote write of metrics; importing them into the database is up to the parts."""
         export = self._loaded.config.export_metrics
         if not export.enable:
             return []
@@ -257,22 +234,17 @@ class Process:
             headers = {name: value.get_secret_value() for name, value in export.remote_write.headers.items()}
             send = remote_write(export.remote_write.url, headers)
             return [MetricsExporter(send, export.write_interval)]
-        if isinstance(self._parts, NoParts):
-            raise StartError(
-                "export_metrics.self_import needs a database in this process",
-                hint="use export_metrics.remote_write, or the component standalone",
-            )
         return []
 
     def _summary(self, url: str, services: Sequence[Service]) -> str:
         facts = {"HTTP": url}
         for service in services:
             facts |= service.facts
-        if self._directory is not None:
-            facts["data"] = str(self._directory.path)
+        facts["data"] = str(self._directory.path)
         facts["logs"] = self._loaded.config.logging.dir
         lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
         lines += [f"  {name:<8} {value}" for name, value in facts.items()]
+        lines += [f"warning: {warning}" for warning in self._warnings]
         lines += [
             "try",
             f"  curl {url}/health",
@@ -280,6 +252,17 @@ class Process:
             *(f"  {example}" for example in self._parts.examples(url)),
         ]
         return "\n".join(lines)
+
+
+def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory) -> Iterator[str]:
+    """Yield what an operator should change, although the component starts: each with what to do instead."""
+    if directory.path.resolve().is_relative_to(Path("/tmp").resolve()):
+        yield (
+            f"the data is stored in {directory.path}, below /tmp, which many systems delete at boot; "
+            f"choose another directory with --data-home DIR or {directory.key}"
+        )
+    if keys := loaded.reserved_keys():
+        yield f"configuration keys without an effect yet: {', '.join(keys)}; see docs/configuration.md, reserved keys"
 
 
 def _is_local(host: str) -> bool:

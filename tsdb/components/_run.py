@@ -1,4 +1,4 @@
-"""Running a component: which directory it claims, on which event loop it runs."""
+"""Running a component: which ones can be started, which directory they claim, on which event loop they run."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tsdb.components._memory import keep_memory
-from tsdb.components._process import Announce, ClaimedDirectory, Parts, Process
-from tsdb.config import ComponentConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig
+from tsdb.components._process import Announce, ClaimedDirectory, Process
+from tsdb.config import LoadedConfig, StandaloneConfig
+from tsdb.errors import StartError
 
 
 def run_component(loaded: LoadedConfig, announce: Announce) -> None:
-    """Run a component until it is told to stop; `announce` gets the start-up summary."""
+    """Run a component until it is stopped by a signal; `announce` gets the start-up summary."""
+    process = _process(loaded, announce)
     keep_memory()
-    process = Process(loaded, _claimed_directory(loaded.config), announce, _parts(loaded.config))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(process.run())
 
 
-def _parts(config: ComponentConfig) -> Parts | None:
-    if isinstance(config, StandaloneConfig):
-        from tsdb.components.standalone import Standalone
+def _process(loaded: LoadedConfig, announce: Announce) -> Process:
+    """Make the process of a component; StartError for those that cannot serve anything yet."""
+    config = loaded.config
+    if not isinstance(config, StandaloneConfig):
+        raise StartError(
+            f"{loaded.component} cannot be started: cluster mode is not implemented yet",
+            hint="use `tsdb standalone start`, the complete database in one process",
+        )
+    from tsdb.components.standalone import Standalone
 
-        return Standalone(config)
-    return None
-
-
-def _claimed_directory(config: ComponentConfig) -> ClaimedDirectory | None:
-    if isinstance(config, FrontendConfig):
-        return None
-    if isinstance(config, MetasrvConfig):
-        return ClaimedDirectory(Path(config.data_home), "data_home")
-    return ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
+    directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
+    return Process(loaded, directory, announce, Standalone(config))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -22,9 +22,10 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
-from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes
+from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes, settings_of
+from tsdb.config import SlowQueryOptions as SlowQueryConfig
 from tsdb.config import WalOptions as WalConfig
-from tsdb.database import Database, DatabaseOptions, Output, Session
+from tsdb.database import Database, DatabaseOptions, Output, RecordType, Session, SlowQueryOptions
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
@@ -32,7 +33,7 @@ from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import QueryOptions
-from tsdb.query.promql import PromqlEngine
+from tsdb.query.promql import PromqlEngine, Span
 from tsdb.servers import Tls
 from tsdb.servers.grpc import (
     GrpcLimits,
@@ -44,7 +45,9 @@ from tsdb.servers.grpc import (
     promql_services,
 )
 from tsdb.servers.http import (
+    COMPAT_PATHS,
     HttpApp,
+    ServerFacts,
     influx_routes,
     opentsdb_routes,
     otlp_routes,
@@ -56,6 +59,7 @@ from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
 from tsdb.sql import Parsed
+from tsdb.sql.statements import Statement
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -98,11 +102,21 @@ class Standalone:
             self._routes.append(
                 prometheus_remote_routes(app, door, has_metric_engine=has_metric_engine, is_strict=is_strict)
             )
-            self._routes.append(prometheus_api_routes(app, door, _build()))
+            self._routes.append(prometheus_api_routes(app, door, self._facts()))
         if self._config.opentsdb.enable:
             self._routes.append(opentsdb_routes(app, door))
         with_metric_engine = self._config.prom_store.with_metric_engine
         self._routes.append(otlp_routes(app, door, with_metric_engine=with_metric_engine))
+        if self._config.http.compat_paths:
+            app.add_aliases(COMPAT_PATHS)
+
+    def _facts(self) -> ServerFacts:
+        """What the Prometheus API tells about the server."""
+        build = build_info()
+        return ServerFacts(
+            {"version": build.version, "commit": build.commit, "branch": build.branch},
+            lambda: settings_of(self._config),
+        )
 
     def services(self) -> list[Service]:
         services: list[Service] = []
@@ -242,8 +256,10 @@ class _Door:
     def promql(self) -> PromqlEngine:
         return self._parts.database.promql
 
-    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
-        return self._parts.database.running_promql(text, session)
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
+        return self._parts.database.running_promql(text, session, span)
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
         return self._parts.database.execute(text, session, tables=tables)
@@ -254,8 +270,14 @@ class _Door:
     def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
         return self._parts.database.schema_of(parsed, session)
 
+    def executed(self, statement: Statement, session: Session) -> Statement:
+        return self._parts.database.executed(statement, session)
+
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         return self._parts.database.find_table(parts, session)
+
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        return self._parts.database.table_to_write(parts, session)
 
     def connect(self, session: Session) -> None:
         self._parts.database.connect(session)
@@ -350,27 +372,24 @@ class _Door:
         self._parts.database.reject(rejections, session, protocol=protocol)
 
 
-def _build() -> dict[str, str]:
-    """What the Prometheus API tells about the build."""
-    build = build_info()
-    return {
-        "version": build.version,
-        "commit": build.commit,
-        "commit_short": build.commit[:8],
-        "branch": build.branch,
-        "clean": "",
-        "rustc": "",
-        "target": "",
-    }
-
-
 def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
     return LocalOptions(
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
         query=QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY),
-        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY),
+        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
         address=str(config.http.addr),
+    )
+
+
+def slow_query_options(options: SlowQueryConfig) -> SlowQueryOptions:
+    """The settings of `[slow_query]` as the database takes them."""
+    return SlowQueryOptions(
+        is_enabled=options.enable,
+        record_type=RecordType(options.record_type.value),
+        threshold=options.threshold,
+        sample_ratio=options.sample_ratio,
+        ttl=str(options.ttl),
     )
 
 

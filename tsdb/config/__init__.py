@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from tsdb.config._fields import Address, IndexMode, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
+    from tsdb.config._operations import SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
-    from tsdb.config._render import render
+    from tsdb.config._render import render, settings_of
     from tsdb.config._storage import FileStorage
 
 _LAZY = {
@@ -39,6 +40,7 @@ _LAZY = {
     "MetasrvConfig": "_components",
     "MitoOptions": "_engine",
     "Origin": "_layers",
+    "SlowQueryOptions": "_operations",
     "StandaloneConfig": "_components",
     "TlsMode": "_fields",
     "TlsOptions": "_protocols",
@@ -46,6 +48,7 @@ _LAZY = {
     "load_config": "_load",
     "memory_bytes": "_derive",
     "render": "_render",
+    "settings_of": "_render",
     "render_example": "_example",
 }
 
@@ -64,6 +67,7 @@ __all__ = [
     "MitoOptions",
     "Option",
     "Origin",
+    "SlowQueryOptions",
     "StandaloneConfig",
     "TlsMode",
     "TlsOptions",
@@ -73,6 +77,7 @@ __all__ = [
     "options_of",
     "render",
     "render_example",
+    "settings_of",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Rules between keys. Each is a function from a configuration to problems, told by the keys they concern."""
+"""Rules between keys. Each is a function from a configuration to problems, named by the keys they concern."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from pydantic import Field, SecretStr
 
 from tsdb.config._engine import MitoOptions, RegionEngineOptions, WalOptions
 from tsdb.config._fields import (
+    RESERVED,
     Address,
     AddressValue,
     CountValue,
@@ -22,7 +23,7 @@ from tsdb.config._fields import (
     SelectorValue,
     StringValue,
 )
-from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions
+from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions, SlowQueryOptions
 from tsdb.config._protocols import (
     GrpcOptions,
     HttpOptions,
@@ -36,7 +37,7 @@ from tsdb.config._protocols import (
 from tsdb.config._storage import FileStorage, StorageOptions
 from tsdb.config.options import Component
 
-_MODE_MEANING = "How the process runs: standalone for standalone, distributed for frontend and datanode."
+_MODE_MEANING = "Operation mode: standalone for standalone, distributed for frontend and datanode."
 
 
 class _Common(Section):
@@ -53,9 +54,9 @@ class _Protocols(Section):
 
     user_provider: SecretValue = Field(
         default=SecretStr(""),
-        description="Where users come from: static_user_provider:cmd:<user>=<password>,…, "
-        "static_user_provider:file:<path>, watch_file_user_provider:<path>, or catalog_user_provider for those of "
-        "CREATE USER. Empty: no authentication.",
+        description="User provider: static_user_provider:cmd:<user>=<password>,…, "
+        "static_user_provider:file:<path>, watch_file_user_provider:<path>, or catalog_user_provider for users "
+        "created with CREATE USER. Empty: no authentication.",
     )
     http: HttpOptions = Field(default=HttpOptions(), description="The HTTP API.")
     grpc: GrpcOptions = Field(default=GrpcOptions(), description="The gRPC server.")
@@ -64,15 +65,16 @@ class _Protocols(Section):
     opentsdb: OpentsdbOptions = Field(default=OpentsdbOptions(), description="OpenTSDB ingestion.")
     influxdb: InfluxdbOptions = Field(default=InfluxdbOptions(), description="InfluxDB line protocol.")
     prom_store: PromStoreOptions = Field(default=PromStoreOptions(), description="Prometheus remote storage.")
+    slow_query: SlowQueryOptions = Field(default=SlowQueryOptions(), description="The record of slow statements.")
 
 
 class _Storing(Section):
     """What the components that store data have."""
 
-    storage: StorageOptions = Field(default=FileStorage(), description="Where data files live.")
+    storage: StorageOptions = Field(default=FileStorage(), description="Storage of the data files.")
     wal: WalOptions = Field(default=WalOptions(), description="The write-ahead log.")
     region_engine: list[RegionEngineOptions] = Field(
-        default=[RegionEngineOptions()], description="The region engines; mito is the one with options."
+        default=[RegionEngineOptions()], description="Region engines; only mito has options."
     )
 
     @property
@@ -98,14 +100,22 @@ class DatanodeConfig(_Common, _Storing):
     """The storage of a cluster."""
 
     mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
-    node_id: CountValue = Field(description="Identifier of this datanode, unique in the cluster. Required.")
+    node_id: CountValue = Field(
+        description="Identifier of this datanode, unique in the cluster. Required.", json_schema_extra=RESERVED
+    )
     rpc_addr: AddressValue = Field(
-        default=Address("127.0.0.1", 3001), description="Address the gRPC server listens on."
+        default=Address("127.0.0.1", 3001),
+        description="Address the gRPC server listens on.",
+        json_schema_extra=RESERVED,
     )
     rpc_hostname: StringValue = Field(
-        default="", description="Host name by which others reach this node. Empty: the host of rpc_addr."
+        default="",
+        description="Host name that other nodes use for this one. Empty: the host of rpc_addr.",
+        json_schema_extra=RESERVED,
     )
-    rpc_runtime_size: PositiveValue = Field(default=8, description="Number of gRPC server worker threads.")
+    rpc_runtime_size: PositiveValue = Field(
+        default=8, description="Number of gRPC server worker threads.", json_schema_extra=RESERVED
+    )
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."
     )
@@ -115,28 +125,36 @@ class DatanodeConfig(_Common, _Storing):
 class MetasrvConfig(_Common):
     """The metadata of a cluster."""
 
-    data_home: RequiredStringValue = Field(default="/tmp/metasrv/", description="Working directory.")
+    data_home: RequiredStringValue = Field(
+        default="/tmp/metasrv/", description="Working directory.", json_schema_extra=RESERVED
+    )
     bind_addr: AddressValue = Field(
-        default=Address("127.0.0.1", 3002), description="Address the gRPC server listens on."
+        default=Address("127.0.0.1", 3002),
+        description="Address the gRPC server listens on.",
+        json_schema_extra=RESERVED,
     )
     server_addr: AddressValue = Field(
         default=Address("127.0.0.1", 3002),
-        description="Address by which frontends and datanodes reach this process.",
+        description="Address that frontends and datanodes use for this process.",
+        json_schema_extra=RESERVED,
     )
     store_addr: JoinedAddressesValue = Field(
         default=JoinedAddresses((Address("127.0.0.1", 2379),)),
         description="Addresses of the etcd servers, separated by commas.",
+        json_schema_extra=RESERVED,
     )
     selector: SelectorValue = Field(
         default=Selector.LEASE_BASED,
-        description="How a datanode is chosen for a new table: lease_based (any live one) or load_based.",
+        description="Datanode selection for new tables: lease_based (any live one) or load_based.",
+        json_schema_extra=RESERVED,
     )
     use_memory_store: FlagValue = Field(
         default=False,
-        description="Keep the metadata in memory instead of etcd: for tests, all is lost at the end.",
+        description="Keep the metadata in memory instead of etcd; for tests only, it is lost on exit.",
+        json_schema_extra=RESERVED,
     )
     enable_region_failover: FlagValue = Field(
-        default=False, description="Move the regions of a lost datanode to others."
+        default=False, description="Move the regions of a lost datanode to others.", json_schema_extra=RESERVED
     )
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."

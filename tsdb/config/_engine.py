@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     CountValue,
     FlagValue,
     IndexMode,
@@ -27,24 +28,22 @@ class WalOptions(Section):
 
     dir: StringValue = Field(
         default="",
-        description="Directory of the log files. Empty: {data_home}/wal with storage type File; with any other type "
-        "it must be set.",
+        description="Directory of the write-ahead log. Empty: {data_home}/wal with storage type File; required with "
+        "any other type.",
     )
-    file_size: PositiveSizeValue = Field(default=Size.parse("256MB"), description="Largest size of one log file.")
+    file_size: PositiveSizeValue = Field(default=Size.parse("256MB"), description="Maximum size of one log file.")
     purge_threshold: SizeValue = Field(
         default=Size.parse("4GB"),
-        description="Above this total size the regions that hold back the oldest log files are flushed.",
+        description="Total log size above which the regions that retain the oldest log files are flushed.",
     )
     purge_interval: PositiveDurationValue = Field(
         default=Duration.parse("10m"),
-        description="How often log files whose rows are all flushed are removed.",
+        description="Interval for deleting log files whose rows are all flushed.",
     )
-    read_batch_size: PositiveValue = Field(
-        default=128, description="Number of log entries read at a time when the log is replayed."
-    )
+    read_batch_size: PositiveValue = Field(default=128, description="Number of log entries per batch during replay.")
     sync_write: FlagValue = Field(
         default=False,
-        description="Call fsync before a write is acknowledged; false syncs once a second.",
+        description="Sync to disk before a write is acknowledged; false: sync once a second.",
     )
 
 
@@ -58,15 +57,17 @@ class InvertedIndexOptions(Section):
         default=IndexMode.AUTO, description="Write index files on compaction: auto or disable."
     )
     apply_on_query: IndexModeValue = Field(
-        default=IndexMode.AUTO, description="Use index files in queries: auto or disable."
+        default=IndexMode.AUTO, description="Use index files in queries: auto or disable.", json_schema_extra=RESERVED
     )
     mem_threshold_on_create: OptionalSizeValue = Field(
         default=Size.parse("64M"),
-        description="Memory above which index creation sorts on disk. Empty: sort in memory only.",
+        description="Memory threshold for external sorting during index creation. Empty: sort in memory only.",
+        json_schema_extra=RESERVED,
     )
     intermediate_path: StringValue = Field(
         default="",
-        description="Directory for the files of sorting on disk. Empty: {data_home}/index_intermediate.",
+        description="Directory for external sorting. Empty: {data_home}/index_intermediate.",
+        json_schema_extra=RESERVED,
     )
 
 
@@ -76,17 +77,22 @@ class MemtableOptions(Section):
     type: MemtableTypeValue = Field(
         default=MemtableType.TIME_SERIES,
         description="time_series, or partition_tree (experimental): less memory with very many series, slower reads.",
+        json_schema_extra=RESERVED,
     )
     index_max_keys_per_shard: PositiveValue = Field(
-        default=8192, description="Most keys in one shard; partition_tree only."
+        default=8192,
+        description="Maximum number of keys in one shard; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
     data_freeze_threshold: PositiveValue = Field(
         default=32768,
-        description="Most rows in the actively written buffer of one shard; partition_tree only.",
+        description="Maximum number of rows in the active buffer of one shard; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
     fork_dictionary_bytes: SizeValue = Field(
         default=Size.parse("1GiB"),
-        description="Most bytes of key dictionaries kept over a flush; partition_tree only.",
+        description="Maximum size of key dictionaries kept across flushes; partition_tree only.",
+        json_schema_extra=RESERVED,
     )
 
 
@@ -98,40 +104,40 @@ class MitoOptions(Section):
         default=10, description="Number of manifest updates that triggers a new checkpoint. 0: never."
     )
     max_background_jobs: PositiveValue = Field(
-        default=4, description="Most background jobs (flush, compaction) running at a time."
+        default=4, description="Maximum number of concurrent background jobs (flush, compaction)."
     )
     auto_flush_interval: PositiveDurationValue = Field(
         default=Duration.parse("1h"),
-        description="A region that has not flushed for this long is flushed.",
+        description="Flush a region that has not been flushed for this long.",
     )
     global_write_buffer_size: PositiveSizeValue = Field(
         default=Size.parse("1GB"),
-        description="Write buffer of all regions together; above it writes wait for a flush. "
+        description="Write buffer of all regions together; writes above it wait for a flush. "
         "Unset: 1/8 of memory, at most 1GiB.",
     )
     global_write_buffer_reject_size: PositiveSizeValue = Field(
         default=Size.parse("2GB"),
-        description="Write buffer size above which writes are rejected; larger than global_write_buffer_size. "
+        description="Write buffer size above which writes are rejected; must exceed global_write_buffer_size. "
         "Unset: twice global_write_buffer_size.",
     )
     sst_meta_cache_size: SizeValue = Field(
         default=Size.parse("128MB"),
-        description="Cache of data file metadata. 0: none. Unset: 1/32 of memory, at most 128MiB.",
+        description="Cache for data file metadata. 0: disabled. Unset: 1/32 of memory, at most 128MiB.",
     )
     vector_cache_size: SizeValue = Field(
         default=Size.parse("512MB"),
-        description="Cache of decoded columns. 0: none. Unset: 1/16 of memory, at most 512MiB.",
+        description="Cache for decoded columns. 0: disabled. Unset: 1/16 of memory, at most 512MiB.",
     )
     page_cache_size: SizeValue = Field(
         default=Size.parse("512MB"),
-        description="Cache of data file pages. 0: none. Unset: 1/16 of memory, at most 512MiB.",
+        description="Cache for data file pages. 0: disabled. Unset: 1/16 of memory, at most 512MiB.",
     )
     sst_write_buffer_size: PositiveSizeValue = Field(
-        default=Size.parse("8MB"), description="Buffer for writing data files."
+        default=Size.parse("8MB"), description="Buffer size for writing data files."
     )
     scan_parallelism: CountValue = Field(
         default=0,
-        description="Threads that scan a region. 0: a quarter of the CPU cores; 1: the calling thread alone.",
+        description="Threads per region scan. 0: a quarter of the CPU cores; 1: the calling thread only.",
     )
     inverted_index: InvertedIndexOptions = Field(
         default=InvertedIndexOptions(), description="Inverted indexes of data files."

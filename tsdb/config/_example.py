@@ -16,7 +16,7 @@ from tsdb.config._components import CONFIG_MODELS
 from tsdb.config._derive import derived_paths
 from tsdb.config._fields import Section
 from tsdb.config._render import header, toml_value
-from tsdb.config._schema import Path, array_models, section_models
+from tsdb.config._schema import Path, array_models, is_reserved, section_models
 from tsdb.config._storage import PROVIDER_MODELS, STORAGE_MODELS, StorageBase, StorageType
 from tsdb.config.options import Component
 
@@ -40,9 +40,9 @@ def render_example(component: Component) -> str:
     """Write the example file of a component."""
     lines = [
         f"# Example configuration of `tsdb {component} start -c FILE`: every key, at its default.",
-        "# Stronger than this file are command-line options, weaker are environment variables named",
+        "# Command-line options take precedence over this file, this file over environment variables named",
         f"# {component.env_prefix}__SECTION__KEY. Sizes are binary: MB and MiB both mean 1024 x 1024 bytes.",
-        "# A line that starts with # and a space explains, one without the space is a setting to uncomment.",
+        "# Lines starting with # and a space are comments; lines starting with # alone are settings to uncomment.",
         "",
         *_table(CONFIG_MODELS[component], ()),
     ]
@@ -71,14 +71,14 @@ def _sub_tables(model: type[Section], path: Path) -> Iterator[str]:
 
 
 def _key(name: str, field: FieldInfo, path: Path, *, is_active: bool) -> Iterator[str]:
-    yield from _comment(field.description or "")
+    yield from _comment(("Reserved, no effect yet. " if is_reserved(field) else "") + (field.description or ""))
     default = field.default
     # A sample says more than an empty default where the table as a whole is only shown, not set.
     if default is PydanticUndefined or (not is_active and name in _SAMPLES):
         default = _SAMPLES.get(name, "")
         is_active = False
-    # A key whose default depends on the machine must stay unset to keep that default.
-    mark = "" if is_active and path not in derived_paths() else "#"
+    # A key whose default depends on the machine must stay unset to keep that default; one without effect is only shown.
+    mark = "" if is_active and path not in derived_paths() and not is_reserved(field) else "#"
     yield f"{mark}{name} = {toml_value(default)}"
 
 
@@ -112,12 +112,13 @@ def _array(path: Path, members: tuple[type[Section], ...], field: FieldInfo) -> 
         yield f"[[{header(path)}]]"
         yield from _table(members[0], (*path, 0))
         return
-    sample = PROVIDER_MODELS[StorageType.GCS]
+    # The keys of each storage type are explained under [storage]; repeating the texts here would say nothing new.
+    yield "# An entry has the keys of its storage type, as listed above; one of type Gcs for example:"
     yield f"#[[{header(path)}]]"
     yield f"#type = {toml_value(StorageType.GCS.value)}"
-    for name, info in sample.model_fields.items():
+    for name in PROVIDER_MODELS[StorageType.GCS].model_fields:
         if name != "type":
-            yield from _key(name, info, (*path, 0, name), is_active=False)
+            yield f"#{name} = {toml_value(_SAMPLES.get(name, ''))}"
 
 
 def _comment(text: str) -> list[str]:

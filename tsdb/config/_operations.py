@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     Address,
     AddressesValue,
     AddressValue,
@@ -16,6 +17,8 @@ from tsdb.config._fields import (
     RatioValue,
     RequiredStringValue,
     Section,
+    SlowQueryRecord,
+    SlowQueryRecordValue,
     StringValue,
 )
 from tsdb.units import Duration
@@ -24,7 +27,9 @@ from tsdb.units import Duration
 class TracingSampleRatioOptions(Section):
     """How many traces are kept. A plain number stands for the table with that `default_ratio`."""
 
-    default_ratio: RatioValue = Field(default=1.0, description="Share of traces to sample, from 0 (none) to 1 (all).")
+    default_ratio: RatioValue = Field(
+        default=1.0, description="Fraction of traces to sample, from 0 (none) to 1 (all)."
+    )
 
 
 class LoggingOptions(Section):
@@ -32,19 +37,34 @@ class LoggingOptions(Section):
 
     dir: StringValue = Field(
         default="/tmp/tsdb/logs",
-        description="Directory of the log files: one an hour, and one an hour of errors alone.",
+        description="Directory of the log files: hourly log files and a separate error log.",
     )
-    level: LogLevelValue = Field(
-        default=LogLevel.INFO, description="Least level that is logged: debug, info, warn or error."
-    )
+    level: LogLevelValue = Field(default=LogLevel.INFO, description="Minimum log level: debug, info, warn or error.")
     enable_otlp_tracing: FlagValue = Field(default=False, description="Export traces.")
     otlp_endpoint: AddressValue = Field(
-        default=Address("localhost", 4317), description="Receiver of traces, by OTLP over gRPC."
+        default=Address("localhost", 4317), description="Target of traces (OTLP over gRPC)."
     )
-    append_stdout: FlagValue = Field(default=True, description="Write logs to standard output too.")
+    append_stdout: FlagValue = Field(default=True, description="Also write logs to standard output.")
     tracing_sample_ratio: TracingSampleRatioOptions = Field(
         default=TracingSampleRatioOptions(),
         description="Sampling of traces; a plain number in place of the table sets default_ratio.",
+    )
+
+
+class SlowQueryOptions(Section):
+    """Statements that take long are recorded."""
+
+    enable: FlagValue = Field(default=True, description="Record slow statements.")
+    record_type: SlowQueryRecordValue = Field(
+        default=SlowQueryRecord.SYSTEM_TABLE,
+        description="Where to: system_table is tsdb_private.slow_queries, log is tsdb-…-slow-queries.* in logging.dir.",
+    )
+    threshold: PositiveDurationValue = Field(
+        default=Duration.parse("30s"), description="Statements that take at least this long are slow."
+    )
+    sample_ratio: RatioValue = Field(default=1.0, description="Share of slow statements to record, from 0 to 1.")
+    ttl: PositiveDurationValue = Field(
+        default=Duration.parse("90d"), description="How long rows of the system table are kept."
     )
 
 
@@ -53,8 +73,8 @@ class SelfImportOptions(Section):
 
     db: RequiredStringValue = Field(
         default="information_schema",
-        description="Database that receives the metrics. The default, which cannot be written, stands for "
-        "tsdb_metrics, which is created; any other has to exist.",
+        description="Database that receives the metrics. The default is read-only and stands for tsdb_metrics, which "
+        "is created; any other database must exist.",
     )
 
 
@@ -62,9 +82,9 @@ class RemoteWriteOptions(Section):
     """Metrics sent to another server by Prometheus remote write."""
 
     url: RequiredStringValue = Field(
-        description="Receiver, such as http://127.0.0.1:4000/v1/prometheus/write?db=public."
+        description="Target URL, such as http://127.0.0.1:4000/v1/prometheus/write?db=public."
     )
-    headers: HeadersValue = Field(default={}, description="HTTP headers to send along, Authorization for one.")
+    headers: HeadersValue = Field(default={}, description="HTTP headers to send, such as Authorization.")
 
 
 class ExportMetricsOptions(Section):
@@ -72,7 +92,7 @@ class ExportMetricsOptions(Section):
 
     enable: FlagValue = Field(default=False, description="Export metrics.")
     write_interval: PositiveDurationValue = Field(
-        default=Duration.parse("30s"), description="Time between two exports, at least 1s."
+        default=Duration.parse("30s"), description="Export interval, at least 1s."
     )
     self_import: SelfImportOptions | None = Field(
         default=None,
@@ -87,11 +107,19 @@ class MetaClientOptions(Section):
     """The connection of frontend and datanode to metasrv."""
 
     metasrv_addrs: AddressesValue = Field(
-        default=(Address("127.0.0.1", 3002),), description="Addresses of all metasrv processes."
+        default=(Address("127.0.0.1", 3002),),
+        description="Addresses of all metasrv processes.",
+        json_schema_extra=RESERVED,
     )
-    timeout: PositiveDurationValue = Field(default=Duration.parse("3s"), description="Longest time of one operation.")
-    connect_timeout: PositiveDurationValue = Field(default=Duration.parse("1s"), description="Longest time to connect.")
+    timeout: PositiveDurationValue = Field(
+        default=Duration.parse("3s"), description="Timeout of one operation.", json_schema_extra=RESERVED
+    )
+    connect_timeout: PositiveDurationValue = Field(
+        default=Duration.parse("1s"), description="Connection timeout.", json_schema_extra=RESERVED
+    )
     ddl_timeout: PositiveDurationValue = Field(
-        default=Duration.parse("10s"), description="Longest time of one DDL statement."
+        default=Duration.parse("10s"), description="Timeout of one DDL statement.", json_schema_extra=RESERVED
     )
-    tcp_nodelay: FlagValue = Field(default=True, description="Set TCP_NODELAY on the connections.")
+    tcp_nodelay: FlagValue = Field(
+        default=True, description="Set TCP_NODELAY on the connections.", json_schema_extra=RESERVED
+    )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    RESERVED,
     Address,
     AddressValue,
     DurationValue,
+    EndpointsValue,
     FlagValue,
     OptionalAddressValue,
     PositiveValue,
@@ -31,10 +33,10 @@ class TlsOptions(Section):
     key_path: StringValue = Field(default="", description="Private key file (PEM); needed unless mode is disable.")
     ca_cert_path: StringValue = Field(
         default="",
-        description="CA file (PEM) of the certificates of clients, which verify_ca and verify_full then ask for.",
+        description="CA file (PEM) for client certificates, which verify_ca and verify_full then require.",
     )
     watch: FlagValue = Field(
-        default=True, description="Use a new certificate for new connections when the files change."
+        default=True, description="Reload the certificate for new connections when the files change."
     )
 
 
@@ -47,11 +49,18 @@ class OperationalHttpOptions(Section):
     )
     timeout: DurationValue = Field(
         default=Duration.parse("30s"),
-        description="Longest time a request may take; it is answered 408 then. 0s: no limit.",
+        description="Request timeout; the response is then 408. 0s: no limit.",
     )
     body_limit: SizeValue = Field(
         default=Size.parse("64MB"),
-        description="Largest request body; a larger one is answered 413 before it is read. 0: no limit.",
+        description="Maximum request body size; larger requests get 413 before the body is read. 0: no limit.",
+    )
+    public_endpoints: EndpointsValue = Field(
+        default=("/", "/health", "/ready", "/status", "/metrics"),
+        description=(
+            "Operational endpoints that need no login when user_provider is set; /config can be added. "
+            "Those left out need a login, /config and /debug/log_level that of an administrator."
+        ),
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")
 
@@ -61,9 +70,16 @@ class HttpOptions(OperationalHttpOptions):
 
     is_strict_mode: FlagValue = Field(
         default=False,
-        description="Verify protocol data strictly, invalid UTF-8 in Prometheus labels for one; costs a little speed.",
+        description="Validate protocol data strictly, such as UTF-8 in Prometheus labels; slightly slower.",
     )
-    disable_dashboard: FlagValue = Field(default=False, description="Do not serve the dashboard.")
+    disable_dashboard: FlagValue = Field(
+        default=False, description="Do not serve the dashboard.", json_schema_extra=RESERVED
+    )
+    compat_paths: FlagValue = Field(
+        default=True,
+        description="Also serve other products' APIs under their own paths: /api/v1/… (Prometheus), /write and "
+        "/api/v2/write (InfluxDB), /api/put (OpenTSDB), /v1/metrics (OpenTelemetry) and others.",
+    )
 
 
 class GrpcOptions(Section):
@@ -72,19 +88,19 @@ class GrpcOptions(Section):
     addr: AddressValue = Field(default=Address("127.0.0.1", 4001), description="Address the gRPC server listens on.")
     runtime_size: PositiveValue = Field(default=8, description="Number of server worker threads.")
     max_recv_message_size: SizeValue = Field(
-        default=Size.parse("512MB"), description="Largest message that is received; a larger one is refused."
+        default=Size.parse("512MB"), description="Maximum size of a received message; larger ones are refused."
     )
     max_send_message_size: SizeValue = Field(
-        default=Size.parse("512MB"), description="Largest message that is sent; larger answers fail."
+        default=Size.parse("512MB"), description="Maximum size of a sent message; larger responses fail."
     )
-    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    max_connections: PositiveValue = Field(default=4096, description="Maximum number of client connections.")
     idle_timeout: DurationValue = Field(
         default=Duration.parse("8h"),
-        description="A connection without calls is closed after so long. 0s: never.",
+        description="Idle timeout of a connection without calls. 0s: none.",
     )
     keep_alive: DurationValue = Field(
         default=Duration.parse("60s"),
-        description="Ask a silent client so often whether it is still there, and close if it is not. 0s: never.",
+        description="Interval of keep-alive pings on idle connections; unresponsive ones are closed. 0s: none.",
     )
     tls: TlsOptions = Field(
         default=TlsOptions(), description="Transport security of the gRPC server; prefer means plain text here."
@@ -97,19 +113,19 @@ class MysqlOptions(Section):
     enable: FlagValue = Field(default=True, description="Serve the MySQL protocol.")
     addr: AddressValue = Field(default=Address("127.0.0.1", 4002), description="Address the MySQL server listens on.")
     runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
-    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    max_connections: PositiveValue = Field(default=4096, description="Maximum number of client connections.")
     idle_timeout: DurationValue = Field(
         default=Duration.parse("8h"),
-        description="A connection that sends nothing for so long is closed. 0s: never.",
+        description="Idle timeout of a connection. 0s: none.",
     )
     keep_alive: DurationValue = Field(
         default=Duration.parse("0s"),
-        description="Ask the system whether a silent client is still there so often. 0s: as the system is set.",
+        description="TCP keep-alive interval. 0s: the default of the operating system.",
     )
     prepared_stmt_cache_size: PositiveValue = Field(
-        default=10_000, description="Most prepared statements that one connection keeps."
+        default=10_000, description="Maximum number of prepared statements per connection."
     )
-    reject_no_database: FlagValue = Field(default=False, description="Refuse clients that name no database.")
+    reject_no_database: FlagValue = Field(default=False, description="Refuse clients that do not select a database.")
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the MySQL server.")
 
 
@@ -121,14 +137,14 @@ class PostgresOptions(Section):
         default=Address("127.0.0.1", 4003), description="Address the PostgreSQL server listens on."
     )
     runtime_size: PositiveValue = Field(default=2, description="Number of server worker threads.")
-    max_connections: PositiveValue = Field(default=4096, description="Most clients that may be connected.")
+    max_connections: PositiveValue = Field(default=4096, description="Maximum number of client connections.")
     idle_timeout: DurationValue = Field(
         default=Duration.parse("8h"),
-        description="A connection that sends nothing for so long is closed. 0s: never.",
+        description="Idle timeout of a connection. 0s: none.",
     )
     keep_alive: DurationValue = Field(
         default=Duration.parse("0s"),
-        description="Ask the system whether a silent client is still there so often. 0s: as the system is set.",
+        description="TCP keep-alive interval. 0s: the default of the operating system.",
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the PostgreSQL server.")
 
@@ -136,7 +152,7 @@ class PostgresOptions(Section):
 class OpentsdbOptions(Section):
     """OpenTSDB ingestion, over HTTP and as a telnet server."""
 
-    enable: FlagValue = Field(default=True, description="Serve the OpenTSDB protocol in the HTTP API and by telnet.")
+    enable: FlagValue = Field(default=True, description="Serve the OpenTSDB protocol over HTTP and telnet.")
     addr: OptionalAddressValue = Field(
         default=Address("127.0.0.1", 4242),
         description="Address the OpenTSDB telnet server listens on; empty: no telnet server.",

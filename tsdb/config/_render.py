@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -20,11 +21,25 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 def render(loaded: LoadedConfig) -> str:
     """Write the effective configuration; it can be used as a configuration file, but for masked secrets."""
     lines = [
-        f"# The configuration of this {loaded.component} as it is in force. Behind each value: where it came from.",
+        f"# The configuration of this {loaded.component} in effect, with the source of each value.",
         "",
         *_table(loaded, loaded.config, ()),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def settings_of(section: Section) -> dict[str, object]:
+    """Return the values of a section as plain ones, sections in sections, secrets masked as `render` masks them."""
+    found: dict[str, object] = {}
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            found[name] = settings_of(value)
+        elif _is_table(value):
+            found[name] = [settings_of(item) for item in value]
+        else:
+            found[name] = tomllib.loads(f"value = {toml_value(value)}")["value"]
+    return found
 
 
 def toml_value(value: object) -> str:

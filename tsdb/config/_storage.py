@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag
 
 from tsdb.config._fields import (
+    RESERVED,
     PositiveSizeValue,
     RequiredStringValue,
     SecretValue,
@@ -55,52 +56,62 @@ class _S3(Section):
     """AWS S3 and compatible services."""
 
     type: Annotated[Literal[StorageType.S3], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.")
-    root: StringValue = Field(default="", description="Root path in the bucket.")
-    endpoint: StringValue = Field(default="", description="API endpoint; empty: that of the service itself.")
-    region: StringValue = Field(default="", description="Region of the bucket.")
-    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.")
-    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.")
+    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
+    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
+    endpoint: StringValue = Field(
+        default="", description="API endpoint; empty: the default of the service.", json_schema_extra=RESERVED
+    )
+    region: StringValue = Field(default="", description="Region of the bucket.", json_schema_extra=RESERVED)
+    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.", json_schema_extra=RESERVED)
+    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.", json_schema_extra=RESERVED)
 
 
 class _Oss(Section):
     """Aliyun OSS."""
 
     type: Annotated[Literal[StorageType.OSS], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.")
-    root: StringValue = Field(default="", description="Root path in the bucket.")
-    endpoint: RequiredStringValue = Field(description="API endpoint.")
-    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.")
-    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.")
+    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
+    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
+    endpoint: RequiredStringValue = Field(description="API endpoint.", json_schema_extra=RESERVED)
+    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.", json_schema_extra=RESERVED)
+    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.", json_schema_extra=RESERVED)
 
 
 class _Azblob(Section):
     """Azure Blob Storage."""
 
     type: Annotated[Literal[StorageType.AZBLOB], _ParsedType] = Field(description=_TYPE_MEANING)
-    container: RequiredStringValue = Field(description="Container name.")
-    root: StringValue = Field(default="", description="Root path in the container.")
-    endpoint: RequiredStringValue = Field(description="API endpoint.")
-    account_name: StringValue = Field(default="", description="Account name.")
-    account_key: SecretValue = Field(default=_UNSET, description="Access key of the account.")
-    sas_token: SecretValue = Field(default=_UNSET, description="Shared access signature, instead of an account key.")
+    container: RequiredStringValue = Field(description="Container name.", json_schema_extra=RESERVED)
+    root: StringValue = Field(default="", description="Root path in the container.", json_schema_extra=RESERVED)
+    endpoint: RequiredStringValue = Field(description="API endpoint.", json_schema_extra=RESERVED)
+    account_name: StringValue = Field(default="", description="Account name.", json_schema_extra=RESERVED)
+    account_key: SecretValue = Field(
+        default=_UNSET, description="Access key of the account.", json_schema_extra=RESERVED
+    )
+    sas_token: SecretValue = Field(
+        default=_UNSET, description="Shared access signature, instead of an account key.", json_schema_extra=RESERVED
+    )
 
 
 class _Gcs(Section):
     """Google Cloud Storage."""
 
     type: Annotated[Literal[StorageType.GCS], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.")
-    root: StringValue = Field(default="", description="Root path in the bucket.")
-    scope: StringValue = Field(default="", description="Service scope.")
-    credential_path: StringValue = Field(default="", description="Path of the credentials file.")
-    endpoint: StringValue = Field(default="", description="API endpoint; empty: that of the service itself.")
+    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
+    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
+    scope: StringValue = Field(default="", description="Service scope.", json_schema_extra=RESERVED)
+    credential_path: StringValue = Field(
+        default="", description="Path of the credentials file.", json_schema_extra=RESERVED
+    )
+    endpoint: StringValue = Field(
+        default="", description="API endpoint; empty: the default of the service.", json_schema_extra=RESERVED
+    )
 
 
 class FileProvider(_File):
     """One more local directory."""
 
-    data_home: RequiredStringValue = Field(description="Root directory of this storage.")
+    data_home: RequiredStringValue = Field(description="Root directory of this storage.", json_schema_extra=RESERVED)
 
 
 class S3Provider(_S3):
@@ -140,18 +151,21 @@ class StorageBase(Section):
 
     data_home: RequiredStringValue = Field(
         default="/tmp/tsdb",
-        description="Local root directory: the data itself with type File, metadata and working files with any type.",
+        description="Local root directory: data files with type File; metadata and working files with any type.",
     )
     cache_path: StringValue = Field(
         default="",
-        description="Local directory for a cache of object-storage files; recommended with any type but File. "
-        "Empty: no cache.",
+        description="Local cache directory for object-storage files; recommended with any type except File. Empty: no "
+        "cache.",
+        json_schema_extra=RESERVED,
     )
     cache_capacity: PositiveSizeValue = Field(
-        default=Size.parse("5GB"), description="Largest total size of the files in cache_path."
+        default=Size.parse("5GB"),
+        description="Maximum total size of the files in cache_path.",
+        json_schema_extra=RESERVED,
     )
     providers: list[ProviderOptions] = Field(
-        default=[], description="Further storages; a table chooses one when it is created."
+        default=[], description="Additional storages; a table selects one at creation."
     )
 
 

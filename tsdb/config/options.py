@@ -104,7 +104,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--rpc-hostname",
         "HOST",
-        "Host name by which others reach this datanode",
+        "Host name that other nodes use for this datanode",
         SERVERS,
         _same((_D,), "rpc_hostname"),
     ),
@@ -161,7 +161,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--server-addr",
         "HOST:PORT",
-        "Address by which frontends and datanodes reach this metasrv",
+        "Address that frontends and datanodes use for this metasrv",
         SERVERS,
         _same((_M,), "server_addr"),
         default="127.0.0.1:3002",
@@ -169,15 +169,15 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--data-home",
         "DIR",
-        "Database storage root directory",
+        "Root directory of the data",
         STORAGE,
-        _same((_D,), "storage.data_home"),
+        _same((_D, _S), "storage.data_home"),
         default="/tmp/tsdb",
     ),
     Option(
         "--wal-dir",
         "DIR",
-        "Directory of the write-ahead log; {data_home}/wal if not set and storage is local",
+        "Directory of the write-ahead log; default {data_home}/wal with local storage",
         STORAGE,
         _same((_D,), "wal.dir"),
     ),
@@ -223,7 +223,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--selector",
         "NAME",
-        "How a datanode is chosen for a new table: lease_based or load_based",
+        "Datanode selection for new tables: lease_based or load_based",
         CLUSTER,
         _same((_M,), "selector"),
         default="lease_based",
@@ -271,7 +271,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--user-provider",
         "PROVIDER",
-        "Where users come from, such as static_user_provider:file:users.txt",
+        "User provider, such as static_user_provider:file:users.txt",
         SECURITY,
         _same((_F, _S), "user_provider"),
     ),
@@ -286,7 +286,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--log-level",
         "LEVEL",
-        "Least level that is logged: debug, info, warn or error",
+        "Minimum log level: debug, info, warn or error",
         LOGGING,
         _same(Component, "logging.level"),
         default="info",

@@ -30,7 +30,7 @@ def authorize(services: Services, session: Session) -> Identity:
         return identity
     if identity is None:
         if services.authenticator.is_enabled:
-            raise PermissionDenied("nobody has logged in")
+            raise PermissionDenied("a login is required")
         return SYSTEM
     found = services.authenticator.refresh(identity)
     if found is not identity:
@@ -119,7 +119,9 @@ def _writes_named(statement: Any, identity: Identity, session: Session) -> None:
     _write(identity, resolve(statement.name, session)[0])
 
 
-def _writes_table(statement: statements.Insert | statements.Delete, identity: Identity, session: Session) -> None:
+def _writes_table(
+    statement: statements.Insert | statements.Delete | statements.Update, identity: Identity, session: Session
+) -> None:
     _write(identity, resolve(statement.table, session)[0])
 
 
@@ -231,6 +233,7 @@ _RULES: dict[type, Callable[[Any, Identity, Session], None]] = {
     statements.DropFlow: _writes_session,
     statements.Insert: _writes_table,
     statements.Delete: _writes_table,
+    statements.Update: _writes_table,
     statements.Copy: _copy,
     statements.Use: _use,
     statements.Admin: _admin,

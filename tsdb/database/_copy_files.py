@@ -28,6 +28,8 @@ from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 FORMATS = ("parquet", "csv", "json")
 _COMPRESSIONS = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2", "xz": "xz"}
 _REMOTE = re.compile(r"(s3|s3a|oss|gs|gcs|azblob|http|https)://", re.IGNORECASE)
+_HEX_MARK = "\\x"
+"""Begins bytes that are written as hex, as in PostgreSQL."""
 _SUFFIX_COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
 
@@ -122,14 +124,32 @@ def files_at(path: Path, text: str, pattern: str | None) -> list[Path]:
 
 def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], options: FileOptions) -> int:
     """Write batches into one new file, whole or not at all; the number of rows."""
-    temporary = path.with_name(f".{path.name}.tmp")
     rows = 0
+    with (
+        _new_file(path) as temporary,
+        temporary.open("wb") as raw,
+        _compressed(raw, options) as sink,
+        _writer(sink, schema, options) as write,
+    ):
+        for batch in batches:
+            write(batch)
+            rows += batch.num_rows
+    return rows
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text into one new file, whole or not at all."""
+    with _new_file(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[Path]:
+    """Yield the path to write to; at the end the file is synced and gets its name."""
+    temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as raw, _compressed(raw, options) as sink, _writer(sink, schema, options) as write:
-            for batch in batches:
-                write(batch)
-                rows += batch.num_rows
+        yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
         temporary.replace(path)
@@ -137,7 +157,6 @@ def write_file(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch],
         raise CopyFailed(f"cannot write {path.name}: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    return rows
 
 
 @contextmanager
@@ -173,7 +192,7 @@ def _write_json(sink: Any, batch: pa.RecordBatch) -> None:
 
 
 def as_text(data: Any, options: FileOptions) -> Any:
-    """Return a batch whose times are text as the options want them, and whose bytes are hex."""
+    """Return a batch whose times are text as the options want them, and whose bytes are hex behind `\\x`."""
     arrays, names = [], data.schema.names
     for column, kind in zip(data.columns, data.schema.types, strict=True):
         arrays.append(_as_text(column, kind, options))
@@ -192,9 +211,25 @@ def _as_text(column: Any, kind: pa.DataType, options: FileOptions) -> Any:
     if pt.is_date(kind) or pt.is_time(kind) or pt.is_decimal(kind) or pt.is_dictionary(kind):
         return column.cast(pa.string())
     if pt.is_binary(kind):
-        encoded = [None if value is None else value.hex() for value in column.to_pylist()]
+        encoded = [None if value is None else _HEX_MARK + value.hex() for value in column.to_pylist()]
         return pa.array(encoded, pa.string())
     return column
+
+
+def bytes_of_text(column: pa.Array) -> pa.Array:
+    """Return the bytes that texts of a file mean: what `as_text` wrote as hex, and anything else as it is."""
+    if not pt.is_string(column.type):
+        return column
+    return pa.array([_bytes_of(value) for value in column.to_pylist()], pa.binary())
+
+
+def _bytes_of(text: str | None) -> bytes | None:
+    if text is None or not text.startswith(_HEX_MARK):
+        return None if text is None else text.encode()
+    try:
+        return bytes.fromhex(text[len(_HEX_MARK) :])
+    except ValueError as error:
+        raise InvalidArguments(f"{text[:40]!r} is not hex: after {_HEX_MARK} there are pairs of hex digits") from error
 
 
 def read_file(path: Path, options: FileOptions) -> Iterator[pa.RecordBatch]:

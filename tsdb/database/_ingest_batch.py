@@ -164,9 +164,30 @@ def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[Part]:
         np.concatenate([fitted.times for fitted in many]),
         _metric_fields(target.schema, many),
     )
+    if target.rule is not None:
+        return _divide_metrics(target, target.rule, many, batch)
     if len({fitted.table.id for fitted in many}) != len(many):
         batch = _join_series(batch)
     return _limited(target.table.region_ids[0], batch, target.schema.version)
+
+
+def _divide_metrics(target: Target, rule: PartitionRule, many: Sequence[Fitted], batch: Batch) -> list[Part]:
+    """Divide rows of logical tables among the regions of their physical table, by the labels of their series."""
+    table = target.table
+    labels = {
+        name: pa.concat_arrays(
+            [each.tags[name].cast(kind) if name in each.tags else pa.nulls(each.series, kind) for each in many]
+        )
+        for name, kind in ((name, table.by_name[name].type.arrow) for name in rule.columns)
+    }
+    numbers = rule.route(pa.table(labels))[batch.series_index]
+    parts: list[Part] = []
+    for number in np.unique(numbers):
+        some = _take(batch, np.flatnonzero(numbers == number))
+        if len({fitted.table.id for fitted in many}) != len(many):
+            some = _join_series(some)
+        parts += _limited(region_id(table.id, table.region_numbers[int(number)]), some, target.schema.version)
+    return parts
 
 
 def _metric_fields(schema: RegionSchema, many: Sequence[Fitted]) -> dict[str, pa.Array]:

@@ -19,7 +19,7 @@ from tsdb.errors import InvalidArguments, Status
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Channel, Records, Session
-from tsdb.sql.statements import Expression, Insert, Special, Values
+from tsdb.sql.statements import Expression, Insert, Special, Update, Values
 
 HELD_BYTES_MAX = 128 * 1024 * 1024
 """How much of a query's answer is held back until the query is over: one that fails by then has written nothing."""
@@ -50,13 +50,13 @@ def insert(
     table = target_table(statement, services, session)
     columns = _target_columns(statement, table)
     if statement.values is not None:
-        return Affected(_insert_values(statement.values, table, columns, services, session))
+        return Affected(_insert_values(statement.values, table, columns, services, session, process))
     assert statement.query is not None
     records = services.queries.query(statement.query.text, session, tables=tables)
-    return Affected(_insert_rows(records, table, columns, services, session, process))
+    return Affected(insert_rows(records, table, columns, services, session, process))
 
 
-def target_table(statement: Insert, services: Services, session: Session) -> TableInfo:
+def target_table(statement: Insert | Update, services: Services, session: Session) -> TableInfo:
     database, name = resolve(statement.table, session)
     check_writable(database)
     if services.catalog.find_view(database, name) is not None:
@@ -73,7 +73,7 @@ def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
     for name in statement.columns:
         column = table.by_name.get(name)
         if column is None:
-            raise ColumnNotFound(f"Column {name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, name, table.by_name)
         if column in chosen:
             raise InvalidArguments(f"column {name} is named twice")
         chosen.append(column)
@@ -81,7 +81,12 @@ def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
 
 
 def _insert_values(
-    values: Values, table: TableInfo, columns: Sequence[ColumnInfo], services: Services, session: Session
+    values: Values,
+    table: TableInfo,
+    columns: Sequence[ColumnInfo],
+    services: Services,
+    session: Session,
+    process: Process,
 ) -> int:
     if len(columns) != len(values.columns):
         raise InvalidArguments(
@@ -91,7 +96,7 @@ def _insert_values(
     given: dict[str, pa.Array] = {}
     for column, cells in zip(columns, values.columns, strict=True):
         given[column.name] = _column_of_cells(cells, column, values, services, session, now_ns)
-    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns))
+    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns), process.token)
 
 
 def _column_of_cells(
@@ -142,14 +147,17 @@ def _evaluate(texts: list[str], column: ColumnInfo, services: Services, session:
     ]
 
 
-def _insert_rows(
+def insert_rows(
     records: Records,
     table: TableInfo,
     columns: Sequence[ColumnInfo],
     services: Services,
     session: Session,
     process: Process,
+    *,
+    not_null: frozenset[str] = frozenset(),
 ) -> int:
+    """Write the rows of a query, their number; `not_null` are columns in which a null would be without effect."""
     process.on_cancel(records.close)
     try:
         if len(records.schema) != len(columns):
@@ -164,18 +172,23 @@ def _insert_rows(
                 column.name: assign_column(batch.column(position), column, zone=session.time_zone)
                 for position, column in enumerate(columns)
             }
+            for name in not_null:
+                if given[name].null_count:
+                    raise InvalidArguments(
+                        f"column {name} cannot be set to NULL: table {table.name} keeps the last value that is not null"
+                    )
             held.append(complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns()))
             held_bytes += held[-1].nbytes
             if held_bytes > HELD_BYTES_MAX:
-                total += _put_all(services, table, held)
-        return total + _put_all(services, table, held)
+                total += _put_all(services, table, held, process)
+        return total + _put_all(services, table, held, process)
     finally:
         records.close()
 
 
-def _put_all(services: Services, table: TableInfo, held: list[pa.Table]) -> int:
+def _put_all(services: Services, table: TableInfo, held: list[pa.Table], process: Process) -> int:
     """Write what is held back, and hold it no longer."""
-    total = sum(put_rows(services, table, rows) for rows in held)
+    total = sum(put_rows(services, table, rows, process.token) for rows in held)
     held.clear()
     return total
 

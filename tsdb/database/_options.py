@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import MergeMode
 from tsdb.units import Duration, Size
 
@@ -22,6 +22,7 @@ class UnexpectedOption(TsdbError):
     """An option that a new table cannot have."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.INVALID_PARAMETER
 
 
 _HUMAN_UNITS = (
@@ -89,7 +90,8 @@ def _flag(value: str) -> str:
 
 
 def _merge_mode(value: str) -> str:
-    return MergeMode(value.lower()).value
+    """A mode, or '' for the default one."""
+    return MergeMode(value.lower()).value if value else ""
 
 
 def _size(value: str) -> str:
@@ -249,7 +251,7 @@ def check_database_options(options: Iterable[tuple[str, str]], *, is_new: bool) 
             kind: type[TsdbError] = UnexpectedOption if is_new else InvalidOption
             raise kind("a database cannot have ttl instant", hint="give it to a table")
     checked = _checked(given, _SHARED, "database")
-    if checked.get("append_mode") == "true" and "merge_mode" in checked:
+    if checked.get("append_mode") == "true" and checked.get("merge_mode"):
         raise InvalidOption("append_mode true and merge_mode exclude each other")
     return _complete(checked)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled, UnknownProcess
-from tsdb.query import Session
+from tsdb.query import Session, WriteToken
 
 TEXT_CHARS_MAX = 4096
 """How much of a statement the process list keeps."""
@@ -30,6 +30,7 @@ class Process:
     forget: Callable[[Process], None] = lambda _: None
     """Takes it off the list."""
     _holds: int = 0
+    token: WriteToken = field(default_factory=WriteToken)
     _stops: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -45,6 +46,7 @@ class Process:
         with self._lock:
             self.is_cancelled = True
             stops = list(self._stops)
+        self.token.cancel()
         for stop in stops:
             stop()
 
@@ -107,6 +109,8 @@ class ProcessList:
         number = next(self._numbers)
         process = Process(f"{self.frontend}/{number}", session, text[:TEXT_CHARS_MAX], self._clock.now_ns())
         process.forget = self._forget
+        if session.token is not None:
+            process.token = session.token
         self._running[process.id] = process
         return process
 

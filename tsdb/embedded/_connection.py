@@ -6,24 +6,31 @@ It may be used from several threads at once. `USE` and `SET` hold for the whole 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+import time as clock
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
-from tsdb.components import LocalDatabase, LocalOptions, open_directory, open_memory
+from tsdb.auth import Identity
+from tsdb.components import LocalDatabase, LocalOptions, open_directory, open_memory, open_read_only
 from tsdb.database import Affected, Channel, Database, DatabaseOptions, Output, Session, read_all
 from tsdb.embedded._frames import to_arrow
+from tsdb.embedded._parameters import Parameters, bind
 from tsdb.embedded._result import Result
+from tsdb.embedded._sources import Paths, caller_frames, read_files, with_files
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.model import parse_timestamp, zone_of
 from tsdb.promql import parse_duration_ms
 from tsdb.query import QueryOptions
 from tsdb.query.promql import Span, rows_of
@@ -31,6 +38,9 @@ from tsdb.store import DirectoryLock, MemoryStore
 from tsdb.units import Size
 
 MEMORY = ":memory:"
+READER = Identity("reader of a read-only database", can_write=False)
+
+Moment = float | datetime | str
 
 
 class ConnectionClosed(TsdbError):
@@ -39,73 +49,128 @@ class ConnectionClosed(TsdbError):
     status = Status.ILLEGAL_STATE
 
 
-def connect(path: str | Path = MEMORY, *, sync_write: bool = False, write_buffer: str = "256MB") -> Connection:
-    """Open the database of a directory, which is made if it is not there; ":memory:" forgets all at the end.
+def connect(
+    path: str | Path = MEMORY, *, read_only: bool = False, sync_write: bool = False, write_buffer: str = "256MB"
+) -> Connection:
+    """Open the database of a directory, which is created if it does not exist; ":memory:" keeps nothing.
 
-    Only one process may have a directory open at a time. `sync_write` syncs every write to the disk before it returns;
-    without it, a power loss may cost the last second. `write_buffer` bounds the memory for rows not yet in data files.
+    One process at a time may have a directory open, or any number of processes with `read_only`. `sync_write` syncs
+    every write to the disk before it returns; without it, a power loss may cost the last second. `write_buffer` bounds
+    the memory for rows that are not in data files yet.
     """
-    return Connection(path, sync_write=sync_write, write_buffer=write_buffer)
+    return Connection(path, read_only=read_only, sync_write=sync_write, write_buffer=write_buffer)
 
 
 class Connection:
     """An open database. To be closed, or used with `with`."""
 
-    def __init__(self, path: str | Path = MEMORY, *, sync_write: bool = False, write_buffer: str = "256MB") -> None:
+    def __init__(
+        self,
+        path: str | Path = MEMORY,
+        *,
+        read_only: bool = False,
+        sync_write: bool = False,
+        write_buffer: str = "256MB",
+    ) -> None:
         self._lock = threading.Lock()
-        self._session = Session(channel=Channel.EMBEDDED)
+        self._session = Session(channel=Channel.EMBEDDED, identity=READER if read_only else None)
         self._frames: dict[str, pa.Table] = {}
         self._stack = ExitStack()
         try:
-            self._local: LocalDatabase | None = self._open(path, sync_write=sync_write, write_buffer=write_buffer)
+            self._local: LocalDatabase | None = self._open(
+                path,
+                is_read_only=read_only,
+                options=partial(_options, sync_write=sync_write, write_buffer=write_buffer),
+            )
         except BaseException:
             self._stack.close()
             raise
 
-    def _open(self, path: str | Path, *, sync_write: bool, write_buffer: str) -> LocalDatabase:
+    def _open(self, path: str | Path, *, is_read_only: bool, options: Callable[[Path], LocalOptions]) -> LocalDatabase:
         if str(path) == MEMORY:
-            scratch = Path(tempfile.mkdtemp(prefix="tsdb-"))
-            self._stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-            return open_memory(MemoryStore(), scratch / "wal", options=_options(scratch, sync_write, write_buffer))
-        home = Path(path)
-        self._stack.enter_context(DirectoryLock(home, key="the path"))
-        return open_directory(home, options=_options(home, sync_write, write_buffer))
+            if is_read_only:
+                raise InvalidArguments("a database in memory cannot be opened read-only: it is empty")
+            scratch = self._scratch()
+            return open_memory(MemoryStore(), scratch / "wal", options=options(scratch))
+        home = Path(path).expanduser()
+        self._stack.enter_context(DirectoryLock(home, key="the path", is_shared=is_read_only))
+        if is_read_only:
+            scratch = self._scratch()
+            return open_read_only(home, scratch, options=options(scratch))
+        return open_directory(home, options=options(home))
 
-    def sql(self, text: str) -> Result:
-        """Run one or more statements and return the answer to the last."""
+    def _scratch(self) -> Path:
+        scratch = Path(tempfile.mkdtemp(prefix="tsdb-"))
+        self._stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        return scratch
+
+    def sql(self, text: str, params: Parameters | None = None) -> Result:
+        """Run one or more statements and return the result of the last.
+
+        `params` are the values of placeholders: a sequence for `?` and `$1`, a mapping for `$name`. A query may name
+        registered frames, variables of the caller that hold frames (pandas, polars, pyarrow, other results), and
+        files: `FROM 'cpu.parquet'`, `FROM read_csv('cpu-*.csv')`.
+        """
         session = self._start_session()
+        bound = bind(text, params)
+        statements, files = with_files(bound.text)
+        tables = {**self._caller_frames(statements, session, sys._getframe(1)), **self._frames, **bound.tables, **files}
         output: Result | None = None
-        for each in self._database().execute(text, session, tables=dict(self._frames)):
+        for each in self._database().execute(statements, session, tables=tables):
             output = _result(each)
             self._keep(session)
         if output is None:
             raise InvalidArguments("there is no statement to run")
         return output
 
-    def promql(
-        self, query: str, start: float | datetime, end: float | datetime | None = None, step: float | str = 60
-    ) -> Result:
-        """Evaluate PromQL at each step from `start` to `end`, or at `start` alone; return the rows.
+    execute = sql
 
-        Times are seconds since 1970 or datetimes, which without a zone are in UTC; a step is seconds or a text, `5m`.
+    def _caller_frames(self, text: str, session: Session, caller: FrameType) -> dict[str, pa.Table]:
+        database = self._database()
+
+        def is_known(name: str) -> bool:
+            return name in self._frames or database.has_table(name, session)
+
+        return caller_frames(text, caller, is_known)
+
+    def read_parquet(self, paths: Paths) -> Result:
+        """Read Parquet files: a path, a pattern such as `data/*.parquet`, or a list of them."""
+        return Result(read_files(paths, "parquet"), None)
+
+    def read_csv(self, paths: Paths) -> Result:
+        """Read CSV files with a header; types are found in the values."""
+        return Result(read_files(paths, "csv"), None)
+
+    def read_json(self, paths: Paths) -> Result:
+        """Read files with one JSON object per line."""
+        return Result(read_files(paths, "json"), None)
+
+    def promql(
+        self, query: str, start: Moment | None = None, end: Moment | None = None, step: float | str = 60
+    ) -> Result:
+        """Evaluate PromQL at each step from `start` to `end`, or at `start` alone (default: now); return the rows.
+
+        Times are seconds since 1970, datetimes or texts such as `2024-01-01 12:00`; without a zone they are in the zone
+        of the connection (default UTC). A step is a number of seconds or a text, `5m`.
         """
-        first = _to_ms(start)
-        span = Span(first, first if end is None else _to_ms(end), _step_ms(step))
         session = self._start_session()
+        first = _to_ms(clock.time() if start is None else start, session.time_zone)
+        span = Span(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
         engine = self._database().promql
         return Result(rows_of(engine, query, engine.source(session), span), None)
 
     def write(
-        self, table: str, data: Any, *, tags: Sequence[str] = (), time: str = "ts", database: str | None = None
+        self, table: str, data: Any, *, tags: str | Sequence[str] = (), time: str = "ts", database: str | None = None
     ) -> int:
         """Write rows into a table; it is created, or gets new columns, as the data needs. Returns the number of rows.
 
-        `data` is a DataFrame of pandas or polars, a table of pyarrow or a list of dictionaries. `tags` name the columns
-        that identify a series, `time` the column of timestamps; all others are fields.
+        `data` is a DataFrame of pandas or polars, a pyarrow table, a list of dictionaries or a result. `tags` name the
+        columns that identify a series, `time` the column of timestamps; all others are fields.
         """
         frame = to_arrow(data, time=time)
-        target = database or self._session.database
-        return self._database().write(target, table, frame, tags=tuple(tags), time=time)
+        session = self._start_session()
+        names = (tags,) if isinstance(tags, str) else tuple(tags)
+        return self._database().write(database or session.database, table, frame, session, tags=names, time=time)
 
     def register(self, name: str, data: Any) -> None:
         """Let queries of this connection read a frame under a name, as if it were a table."""
@@ -120,8 +185,8 @@ class Connection:
                 raise InvalidArguments(f"no frame is registered as {name!r}")
 
     def flush(self, table: str) -> None:
-        """Put the rows of a table that are in memory into data files."""
-        self.sql(f"ADMIN flush_table('{table}')")
+        """Write the rows of a table that are in memory to data files."""
+        self.sql("ADMIN flush_table('" + table.replace("'", "''") + "')")
 
     def close(self) -> None:
         """Flush everything and let go of the directory; any number of times."""
@@ -159,9 +224,11 @@ class Connection:
             self._session.variables.update(session.variables)
 
 
-def _to_ms(moment: float | datetime) -> int:
+def _to_ms(moment: Moment, zone: str) -> int:
+    if isinstance(moment, str):
+        return parse_timestamp(moment, zone) // 1_000_000
     if isinstance(moment, datetime):
-        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone_of(zone))
         return round(zoned.timestamp() * 1000)
     return round(moment * 1000)
 
@@ -173,7 +240,7 @@ def _step_ms(step: float | str) -> int:
     return ms
 
 
-def _options(home: Path, sync_write: bool, write_buffer: str) -> LocalOptions:
+def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions:
     size = Size.parse(write_buffer)
     return LocalOptions(
         engine=EngineOptions(

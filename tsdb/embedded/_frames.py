@@ -1,4 +1,4 @@
-"""Frames of other libraries as tables of Arrow; none of these libraries is needed to use the others."""
+"""Frames of other libraries as Arrow tables; none of these libraries is needed to use the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tsdb.errors import InvalidArguments
 
 
 def to_arrow(data: Any, *, time: str | None = None) -> pa.Table:
-    """Return pandas, polars, pyarrow or dictionaries as a table of Arrow."""
+    """Return pandas, polars, pyarrow, dictionaries, or anything else that speaks Arrow as an Arrow table."""
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -23,12 +23,24 @@ def to_arrow(data: Any, *, time: str | None = None) -> pa.Table:
     module = type(data).__module__.partition(".")[0]
     if module == "pandas":
         return _from_python(lambda: _from_pandas(data, time))
-    if hasattr(data, "__arrow_c_stream__"):  # polars, duckdb and whatever else speaks Arrow
+    if module == "polars" and hasattr(data, "collect"):  # a LazyFrame
+        data = data.collect()
+    if hasattr(data, "__arrow_c_stream__"):  # polars, duckdb, our own results and others
         return _from_python(lambda: pa.table(data))
     raise InvalidArguments(
         f"data of type {type(data).__name__} cannot be used as a table",
-        hint="give a DataFrame of pandas or polars, a table of pyarrow, or a list of dictionaries",
+        hint="give a DataFrame of pandas or polars, a pyarrow table, or a list of dictionaries",
     )
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a variable of this value may be read as a table by its name."""
+    if isinstance(value, pa.Table | pa.RecordBatch):
+        return True
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in ("pandas", "polars"):
+        return kind.__name__ in ("DataFrame", "LazyFrame")
+    return hasattr(kind, "__arrow_c_stream__")
 
 
 def _complete(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@
 
 Labels are STRING columns of the primary key. Beside its value, a table may have the VARBINARY field `tsdb_histogram` of
 native histograms; a physical one gets it with the first logical one that has it. A logical table shows its columns in
-the order of their names, and its options are those of the physical table.
+the order of their names, and its options are those of the physical table. A physical table may be partitioned by
+labels; a logical table that lacks one of them has no value there.
 """
 
 from __future__ import annotations
@@ -56,11 +57,14 @@ def _check_names(draft: TableInfo) -> None:
     taken = sorted(RESERVED_NAMES & draft.by_name.keys())
     if taken:
         raise InvalidArguments(f"column {taken[0]} is one that the metric engine has itself", table=draft.name)
-    if draft.partition_columns:
-        raise Unsupported("tables of the metric engine cannot be partitioned", table=draft.name)
 
 
 def _check_physical(draft: TableInfo) -> TableInfo:
+    for name in draft.partition_columns:
+        if draft.by_name[name].semantic is not Semantic.TAG:
+            raise InvalidArguments(
+                f"a physical table is partitioned by labels, {name} is none", hint="name columns of its primary key"
+            )
     if len(draft.value_fields) != 1 or draft.value_fields[0].type.kind is not Kind.FLOAT64:
         found = ", ".join(f"{column.name} {column.type.name}" for column in draft.value_fields) or "none"
         raise InvalidArguments(f"a physical table has exactly one field, of type Float64; here: {found}")
@@ -74,11 +78,16 @@ def _plan_logical(draft: TableInfo, physical: TableInfo, said: frozenset[str]) -
     if PHYSICAL in said:
         raise InvalidArguments(f"a table is physical or logical: {PHYSICAL} and {ON_PHYSICAL} exclude each other")
     if not physical.is_physical:
-        raise InvalidArguments(f"table {physical.name} is no physical table of the metric engine")
+        raise InvalidArguments(f"table {physical.name} is not a physical table of the metric engine")
     unknown = [key for key in sorted(said) if key not in _LOGICAL_OPTIONS and not key.startswith(_LOGICAL_PREFIXES)]
     if unknown:
         raise InvalidArguments(
             f"a logical table has no option {unknown[0]} of its own", hint=f"set it for {physical.name}"
+        )
+    if draft.partition_columns:
+        raise InvalidArguments(
+            f"the rows of {draft.name} are in the regions of {physical.name}: a logical table has no partitions",
+            hint=f"partition {physical.name}",
         )
     for label in draft.tags:
         _check_label(label)

@@ -128,7 +128,7 @@ def _number(expr: NumberLiteral) -> str:
 def _duration(expr: DurationExpr) -> str:
     if expr.op in ("step", "range"):
         text = f"{expr.op}()"
-    elif expr.op in ("min", "max"):
+    elif expr.op in ("min_of", "max_of"):
         assert expr.lhs is not None
         assert expr.rhs is not None
         text = f"{expr.op}({format_expr(expr.lhs)}, {format_expr(expr.rhs)})"

@@ -1,7 +1,8 @@
 """Durations inside a query: `[range]`, `[range:step]`, `offset`, and arithmetic in them.
 
-A duration is a number of seconds, or arithmetic on such with `step()`, `range()`, `min(a, b)` and `max(a, b)`. Behind
-`offset`, arithmetic needs parentheses, because what follows could as well go on with the query itself.
+A duration is a number of seconds, or arithmetic on such with `step()`, `range()`, `min_of(a, b)` and `max_of(a, b)`;
+the last two were `min` and `max` in earlier versions of Prometheus, and both spellings are read. Behind `offset`,
+arithmetic needs parentheses, because what follows could as well go on with the query itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 4}
 _SIGN_PRECEDENCE = 3
 _OUT_OF_RANGE_SECONDS = float(1 << 53)
 DEPTH_MAX = 50
+OPERANDS_MAX = 200
+"""How deep a duration may be nested, and how many numbers and calls it may have."""
+
+_CALLS = {"step": "step", "range": "range", "min_of": "min_of", "max_of": "max_of", "min": "min_of", "max": "max_of"}
 
 
 class DurationParser:
@@ -27,6 +32,7 @@ class DurationParser:
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
         self._depth = 0
+        self._operands = 0
 
     def range_of(self, expr: Expr) -> Expr:
         """Read `[…]` behind an expression: a range of a selector, or a subquery."""
@@ -112,6 +118,9 @@ class DurationParser:
     def _primary(self) -> Expr:
         parser = self._parser
         token = parser.token
+        self._operands += 1
+        if self._operands > OPERANDS_MAX:
+            raise parser.error(token.start, f"the duration has more than {OPERANDS_MAX} operands")
         if token.kind in (Kind.NUMBER, Kind.DURATION):
             return parser.number()
         if parser.at("("):
@@ -123,7 +132,7 @@ class DurationParser:
                 inner.is_wrapped = True
                 inner.span = span
             return inner
-        if parser.at_word("step", "range", "min", "max"):
+        if parser.at_word(*_CALLS):
             return self._call()
         raise parser.unexpected("duration expression", "number, duration or step()")
 
@@ -138,4 +147,4 @@ class DurationParser:
         parser.expect(",", "duration expression")
         right = self._expression(0)
         parser.expect(")", "duration expression")
-        return DurationExpr(Span(name.start, parser.last_end), name.lower, left, right)
+        return DurationExpr(Span(name.start, parser.last_end), _CALLS[name.lower], left, right)

@@ -124,7 +124,7 @@ def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.
 
 
 def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Scalar | None:
-    """A number counts units of the column; a text is local time of the session, or of UTC, to the nanosecond."""
+    """A number counts units of the column; a text is local time of the session, to the nanosecond."""
     try:
         if not literal.is_string:
             if not literal.text.lstrip("-").isdigit():
@@ -134,7 +134,7 @@ def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Sca
             return pa.scalar(number, arrow)
         if literal.is_timestamp and not is_canonical_time(literal.text):
             return None
-        nanoseconds = parse_timestamp(literal.text, "UTC" if literal.is_timestamp else zone)
+        nanoseconds = parse_timestamp(literal.text, zone)
     except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):
         return None
     return pa.scalar(nanoseconds, pa.timestamp("ns")) if nanoseconds in _INT64 else None

@@ -67,7 +67,7 @@ class Contexts:
         if options.memory_bytes:
             runtime = runtime.with_fair_spill_pool(int(options.memory_bytes))
         if options.spill_dir is not None:
-            options.spill_dir.mkdir(parents=True, exist_ok=True)
+            options.spill_dir.mkdir(0o700, parents=True, exist_ok=True)
             runtime = runtime.with_disk_manager_specified(str(options.spill_dir))
         else:
             runtime = runtime.with_disk_manager_os()

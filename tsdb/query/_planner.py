@@ -8,8 +8,8 @@ cannot be handed over, and with more numbers when the query limits `numbers` to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,22 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import Cancelled, DeadlineExceeded, NotBrief, TsdbError
-from tsdb.model import CATALOG, METRIC_ENGINE, DataType, TableInfo, ViewInfo, type_of_field
+from tsdb.model import (
+    CATALOG,
+    METRIC_ENGINE,
+    NS_PER_UNIT,
+    ColumnId,
+    ColumnInfo,
+    DataType,
+    Kind,
+    Semantic,
+    TableInfo,
+    ViewInfo,
+    type_of_field,
+)
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_schema
+from tsdb.query._dialects import translate_query
+from tsdb.query._job import Job, Planned, SeenAggregate, SeenOuter, ViewChain
 from tsdb.query._life import QueryLife
 from tsdb.query._memory import MemoryWatch
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
@@ -28,17 +42,17 @@ from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, 
 from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
+from tsdb.query._threads import in_thread
 from tsdb.query._view_sizes import ViewSizes, check_size
 from tsdb.query._visible import visible
-from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
+from tsdb.query.errors import TableMissing, execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
-from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
+from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
-    FittedQuery,
     OuterRecords,
     RunFilter,
     Shapes,
@@ -49,123 +63,59 @@ from tsdb.query.series_aggregate import (
     leave_to_planner,
 )
 from tsdb.query.session import Channel, Records, Session, read_all
+from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS, Apart, take_apart
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
-    Edits,
     Layout,
     RewriteRules,
     TableRef,
     find_tables,
+    first_of_same,
     header_of,
     keeps_order,
     limit_of,
     reads_in_order,
     redefined_names,
+    refuse_clauses,
+    rename_item,
     rewrite,
 )
 from tsdb.sql.selection import find_selection
 from tsdb.sql.series_query import read_series_query
 from tsdb.sql.statements import Dialect
 
-# Aggregates give up the order of rows; everything else keeps it.
-_AGGREGATES = frozenset({
-    "any_value", "approx_distinct", "approx_median", "approx_percentile_cont",
-    "approx_percentile_cont_with_weight", "array_agg", "avg", "bit_and", "bit_or", "bit_xor", "bool_and",
-    "bool_or", "corr", "count", "count_hash", "covar", "covar_pop", "covar_samp", "first_value", "geo_path",
-    "grouping", "hll", "hll_merge", "json_encode_path", "last_value", "max", "mean", "median", "min", "nth_value",
-    "percentile_cont", "quantile_cont", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2",
-    "regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "std", "stddev", "stddev_pop", "stddev_samp", "string_agg",
-    "sum", "uddsketch_merge", "uddsketch_state", "var", "var_pop", "var_population", "var_samp", "var_sample",
-    "variance", "vec_avg", "vec_product", "vec_sum",
-})  # fmt: skip
 _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
 _WORD = re.compile(r"[a-z_]\w*")
 
+_INT64_MAX = 2**63 - 1
+_YEAR_NS = 366 * 86_400 * 10**9
+_BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
+
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
 _JOIN_WORDS = frozenset({"join", "exists", "in", "lateral"})
+# What can give a column that is none of a table's.
+_DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
+SAME_NAMES_MAX = 100
+"""How many result columns may have a name that another one has."""
+_SAME_NAMES = re.compile(
+    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.S
+)
+_PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
+_INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 _COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 Above = Callable[[str, pa.Table, Session], Records]
 InformationSource = Callable[[Session], InformationContext]
 Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
-
-
-@dataclass(frozen=True, slots=True)
-class ViewChain:
-    """The views whose own text is looked at, one in the other, and what was found out about views on the way.
-
-    A view that several others read is looked at once: each level would double the work otherwise.
-    """
-
-    path: tuple[ViewInfo, ...] = ()
-    kinds: dict[ViewInfo, dict[str, DataType]] = field(default_factory=dict)
-    """The types of their columns."""
-    prepared: dict[ViewInfo, Job] = field(default_factory=dict)
-
-    def within(self, view: ViewInfo) -> ViewChain:
-        return replace(self, path=(*self.path, view))
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A query that is ready to be planned."""
-
-    text: str
-    session: Session
-    tables: Mapping[str, pa.Table]
-    is_ordered: bool
-    is_single: bool
-    """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
-    is_explained: bool
-    views: ViewChain
-    """The views whose own text this is, one in the other."""
-    limit: int | None
-    """The largest LIMIT in it, if it may concern `numbers`."""
-    is_small: bool
-    """It is planned in milliseconds, and its expressions make no large values."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenAggregate:
-    """What an aggregate over runs means, whatever its conditions are."""
-
-    fitted: FittedQuery
-    schema: pa.Schema
-    kinds: Sequence[pa.DataType]
-    """The types of the schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenOuter:
-    """What a query over an aggregate means, whatever the conditions of that are."""
-
-    below: SeenAggregate
-    above: str
-    schema: pa.Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A query that DataFusion has planned."""
-
-    frame: DataFrame
-    life: QueryLife
-    schema: pa.Schema
-    """The columns of its answer."""
-
-    def give_up(self) -> None:
-        """Let go of what it holds: nobody waits for it any more."""
-        self.life.cancel()
-        self.life.end()
 
 
 class Planner:
@@ -210,9 +160,13 @@ class Planner:
         """
         check_query_limits(text, tokens)
         chain = views or ViewChain()
-        if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
+        if (
+            session.dialect is not Dialect.GENERIC
+            and (edited := translate_query(text, tokens, session.dialect)) != text
+        ):
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
+        refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
         is_small = self._check_size(layout, named, session, tables)
         rules = RewriteRules(
@@ -220,19 +174,71 @@ class Planner:
             columns=self._columns(layout, named, session, tables, chain),
             zone=session.time_zone,
             variable=lambda name: session_variable(session, name),
+            is_wide=not _BINNING.isdisjoint(layout.words) and self._is_wide(layout, named, session, tables),
         )
         names_numbers = any(each.name == NUMBERS for each in named)
-        return Job(
-            text=prefix + rewrite(layout, rules),
+        job = Job(
+            text="",
             session=session,
             tables=tables,
-            is_ordered=keeps_order(layout, _AGGREGATES) or reads_in_order(layout),
+            is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
             is_explained=bool(prefix),
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
         )
+        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
+        return replace(job, text=prefix + rewrite(layout, derived))
+
+    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job, named: Sequence[TableRef]) -> ColumnTypes:
+        """Return the types of columns that no table of ours has; names that stand for several types are left out."""
+        kinds: dict[str, set[DataType | None]] = {}
+        for rows in job.tables.values():
+            for field in rows.schema:
+                kinds.setdefault(field.name, set()).add(type_of_field(field))
+        is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
+        if is_of_tables or job.views.path:
+            # The text of a view is planned within a plan already; once more for each would double with each view.
+            return _certain(kinds)
+        try:
+            planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
+        except TsdbError:
+            return _certain(kinds)
+        text = planned.frame.logical_plan().display_indent_schema()
+        planned.life.end()
+        for name, kind in _PLANNED_COLUMN.findall(text):
+            found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
+            kinds.setdefault(name, set()).add(found)
+        return _certain(kinds)
+
+    def _is_wide(
+        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+    ) -> bool:
+        """Tell whether a table that a query names may have times that nanoseconds do not hold.
+
+        The planner's functions of time compute in nanoseconds. Of the time index it is known which times there are; any
+        other column of a coarser unit that is in the text may have some.
+        """
+        words = {word.lower() for word in layout.words}
+        for reference in named:
+            is_ours = len(reference.parts) > 1 or reference.name not in tables
+            table = self.find_table(reference.parts, session) if is_ours else None
+            if table is not None and self._may_be_wide(table, words):
+                return True
+        return False
+
+    def _may_be_wide(self, table: TableInfo, words: set[str]) -> bool:
+        coarse = [each for each in table.columns if each.type.is_timestamp and each.type.arrow.unit != "ns"]
+        if any(each is not table.time_index and each.name.lower() in words for each in coarse):
+            return True
+        if table.engine == "file":
+            return False
+        unit = NS_PER_UNIT[table.time_index.type.arrow.unit]
+        # Of times next to the least one, even of nanoseconds, the start of their year is out of range.
+        first, last = (_YEAR_NS - _INT64_MAX) // unit, _INT64_MAX // unit
+        spans = [self._regions.time_range(each) for each in table.region_ids]
+        return any(span is not None and (span.start < first or span.last > last) for span in spans)
 
     def _check_size(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -283,6 +289,8 @@ class Planner:
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
         database = session.database if len(parts) == 1 else parts[-2]
+        if (own := session.views.get((database, parts[-1]))) is not None:
+            return own
         return self._catalog.find_view(database, parts[-1]) if _may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
@@ -324,6 +332,8 @@ class Planner:
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
         database = session.database if len(parts) == 1 else parts[-2]
+        if (database, parts[-1]) in session.views:
+            return None
         return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def answer_seen(
@@ -406,7 +416,7 @@ class Planner:
             lambda: self._schema_of(text, tokens, session),
         )
         meaning = SeenAggregate(fitted, schema, schema.types)
-        if not tables:
+        if not tables and not fitted.is_of_range:
             self._seen.remember(text, session, fitted.where, query.table, table, lambda: meaning)
         return self._start_aggregate(meaning, fitted.filter, session, plan)
 
@@ -465,6 +475,8 @@ class Planner:
         (named,) = find_tables(Layout(text, tokens), session.dialect)
         # Bound expressions over tags are of this query alone; they are bound anew each time.
         fitted = inner.fitted
+        if fitted.is_of_range:
+            return
         where = shifted(fitted.where, apart.shift)
         meaning = SeenOuter(SeenAggregate(fitted, inner.schema, inner.schema.types), apart.above, schema)
         self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)
@@ -583,14 +595,21 @@ class Planner:
         source.plan_view = lambda view: self._plan_view(view, job, source, life)
         try:
             context = self._context(job, source, life, has_filters=has_filters)
-            frame = context.sql_with_options(job.text, READ_ONLY)
+            frame = _plan_text(context, job)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
                 schema = coerced_schema(context, frame)
         except BaseException as error:
             life.end()
-            raise _translated(error, life, planning_error) from error
+            raise self._with_near_table(_translated(error, life, planning_error), job.session) from error
         return Planned(frame, life, _with_headers(result_schema(schema)))
+
+    def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
+        """Return an error; one about a missing table says which one was probably meant."""
+        if isinstance(error, TableMissing) and _may_read(session, error.database):
+            near = self._catalog.near_table(error.database, error.name)
+            error.hint = None if near is None else f"did you mean {near}?"
+        return error
 
     def _context(self, job: Job, source: TableSource, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
@@ -638,11 +657,25 @@ class Planner:
     def _system_table(self, database: str, name: str, session: Session) -> pa.Table | None:
         if self._information is None:
             return None
+        context = replace(self._information(session), view_columns=lambda view: self.columns_of_view(view, session))
+        if database == INFORMATION_SCHEMA and name == "columns" and session.dialect is Dialect.POSTGRESQL:
+            return information_columns(context)
         if database == INFORMATION_SCHEMA:
-            return information_table(name, self._information(session))
+            return information_table(name, context)
         if database == PG_CATALOG and session.dialect is Dialect.POSTGRESQL:
-            return pg_table(name, self._information(session))
+            return pg_table(name, context)
         return None
+
+    def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
+        """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
+        if session.is_describing:
+            return ()
+        own = replace(session, is_describing=True, hurry=None)
+        kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
+        return tuple(
+            ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
+            for number, (name, kind) in enumerate(kinds.items())
+        )
 
 
 def session_variable(session: Session, name: str) -> str | int | None:
@@ -661,16 +694,38 @@ def _may_read(session: Session, database: str) -> bool:
     return session.identity is None or session.identity.may_read(database)
 
 
-def _edit_for_pg(text: str, tokens: list[Token]) -> str:
-    """Return a text of a PostgreSQL client without what only PostgreSQL understands."""
-    edits = Edits(text)
-    for start, end, replacement in rewrite_pg(text, tokens):
-        edits.replace(start, end, replacement)
-    return edits.render() if edits else text
+def _certain(kinds: Mapping[str, set[DataType | None]]) -> ColumnTypes:
+    known = {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+    return ColumnTypes({"": {name: kind for name, kind in known.items() if kind is not None}})
+
+
+def _plan_text(context: SessionContext, job: Job) -> DataFrame:
+    """Have a text planned; result columns of one name are told apart, and get it back in `_with_headers`."""
+    texts: Iterator[str] = iter((job.text,))
+    refused: tuple[int, int] | None = None
+    for _ in range(SAME_NAMES_MAX):
+        text = next(texts, None)
+        if text is None:
+            break
+        try:
+            return context.sql_with_options(text, READ_ONLY)
+        except Exception as error:
+            match = _SAME_NAMES.search(str(error))
+            if match is None:
+                raise
+            same = (int(match[1]), int(match[2]))
+            if same != refused:
+                # That one is another pair shows that the item of the pair before was found.
+                refused, texts = same, rename_item(text, job.session.dialect, *same)
+    return context.sql_with_options(job.text, READ_ONLY)
 
 
 def _with_headers(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_name(header_of(field.name)) for field in schema])
+    names: list[str] = []
+    for field in schema:
+        first = first_of_same(field.name)
+        names.append(header_of(field.name) if first is None else names[first])
+    return pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
 
 
 def _quoted(name: str) -> str:

@@ -28,6 +28,8 @@ from tsdb.query._threads import in_thread
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
+_SYSTEM = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
+"""Databases that are found, with their tables, in any case of letters, as in MySQL."""
 
 
 class TableCatalog(Protocol):
@@ -42,6 +44,8 @@ class TableCatalog(Protocol):
     def logical_tables(self, physical: TableInfo) -> list[TableInfo]: ...
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
+
+    def near_table(self, database: str, name: str) -> str | None: ...
 
 
 class TableSource:
@@ -75,7 +79,7 @@ class TableSource:
         """Plans the query of a view; set by whoever owns the context."""
 
     def has_database(self, name: str) -> bool:
-        if name in (INFORMATION_SCHEMA, PG_CATALOG) or (self._extra and name == self._database):
+        if name.lower() in _SYSTEM or (self._extra and name == self._database):
             return True
         try:
             return self._catalog.find_database(name) is not None
@@ -89,6 +93,8 @@ class TableSource:
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
+        if database.lower() in _SYSTEM:
+            database, name = database.lower(), name.lower()
         key = (database, name)
         if key not in self._opened:
             table = self._make(database, name)
@@ -119,18 +125,21 @@ class TableSource:
         if table.engine == "file":
             return external_dataset(table)
         if table.engine == METRIC_ENGINE:
-            regions = [self._metric_dataset(table)]
+            regions = self._metric_datasets(table)
         else:
             regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
         return TableDataset(table, regions, self._life, is_ordered=self._is_ordered, is_single=self._is_single)
 
-    def _metric_dataset(self, table: TableInfo) -> ds.Dataset:
-        """Return the rows of a logical table, or of all that are on a physical one."""
+    def _metric_datasets(self, table: TableInfo) -> list[ds.Dataset]:
+        """Return the rows of a logical table, or of all that are on a physical one, by region."""
         physical = table if table.physical_table_id is None else self._catalog.table_by_id(table.physical_table_id)
         if physical is None:
             raise InvalidArguments("the physical table is gone", table=table.full_name)
         ids = [each.id for each in self._catalog.logical_tables(table)] if table.is_physical else []
-        return open_table(self._regions.dataset(physical.region_ids[0], timeout=self._life.timeout), table, ids)
+        return [
+            open_table(self._regions.dataset(each, timeout=self._life.timeout), table, ids)
+            for each in physical.region_ids
+        ]
 
     def _open_view(self, view: ViewInfo) -> Table:
         name = f"{view.database}.{view.name}"
@@ -196,11 +205,24 @@ def external_dataset(table: TableInfo) -> ds.Dataset:
     if not os.path.exists(path):
         raise ExternalFileMissing("the file of an external table is missing", table=table.full_name, location=location)
     try:
-        return ds.dataset(path, schema=table.arrow, format=kind)
+        return _with_time_index(ds.dataset(path, schema=table.arrow, format=kind), table)
     except (OSError, pa.ArrowInvalid) as error:
         raise ExternalFileMissing(
             f"the file of an external table cannot be read: {error}", table=table.full_name, location=location
         ) from error
+
+
+def _with_time_index(files: ds.FileSystemDataset, table: TableInfo) -> ds.Dataset:
+    """Give files without a time index the epoch as one: a column that may not be null cannot be missing."""
+    time = table.time_index
+    epoch = ds.field(time.name) == pa.scalar(0, time.type.arrow)
+    fragments = [
+        each
+        if time.name in each.physical_schema.names
+        else files.format.make_fragment(each.path, files.filesystem, partition_expression=epoch)
+        for each in files.get_fragments()
+    ]
+    return ds.FileSystemDataset(fragments, files.schema, files.format, files.filesystem)
 
 
 class ExternalFileMissing(TsdbError):

@@ -39,6 +39,10 @@ class PlainSelection:
     def __init__(self, selection: Selection, table: TableInfo, filter: Node | Conditions | None) -> None:
         self.table = table
         self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
+        self._read = list(dict.fromkeys(self._columns))
+        has_same = len(self._read) < len(self._columns)
+        self._places = [self._read.index(column) for column in self._columns] if has_same else []
+        """Where each column is among those that are read, if one is asked for twice."""
         names = [name for _, name in selection.items] or self._columns
         self.schema = pa.schema(
             [table.arrow.field(column).with_name(name) for column, name in zip(self._columns, names, strict=True)]
@@ -60,12 +64,13 @@ class PlainSelection:
             return
         left = self._limit
         for fragment in dataset.get_fragments(self._filter):
-            for batch in fragment.scanner(columns=self._columns, filter=self._filter).to_batches():
+            for batch in fragment.scanner(columns=self._read, filter=self._filter).to_batches():
                 if left is not None:
                     batch = batch.slice(0, left)
                     left -= batch.num_rows
                 if batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+                    columns = [batch.column(at) for at in self._places] if self._places else batch.columns
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
                 if left == 0:
                     return
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from tsdb.auth import Identity
-from tsdb.model import DEFAULT_DATABASE
+from tsdb.model import DEFAULT_DATABASE, ViewInfo
+from tsdb.query._write_token import WriteToken
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
 
@@ -69,6 +70,8 @@ class Session:
     """Raises NotBrief when a statement takes longer than whoever waits for it can; set only for those that read."""
     statement: Statement | None = None
     """What runs now, set by the database when a statement begins."""
+    token: WriteToken | None = None
+    """Stops what the session of a single request writes; None gives every statement its own."""
     variables: dict[str, str] = field(default_factory=dict)
     """What SET has set, beside time zone and database; names in lower case."""
     warnings: list[str] = field(default_factory=list)
@@ -76,6 +79,10 @@ class Session:
     prepared: dict[str, str] = field(default_factory=dict)
     """Text of PREPAREd statements by name."""
     cursors: dict[str, Any] = field(default_factory=dict)
+    views: dict[tuple[str, str], ViewInfo] = field(default_factory=dict)
+    """Temporary views by database and name; they go before tables of the same name."""
+    is_describing: bool = False
+    """Whether the columns of a view are being found: a view of the columns of views has none of its own."""
 
     @property
     def dialect(self) -> Dialect:

@@ -1,22 +1,16 @@
-"""Parameters of Prometheus' HTTP API as text, and its errors: shared by HTTP and the PromQL gateway of gRPC."""
+"""Parameters of Prometheus' HTTP API as text: shared by HTTP and the PromQL gateway of gRPC."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-import orjson
-
-from tsdb.errors import InvalidArguments, Status
+from tsdb.errors import InvalidArguments
 from tsdb.promql import parse_duration_ms
 from tsdb.query.promql import Span
 
 POINTS_MAX = 11_000
 """How many steps one query may have."""
 _TIME_MAX = 1e13
-
-
-def prometheus_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
-    return orjson.dumps({"status": "error", "error": message, "errorType": status.title})
 
 
 def check_span(span: Span) -> Span:
@@ -39,7 +33,7 @@ def parse_time_ms(name: str, text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no time: {text!r}") from None
+            raise InvalidArguments(f"the parameter {name} is not a time: {text!r}") from None
         if moment.tzinfo is None:
             raise InvalidArguments(f"the parameter {name} has no time zone: {text!r}") from None
         return round(moment.timestamp() * 1000)
@@ -55,7 +49,7 @@ def parse_step_ms(name: str, text: str) -> int:
         try:
             seconds = float(text)
         except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no duration: {text!r}") from None
+            raise InvalidArguments(f"the parameter {name} is not a duration: {text!r}") from None
         if not abs(seconds) < _TIME_MAX:
             raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
         ms = round(seconds * 1000)

@@ -18,6 +18,7 @@ Form = Callable[[list[str], str], str | None]
 """From the arguments of a call, and what stands behind its brackets, to its new text; None leaves it alone."""
 
 _DISTINCT = re.compile(r"\s*DISTINCT\b", re.IGNORECASE)
+PERCENTILES = frozenset({"percentile_cont", "quantile_cont"})
 LEADING = {"uddsketch_state": 2, "uddsketch_merge": 2}
 """How many arguments stand before the one that is aggregated."""
 
@@ -50,7 +51,54 @@ def _path(name: str) -> Form:
     return write
 
 
+_WITHIN = re.compile(r"\s*WITHIN\s+GROUP\s*\(\s*ORDER\s+BY\s+", re.IGNORECASE)
+_DIRECTION = re.compile(r"(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?\s*$", re.IGNORECASE)
+
+
+def _percentile(name: str) -> Form:
+    """`name(x, p)` or `name(p) WITHIN GROUP (ORDER BY x DESC)`: the query engine rounds where between two values."""
+
+    def write(arguments: list[str], tail: str) -> str | None:
+        if len(arguments) == 2:
+            value, order = _DISTINCT.sub("", arguments[0], count=1), ""
+            share, is_distinct = arguments[1], value != arguments[0]
+        elif len(arguments) == 1 and (match := _WITHIN.match(tail)) is not None:
+            share = _DISTINCT.sub("", arguments[0], count=1)
+            is_distinct = share != arguments[0]
+            end = _closing_bracket(tail, match.end())
+            if end is None:
+                return None
+            value, tail = tail[match.end() : end], tail[end + 1 :]
+            found = _DIRECTION.search(value)
+            assert found is not None
+            order = "ASC NULLS " if (found[1] or "ASC").upper() == "ASC" else "DESC NULLS "
+            order += (found[2] or ("LAST" if order[0] == "A" else "FIRST")).upper()
+            value = value[: found.start()]
+        else:
+            return None
+        distinct = "DISTINCT " if is_distinct else ""
+        return f"{name}__list({share}, '{order}', array_agg({distinct}CAST({value} AS DOUBLE)){tail})"
+
+    return write
+
+
+def _closing_bracket(text: str, start: int) -> int | None:
+    """Return where the bracket closes in which a place stands; None for text with strings, which may hold any."""
+    depth = 0
+    for position in range(start, len(text)):
+        if text[position] in "'\"`":
+            return None
+        if text[position] == ")":
+            if not depth:
+                return position
+            depth -= 1
+        depth += text[position] == "("
+    return None
+
+
 AGGREGATES: dict[str, Form] = {
+    "percentile_cont": _percentile("percentile_cont"),
+    "quantile_cont": _percentile("quantile_cont"),
     "vec_sum": _listed("vec_sum"),
     "vec_avg": _listed("vec_avg"),
     "vec_product": _listed("vec_product"),

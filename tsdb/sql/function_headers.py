@@ -9,11 +9,14 @@ from __future__ import annotations
 import itertools
 import re
 
-from tsdb.sql.aggregate_calls import AGGREGATES, LEADING
+from tsdb.sql.aggregate_calls import AGGREGATES, LEADING, PERCENTILES
 from tsdb.sql.function_names import INNER_NAMES
 
 _MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
 _OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
+_CALENDAR = re.compile(
+    r"(zone__(?:shift|move|plus|minus)|date_add__zone|date_sub__zone|date_trunc__back|date_bin__back)\("
+)
 _SQUARE = re.compile(r"\[[^\[\]]*\]")
 _WORD = re.compile(r"\b(CASE|WHEN|THEN|ELSE|END)\b")
 
@@ -39,6 +42,8 @@ def _restore(text: str, match: re.Match[str]) -> str:
         return _restore_case(match[1], arguments, rest) or text
     if match[2] and match[3] == "list" and match[2] in AGGREGATES:
         return (_restore_list(match[2], text[opening + 1 : closing]) or text[: closing + 1]) + rest
+    if match[2] == "zone" and (match[3] == "text" or match[3].startswith("cast_")):
+        return arguments[1 if match[3] == "text" else 0] + rest
     if match[2]:
         name = f"{match[2]}__{match[3]}"
         return f"{match[2]}({','.join(_written(name, arguments))}){rest}" if name in INNER_NAMES else text
@@ -61,6 +66,8 @@ def _written(name: str, arguments: list[str]) -> list[str]:
 
 def _restore_list(name: str, text: str) -> str | None:
     """`array_agg(x) FILTER (…)` as `name(x) FILTER (…)`; constants may stand before."""
+    if name in PERCENTILES:
+        return _restore_percentile(name, text)
     leading = LEADING.get(name, 0)
     parts = _split(text)
     constants, last = parts[:leading], ",".join(parts[leading:])
@@ -74,6 +81,22 @@ def _restore_list(name: str, text: str) -> str | None:
     return f"{name}({','.join([*constants, value])}){tail}"
 
 
+def _restore_percentile(name: str, text: str) -> str | None:
+    """`p, "ASC NULLS LAST", array_agg(x) FILTER (…)` as `name(p) FILTER (…) WITHIN GROUP [x ASC NULLS LAST]`."""
+    share, order, *rest = _split(text)
+    last = ",".join(rest)
+    closing = _closing(last, len("array_agg")) if last.startswith("array_agg(") else None
+    if closing is None:
+        return None
+    value, tail = last[len("array_agg(") : closing], last[closing + 1 :]
+    distinct = "DISTINCT " if value.startswith("DISTINCT ") else ""
+    value = value.removeprefix("DISTINCT ")
+    order = order.removeprefix('Utf8("').removesuffix('")')
+    if not order:
+        return f"{name}({distinct}{value},{share}){tail}"
+    return f"{name}({distinct}{share}){tail} WITHIN GROUP [{value} {order}]"
+
+
 def _operation(text: str) -> str | None:
     """`coalesce(a) % coalesce(b)` as `mod(a,b)`."""
     opening = len("coalesce")
@@ -84,9 +107,25 @@ def _operation(text: str) -> str | None:
         return None
     name = _OPERATOR_NAMES.get(text[closing + 2 : closing + 3])
     right = text[closing + 4 :]
+    if (match := _CALENDAR.match(right)) is not None:
+        return _calendar_call(match[1], text[opening + 1 : closing], _split(right[match.end() : -1]))
     if name is None or not right.startswith("coalesce(") or _closing(right, opening) != len(right) - 1:
         return None
     return f"{name}({text[opening + 1 : closing]},{right[opening + 1 : -1]})"
+
+
+def _calendar_call(name: str, time: str, arguments: list[str]) -> str:
+    """`ts - date_trunc__back('day', …)` as `date_trunc('day',ts)`; what only shifts a time is the time itself."""
+    if name == "date_trunc__back":
+        return f"date_trunc({arguments[0]},{time})"
+    if name == "date_bin__back":
+        origin = [] if arguments[3] == "NULL" else [arguments[3]]
+        return f"date_bin({','.join([arguments[0], time, *origin])})"
+    if name in ("zone__plus", "zone__minus"):
+        return f"{time} {'+' if name == 'zone__plus' else '-'} {arguments[2]}"
+    if name in ("date_add__zone", "date_sub__zone"):
+        return f"{name.removesuffix('__zone')}({time},{arguments[2]})"
+    return time
 
 
 def _restore_case(name: str, test: list[str], rest: str) -> str | None:

@@ -273,6 +273,7 @@ class CreateView:
     columns: tuple[str, ...] = ()
     or_replace: bool = False
     if_not_exists: bool = False
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +350,16 @@ class Insert:
 @dataclass(frozen=True, slots=True)
 class Delete:
     table: Name
+    where: Slice | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE t [[AS] alias] SET column = expression, … [WHERE expression]."""
+
+    table: Name
+    assignments: tuple[tuple[str, Slice], ...]
     where: Slice | None = None
     alias: str | None = None
 
@@ -607,6 +618,7 @@ Statement: TypeAlias = (
     | DropFlow
     | Insert
     | Delete
+    | Update
     | Copy
     | CreateUser
     | AlterUser

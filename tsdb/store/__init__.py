@@ -18,6 +18,7 @@ from tsdb.store._files import Buffer, Files, make_directories, read_all, read_ex
 from tsdb.store._local import LocalStore, free_bytes
 from tsdb.store._lock import DirectoryLock
 from tsdb.store._memory import MemoryStore
+from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ObjectNotFound",
     "ObjectSink",
     "ObjectStore",
+    "OverlayStore",
     "StoreError",
     "StoreFull",
     "crash_point",

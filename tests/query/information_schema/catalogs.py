@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tsdb.clock import ManualClock
-from tsdb.engine import RegionStat
+from tsdb.engine import FileFacts, RegionStat
 from tsdb.errors import Status, TsdbError
 from tsdb.model import (
     ColumnDefault,
@@ -18,6 +18,7 @@ from tsdb.model import (
     RegionId,
     Semantic,
     TableInfo,
+    TimeRange,
     ViewInfo,
     table_id_of,
 )
@@ -136,7 +137,32 @@ class FakeRegions:
             flush_failures=0,
             last_entry_id=7,
             last_sequence=100,
+            written_bytes=500,
+            manifest_version=3,
+            manifest_bytes=70,
         )
+
+    def files(self, region_id: RegionId) -> list[FileFacts]:
+        if table_id_of(region_id) in self.gone:
+            raise RegionGone("gone")
+        directory = f"data/tsdb/public/{table_id_of(region_id)}/region"
+        return [
+            FileFacts(
+                file_id=f"{number:032x}",
+                path=f"{directory}/{number:032x}.parquet",
+                size_bytes=4500,
+                index_path=f"{directory}/index/{number:032x}.idx",
+                index_bytes=50,
+                rows=45,
+                row_groups=1,
+                series=5,
+                time_range=TimeRange(number * 1000, number * 1000 + 500),
+                sequence=40 * (number + 1),
+                level=0,
+                created_ms=1_700_000_000_000,
+            )
+            for number in range(2)
+        ]
 
 
 def make_context(

@@ -143,6 +143,26 @@ def test_region_tables_tell_of_every_region() -> None:
     assert (info["state"], info["writable"], info["committed_sequence"]) == ("writable", True, 100)
     (first, second) = rows("region_statistics", table_id=1024)
     assert (first["region_rows"], first["sst_num"], second["region_number"]) == (100, 2, 1)
+    assert (info["flushed_sequence"], info["manifest_version"]) == (80, 3)
+    assert (first["written_bytes_since_open"], first["manifest_size"], first["disk_size"]) == (500, 70, 9070)
+
+
+def test_file_tables_list_data_files_and_their_indexes() -> None:
+    found = rows("ssts_manifest", table_id=1024)
+    assert len(found) == 4, "two regions with two files each"
+    assert {(row["num_rows"], row["num_series"], row["index_file_size"], row["visible"]) for row in found} == {
+        (45, 5, 50, True)
+    }
+    (first, *_) = found
+    assert (first["table_dir"], first["sequence"]) == ("data/tsdb/public/1024/", 40)
+    assert (first["min_ts"].value, first["max_ts"].value) == (0, 499_000_000)
+    stored = rows("ssts_storage")
+    assert {row["file_size"] for row in stored} == {4500, 50}
+    assert len([row for row in stored if "/1024/" in row["file_path"]]) == 8
+    (index, *_) = rows("ssts_index_meta", table_id=1024)
+    assert (index["target_key"], index["blob_size"]) == ("zone, host", 50)
+    context = make_context(regions=FakeRegions(gone=frozenset({1024})))
+    assert {row["table_id"] for row in rows("ssts_manifest", context)} == {1025}
 
 
 def test_a_region_that_cannot_be_asked_hides_no_other() -> None:

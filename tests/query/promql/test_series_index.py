@@ -120,3 +120,23 @@ def test_the_order_of_labels_is_that_of_their_pairs() -> None:
     wide = LabelTable.of_dicts([{f"l{at:02}": f"{row}{at}" for at in range(40)} for row in range(9, 0, -1)])
     assert wide.order().tolist() == list(range(8, -1, -1))
     assert pa.array(wide.columns["l00"].values).equals(wide.columns["l00"].values.arrow)
+
+
+@pytest.mark.parametrize("same_in", ["first", "second"])
+def test_series_of_one_region_whose_labels_are_the_same_are_one(db: Connection, same_in: str) -> None:
+    """A missing tag and an empty one are the same label; the regions that hold nothing of a query decide nothing."""
+    db.sql(
+        "CREATE TABLE parted (ts TIMESTAMP(3) TIME INDEX, host STRING, zone STRING, val DOUBLE, "
+        "PRIMARY KEY (host, zone)) PARTITION ON COLUMNS (host) (host < 'm', host >= 'm')"
+    )
+    same, other = ("a", "z") if same_in == "first" else ("z", "a")
+    db.sql(
+        f"INSERT INTO parted VALUES (0, '{same}', '', 1), (10000, '{same}', NULL, 2), (20000, '{same}', '', 3), "
+        f"(0, '{other}', 'x', 9)"
+    )
+    series = source(db, SeriesIndexes())
+    for _ in range(2):
+        found = series.select(parse_selector(f'parted{{host="{same}"}}').matchers, 0, 100_000)
+        assert found.labels.rows == 1
+        assert found.values.tolist() == [1, 2, 3]
+        assert series.select(parse_selector("parted").matchers, 0, 100_000).labels.rows == 2

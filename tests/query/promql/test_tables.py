@@ -83,7 +83,7 @@ def test_samples_are_found_in_files_as_well_as_in_memory(db: Connection) -> None
     assert rows(db, "TQL EVAL (0, 20, '5s') cpu + 1") == before
 
 
-def test_metrics_of_the_metric_engine_are_found_by_any_condition_on_their_name(db: Connection) -> None:
+def test_all_tables_but_physical_ones_are_found_by_any_condition_on_their_name(db: Connection) -> None:
     db.sql(
         "CREATE TABLE phy (ts TIMESTAMP(3) TIME INDEX, tsdb_value DOUBLE) "
         "ENGINE=metric WITH (physical_metric_table='true')"
@@ -95,7 +95,12 @@ def test_metrics_of_the_metric_engine_are_found_by_any_condition_on_their_name(d
         )
         db.sql(f"INSERT INTO {name} (ts, tsdb_value, job) VALUES (0, 1, 'x'), (0, 2, 'y')")
     assert rows(db, "TQL EVAL (0, 0, '1s') sum({__name__=~'m_.*', job='y'})")[0]["sum(value)"] == 4
-    assert rows(db, "TQL EVAL (0, 0, '1s') count({__name__=~'.+'})")[0]["count(value)"] == 4
+    db.sql("CREATE TABLE words (ts TIMESTAMP TIME INDEX, said STRING)")
+    db.sql("INSERT INTO words VALUES (0, 'x')")
+    assert rows(db, "TQL EVAL (0, 0, '1s') count({__name__=~'m_.+'})")[0]["count(value)"] == 4
+    # Two series of cpu and one of disk.
+    assert rows(db, "TQL EVAL (0, 0, '1s') count({__name__=~'.+'})")[0]["count(value)"] == 7
+    assert rows(db, "TQL EVAL (0, 0, '1s') count({host='a'})")[0]["count(value)"] == 2
 
 
 def test_times_may_be_numbers_texts_and_expressions(db: Connection) -> None:

@@ -41,6 +41,7 @@ REFUSED: list[tuple[str, dict[str, str], grpc.StatusCode, str]] = [
     ("no colon", {"authorization": "Basic dTE="}, _UNAUTHENTICATED, "7004"),
     ("scheme", {"authorization": "Digest dTE6cDE="}, _UNAUTHENTICATED, "7004"),
     ("bearer", {"authorization": "Bearer dTE6cDE="}, _UNAUTHENTICATED, "7001"),
+    ("bearer with a wrong password", {"authorization": "Bearer u1:wrong"}, _UNAUTHENTICATED, "7002"),
     ("own header", {"x-greptime-auth": basic("u1", "wrong")}, _UNAUTHENTICATED, "7002"),
 ]
 

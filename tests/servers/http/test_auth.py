@@ -69,6 +69,7 @@ ASKS = [
     ),
     Ask("POST", "/v1/influxdb/write", body=b"m v=1 1", needs="write"),
     Ask("POST", "/v1/influxdb/api/v2/write", "bucket=public", body=b"m v=1 1", needs="write"),
+    Ask("POST", "/v1/influxdb/api/v3/write_lp", "db=public", body=b"m v=1 1", needs="write"),
     Ask("POST", "/v1/prometheus/write", body=_SAMPLES, needs="write"),
     Ask("POST", "/v1/prometheus/read", body=_snappy(_READ.SerializeToString()), needs="read"),
     Ask("POST", "/v1/opentsdb/api/put", body=b'{"metric":"o","timestamp":1,"value":1,"tags":{}}', needs="write"),
@@ -105,6 +106,15 @@ ASKS = [
         for method in ("GET", "POST")
     ),
     Ask("GET", f"{_API}/metadata", needs="read"),
+    *(Ask(method, "/v1/prometheus/federate", "match[]=m", needs="read", headers=FORM) for method in ("GET", "POST")),
+    *(Ask("GET", f"{_API}/status/{what}") for what in ("config", "flags", "runtimeinfo")),
+    Ask("GET", f"{_API}/status/tsdb", needs="read"),
+    # The same under the paths of Prometheus itself
+    Ask("POST", "/api/v1/write", body=_SAMPLES, needs="write"),
+    Ask("POST", "/api/v1/read", body=_snappy(_READ.SerializeToString()), needs="read"),
+    Ask("GET", "/api/v1/query", "query=m", needs="read"),
+    Ask("GET", "/api/v1/label/host/values", needs="read"),
+    Ask("GET", "/federate", "match[]=m", needs="read"),
     *(Ask(method, "/v1/promql", "query=m&start=0&end=1&step=1", needs="read") for method in ("GET", "POST")),
 ]
 
@@ -290,6 +300,8 @@ async def test_credentials_that_cannot_be_read_are_refused(closed: HttpApp, valu
         ("u=u&p=p:w", {}, 200),
         ("u=u&p=" + quote("p:w"), {}, 200),
         ("", {"authorization": "Token u:p:w"}, 200),
+        ("", {"authorization": "Bearer u:p:w"}, 200),
+        ("", {"authorization": "Bearer u:wrong"}, 7002),
         ("", {"authorization": "token u:p:w"}, 200),
         ("", {"authorization": basic("u", "p:w")}, 200),
         ("u=u&p=wrong", {"authorization": basic("u", "p:w")}, 200),

@@ -198,13 +198,13 @@ def test_intervals_are_spelled_out(before: str, after: str) -> None:
 
 MEDIANS = [
     ("SELECT median(v) FROM t", "SELECT median(v) FROM t"),
-    ("SELECT median(t.v), max(t.v)", "SELECT arrow_cast(median(t.v),'Int64 '), max(t.v)"),
+    ("SELECT median(t.v), max(t.v)", "SELECT arrow_cast(median(CAST(t.v AS DECIMAL(20,0))),'Int64 '), max(t.v)"),
     ("SELECT median(x::SMALLINT) + 1", "SELECT arrow_cast(median(x::SMALLINT),'Int16 ') + 1"),
     (
         "SELECT approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY t.v) FILTER (WHERE up) OVER w",
         "SELECT arrow_cast(approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY t.v) FILTER (WHERE up) OVER w,'Int64 ')",
     ),
-    ("SELECT median(u.v), median(t.v + 1), median(*)", "SELECT median(u.v), median(t.v + 1), median(*)"),
+    ("SELECT median(u.v), median(u.v + 1), median(*)", "SELECT median(u.v), median(u.v + 1), median(*)"),
 ]
 
 
@@ -284,3 +284,31 @@ def test_long_lists_take_linear_time() -> None:
     rows = ", ".join("(1, 2)" for _ in range(20_000))
     assert edited(f"SELECT * FROM t WHERE ts IN ({numbers})").count("arrow_cast(") == 20_000
     assert edited(f"VALUES {rows}").startswith("VALUES")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT a IS DISTINCT FROM b", "SELECT (a IS DISTINCT FROM b)"),
+        ("SELECT a IS DISTINCT FROM b c FROM t", "SELECT (a IS DISTINCT FROM b) c FROM t"),
+        (
+            "SELECT 1 FROM t WHERE x AND a + 1 IS NOT DISTINCT FROM -b * 2 AND y",
+            "SELECT 1 FROM t WHERE x AND (a + 1 IS NOT DISTINCT FROM -b * 2) AND y",
+        ),
+        (
+            "SELECT CASE WHEN a IS DISTINCT FROM CASE WHEN x THEN 1 END THEN 2 END",
+            "SELECT CASE WHEN (a IS DISTINCT FROM CASE WHEN x THEN 1 END) THEN 2 END",
+        ),
+        (
+            "SELECT f(a IS DISTINCT FROM left(b, 2), c) FROM t WHERE NOT a IS DISTINCT FROM (b OR c) OR d",
+            "SELECT f((a IS DISTINCT FROM left(b, 2)), c) FROM t WHERE NOT (a IS DISTINCT FROM (b OR c)) OR d",
+        ),
+        (
+            "SELECT 1 FROM t JOIN u ON t.a IS DISTINCT FROM u.a LEFT JOIN v ON true",
+            "SELECT 1 FROM t JOIN u ON (t.a IS DISTINCT FROM u.a) LEFT JOIN v ON true",
+        ),
+        ("SELECT DISTINCT a IS NULL FROM t", "SELECT DISTINCT a IS NULL FROM t"),
+    ],
+)
+def test_is_distinct_from_ends_where_its_right_side_ends(text: str, expected: str) -> None:
+    assert rewrite(Layout(text, tokenize(text)), RewriteRules()) == expected

@@ -157,9 +157,9 @@ def _of_vectors(context: EvalContext, node: Binary, matching: Matching, left: Ve
     """Compute between two vectors; the right side of what follows is always the side of which there is one."""
     is_swapped = matching.card == "one-to-many"
     many, one = (right, left) if is_swapped else (left, right)
+    # As in Prometheus, the fill values follow the sides after they were swapped for `group_right`: `fill_left` always
+    # stands in for the side of many, `fill_right` for the side of one.
     fill_many, fill_one = matching.fill_left, matching.fill_right
-    if is_swapped:
-        fill_many, fill_one = fill_one, fill_many
     if not many.rows and not one.rows:
         return Vector.empty(left.steps)
     many_groups, one_groups, count = _group_both(matching, many.labels, one.labels)

@@ -29,6 +29,8 @@ SAMPLES_MAX = 50_000_000
 SERIES_MAX = 500_000
 """How many series one selector may find."""
 
+LABEL_CHARS_MAX = 1 << 26
+"""How much text the label functions of one query may write, over all series."""
 
 _MATRICES = 2
 
@@ -65,6 +67,8 @@ class EvalContext:
     """The native histograms among what was selected."""
     budget: SampleBudget | None = None
     """What all queries share."""
+    label_chars: int = 0
+    """How much text label functions have written."""
     _taken: int = 0
     _matrices: int = 0
 
@@ -109,6 +113,16 @@ class EvalContext:
         if cells > self._matrices:
             self._take(cells - self._matrices)
             self._matrices = cells
+
+    def reserve_labels(self, chars: int) -> None:
+        """Make sure that labels may be written: calls within each other can double a label again and again."""
+        self.check()
+        self.label_chars += chars
+        if self.label_chars > LABEL_CHARS_MAX:
+            raise PromqlTooLarge(
+                f"the query would write labels of more than {LABEL_CHARS_MAX} characters in all",
+                hint="ask for fewer series or shorter labels",
+            )
 
     def _take(self, samples: int) -> None:
         if self.budget is not None:
@@ -179,8 +193,8 @@ def _compute(op: str, left: float, right: float) -> float:
             "*": lambda: left * right,
             "/": lambda: left / right,
             "%": lambda: math.fmod(left, right),
-            "min": lambda: min(left, right),
-            "max": lambda: max(left, right),
+            "min_of": lambda: min(left, right),
+            "max_of": lambda: max(left, right),
         }[op]()
     except (OverflowError, ZeroDivisionError):
         return math.inf

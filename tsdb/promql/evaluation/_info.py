@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tsdb.promql._ast import Call, Matcher, TimeShift, VectorSelector, walk
+from tsdb.promql._ast import Call, Expr, Matcher, Subquery, VectorSelector
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._regex import matches, matches_empty
 from tsdb.promql.evaluation._context import EvalContext
@@ -19,6 +19,8 @@ IDENTITY = ("instance", "job")
 """The labels that tell what a series and its info have in common."""
 
 TARGET_INFO = "target_info"
+
+_ANY_INFO = Matcher(NAME, "=~", ".+_info")
 
 
 @dataclass(slots=True)
@@ -33,18 +35,15 @@ class _Found:
 def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelector | None, times: Times) -> Vector:
     """Return series with the labels of their infos."""
     given = selector.matchers if selector is not None else ()
-    names = [each for each in given if each.name == NAME] or [Matcher(NAME, "=", TARGET_INFO)]
+    names = _info_names(given)
     wanted = [each for each in given if each.name != NAME]
     base = base.compact()
     labels = base.labels.dicts()
-    is_info = [bool(names) and all(matches(each, row.get(NAME, "")) for each in names) for row in labels]
-    if selector is None or any(each.name == NAME for each in given):
-        ignored = is_info
-    else:
-        ignored = [False] * base.rows
+    ignored = [all(matches(each, row.get(NAME, "")) for each in names) for row in labels]
     found = _find(context, call, (*names, *wanted), times)
     parts: list[tuple[dict[str, str], int, Bools]] = []
     for row, own in enumerate(labels):
+        context.check()
         if ignored[row]:
             parts.append((own, row, base.present[row]))
             continue
@@ -58,11 +57,31 @@ def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelecto
     return merge_same(replace(base.take(rows), labels=table, present=mask, is_ordered=False))
 
 
+def _info_names(given: Sequence[Matcher]) -> list[Matcher]:
+    """Return the conditions on the names of info metrics: `target_info` without any, `*_info` beside negative ones."""
+    names = [each for each in given if each.name == NAME]
+    if not names:
+        return [Matcher(NAME, "=", TARGET_INFO)]
+    return names if any(each.op in ("=", "=~") for each in names) else [_ANY_INFO, *names]
+
+
+def _times_of_first_selector(context: EvalContext, expr: Expr, times: Times) -> Times:
+    """Return the times at which the first selector of an expression looks, through the subqueries around it."""
+    pending = [(expr, times)]
+    while pending:
+        node, ats = pending.pop()
+        if isinstance(node, VectorSelector):
+            return context.shifted(ats, node.shift)
+        if isinstance(node, Subquery):
+            ats = context.shifted(ats, node.shift)
+        pending.extend((child, ats) for child in reversed(node.children()))
+    return times
+
+
 def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _Found:
     """Read the info series at the times at which the first selector of the argument looks."""
-    shift = next((each.shift for each in walk(call.args[0]) if isinstance(each, VectorSelector)), TimeShift())
-    node = VectorSelector(call.span, "", matchers, shift)
-    vector, seen = timed_vector(context, node, times)
+    node = VectorSelector(call.span, "", matchers)
+    vector, seen = timed_vector(context, node, _times_of_first_selector(context, call.args[0], times))
     wrong = np.flatnonzero(vector.histograms.any(axis=1))
     if len(wrong):
         labels = format_labels(vector.labels.row(int(wrong[0])))

@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import cmp_to_key
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 
 from tsdb.promql._checks import is_utf8
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
 from tsdb.promql._regex import anchored
+from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelColumn, LabelTable
 from tsdb.promql.evaluation._values import Bools, Rows, Vector, merge_same
 
@@ -21,7 +23,9 @@ _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+)|\$)")
 _GROUPS_MAX = 9
 
 
-def label_replace(vector: Vector, target: str, template: str, source: str, pattern: str) -> Vector:
+def label_replace(
+    context: EvalContext, vector: Vector, target: str, template: str, source: str, pattern: str
+) -> Vector:
     """Set a label of the series whose other label matches."""
     _check_name(target, "label_replace")
     try:
@@ -31,23 +35,36 @@ def label_replace(vector: Vector, target: str, template: str, source: str, patte
     column = vector.labels.column(source)
     texts = column.values.arrow
     matches = pc.match_substring_regex(texts, whole).to_numpy(zero_copy_only=False)
-    replaced = pc.replace_substring_regex(texts, whole, _rewrite(template, pattern), max_replacements=1).to_pylist()
     where = matches[column.codes]
     if not where.any():
         return vector
+    rewrite = _rewrite(template, pattern)
+    # Each reference stands for no more than the whole text.
+    lengths = len(rewrite) + len(_REFERENCE.findall(template)) * _lengths(column)
+    context.reserve_labels(max(int(lengths[matches].sum()), int(lengths[column.codes[where]].sum())))
+    replaced = pc.replace_substring_regex(texts, whole, rewrite, max_replacements=1).to_pylist()
     before = vector.labels.column(target).texts()
     after = [replaced[code] if hit else old for code, hit, old in zip(column.codes, where, before, strict=True)]
     return _set(vector, target, after, where)
 
 
-def label_join(vector: Vector, target: str, separator: str, sources: Sequence[str]) -> Vector:
+def label_join(context: EvalContext, vector: Vector, target: str, separator: str, sources: Sequence[str]) -> Vector:
     """Set a label to others put together."""
     for name in sources:
         _check_name(name, "label_join", "source ")
     _check_name(target, "label_join")
-    columns = [vector.labels.column(name).texts() for name in sources]
+    found = {name: vector.labels.column(name) for name in sources}
+    chars = {name: int(_lengths(column)[column.codes].sum()) for name, column in found.items()}
+    context.reserve_labels(sum(chars[name] for name in sources) + len(separator) * len(sources) * vector.rows)
+    columns = [found[name].texts() for name in sources]
     texts = [separator.join(row) for row in zip(*columns, strict=True)] if columns else [""] * vector.rows
     return _set(vector, target, texts, np.ones(vector.rows, np.bool_))
+
+
+def _lengths(column: LabelColumn) -> npt.NDArray[np.int64]:
+    """Return how many characters each value of a label has."""
+    lengths: npt.NDArray[np.int64] = pc.utf8_length(column.values.arrow).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
 
 
 def _check_name(name: str, function: str, kind: str = "destination ") -> None:

@@ -16,6 +16,9 @@ from tsdb.promql.evaluation._smoothed import smoothed_vector
 from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet
 from tsdb.promql.evaluation._values import Bools, Floats, Natives, Times, Vector
 
+VISITS_MAX = 16_000_000
+"""How many samples of windows are visited before a query is checked for its deadline: some tenths of a second."""
+
 
 def to_floats(array: object, rows: int, steps: int) -> Floats:
     """Return a matrix of a kernel."""
@@ -141,12 +144,38 @@ def apply_range(
     first: Floats | None = None,
     second: Floats | None = None,
 ) -> tuple[Floats, Bools]:
-    """Return what a function gives for each window, and where it gives something."""
-    steps, series = len(times), windows.series
+    """Return what a function gives for each window, and where it gives something.
+
+    Windows that overlap may hold far more samples than there are: they are computed in stretches of steps, so that a
+    query can be stopped in between.
+    """
+    steps = len(times)
     context.reserve(windows.rows, steps)
-    nothing = pa.array(np.zeros(steps))
-    ends, ats, range_ms = pa.array(windows.ends), pa.array(times), windows.range_ms
-    one, other = (nothing if each is None else pa.array(each) for each in (first, second))
+    nothing = np.zeros(steps)
+    one, other = (nothing if each is None else each for each in (first, second))
+    stretch = _steps_at_once(windows)
+    if stretch >= steps:
+        return _apply(windows, function, slice(0, steps), times, context, one, other)
+    values, present = np.empty((windows.rows, steps)), np.empty((windows.rows, steps), np.bool_)
+    for start in range(0, steps, stretch):
+        context.check()
+        part = slice(start, start + stretch)
+        values[:, part], present[:, part] = _apply(windows, function, part, times, context, one, other)
+    return values, present
+
+
+def _steps_at_once(windows: Windows) -> int:
+    """Return of how many steps the windows hold about VISITS_MAX samples."""
+    whole = int(windows.ends[-1]) - int(windows.ends[0]) + windows.range_ms
+    each = windows.series.count * min(1.0, windows.range_ms / max(whole, 1))
+    return max(1, int(VISITS_MAX / max(each, 1.0)))
+
+
+def _apply(
+    windows: Windows, function: str, part: slice, times: Times, context: EvalContext, first: Floats, second: Floats
+) -> tuple[Floats, Bools]:
+    ends, ats, one, other = (pa.array(each[part]) for each in (windows.ends, times, first, second))
+    series, range_ms = windows.series, windows.range_ms
     extension, lookback_ms = windows.extension, context.lookback_ms
     if series.samples is not None:
         values, present = series.samples.range(function, ends, ats, range_ms, one, other, extension, lookback_ms)
@@ -155,7 +184,7 @@ def apply_range(
         values, present = _kernels.prom_range(
             function, *columns, ends, ats, range_ms, one, other, extension, lookback_ms
         )
-    return to_floats(values, windows.rows, steps), to_mask(present, windows.rows, steps)
+    return to_floats(values, windows.rows, len(ends)), to_mask(present, windows.rows, len(ends))
 
 
 def range_vector(

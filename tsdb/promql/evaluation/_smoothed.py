@@ -33,6 +33,7 @@ def smoothed_vector(context: EvalContext, node: VectorSelector, ats: Times) -> t
     values, present = np.zeros((rows, steps)), np.zeros((rows, steps), np.bool_)
     around = _Around(context, node, found, natives, ats)
     for row in range(rows):
+        context.check()
         low, high = int(found.offsets[row]), int(found.offsets[row + 1])
         if low < high:
             values[row], present[row] = around.row(row, low, high)

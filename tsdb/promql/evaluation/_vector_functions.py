@@ -123,12 +123,12 @@ def _round(context: EvalContext, call: Call, args: list[Value], times: Times) ->
 
 def _label_replace(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
     target, template, source, pattern = (cast(Text, arg).value for arg in args[1:])
-    return label_replace(cast(Vector, args[0]), target, template, source, pattern)
+    return label_replace(context, cast(Vector, args[0]), target, template, source, pattern)
 
 
 def _label_join(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
     target, separator, *sources = (cast(Text, arg).value for arg in args[1:])
-    return label_join(cast(Vector, args[0]), target, separator, sources)
+    return label_join(context, cast(Vector, args[0]), target, separator, sources)
 
 
 _OTHERS: dict[str, Callable[[EvalContext, Call, list[Value], Times], Value]] = {

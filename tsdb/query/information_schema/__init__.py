@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tsdb.query.information_schema import _keys, _node, _regions, _tables
+from tsdb.query.information_schema import _files, _keys, _node, _regions, _tables
 from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import (
     FlowRow,
@@ -31,9 +31,11 @@ from tsdb.query.information_schema._system import (
     table_of_schema,
 )
 from tsdb.query.information_schema._tables import (
+    DescribedView,
     column_default,
     columns_of,
     database_options,
+    described,
     format_database_options,
     has_unique_key,
     is_system_table,
@@ -61,6 +63,9 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "region_peers": _regions.region_peers_table,
     "region_statistics": _regions.region_statistics_table,
     "schemata": _tables.schemata_table,
+    "ssts_index_meta": _files.ssts_index_meta_table,
+    "ssts_manifest": _files.ssts_manifest_table,
+    "ssts_storage": _files.ssts_storage_table,
     "statistics": _keys.statistics_table,
     "table_constraints": _keys.table_constraints_table,
     "table_semantics": _tables.table_semantics_table,
@@ -85,6 +90,7 @@ __all__ = [
     "INFORMATION_TABLES",
     "NUMBERS",
     "PG_CATALOG",
+    "DescribedView",
     "FlowRow",
     "InformationContext",
     "NodeFacts",
@@ -95,6 +101,7 @@ __all__ = [
     "column_default",
     "columns_of",
     "database_options",
+    "described",
     "format_database_options",
     "has_unique_key",
     "information_schema_of",

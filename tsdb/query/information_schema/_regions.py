@@ -19,11 +19,11 @@ from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import base_tables
 from tsdb.units import Duration
 
-_SEQUENCE_BITS = 24
+SEQUENCE_BITS = 24
 """The low bits of a region's number count; the high byte is the group."""
 
 
-def _regions(context: InformationContext) -> list[tuple[TableInfo, int, RegionId]]:
+def regions_of(context: InformationContext) -> list[tuple[TableInfo, int, RegionId]]:
     """Table, position and id of every region."""
     return [
         (table, position, region_id)
@@ -41,7 +41,7 @@ def _stat(context: InformationContext, region_id: RegionId) -> RegionStat | None
 
 
 def partitions_table(context: InformationContext) -> pa.Table:
-    regions = _regions(context)
+    regions = regions_of(context)
     columns = {
         "table_catalog": CATALOG,
         "table_schema": [table.database for table, _, _ in regions],
@@ -62,7 +62,7 @@ def _rule(table: TableInfo, position: int) -> str | None:
 
 
 def region_peers_table(context: InformationContext) -> pa.Table:
-    regions = _regions(context)
+    regions = regions_of(context)
     columns = {
         "table_catalog": CATALOG,
         "table_schema": [table.database for table, _, _ in regions],
@@ -77,15 +77,17 @@ def region_peers_table(context: InformationContext) -> pa.Table:
 
 
 def region_statistics_table(context: InformationContext) -> pa.Table:
-    regions = _regions(context)
+    regions = regions_of(context)
     stats = [_stat(context, region_id) for _, _, region_id in regions]
     columns = {
         "region_id": [region_id for _, _, region_id in regions],
         "table_id": [table.id for table, _, _ in regions],
         "region_number": [region_id & 0xFFFFFFFF for _, _, region_id in regions],
         "region_rows": [stat and stat.memtable_rows + stat.file_rows for stat in stats],
-        "disk_size": [stat and stat.file_bytes for stat in stats],
+        "written_bytes_since_open": [stat and stat.written_bytes for stat in stats],
+        "disk_size": [stat and stat.file_bytes + stat.index_bytes + stat.manifest_bytes for stat in stats],
         "memtable_size": [stat and stat.memtable_bytes for stat in stats],
+        "manifest_size": [stat and stat.manifest_bytes for stat in stats],
         "sst_size": [stat and stat.file_bytes for stat in stats],
         "sst_num": [stat and stat.files for stat in stats],
         "index_size": [stat and stat.index_bytes for stat in stats],
@@ -101,9 +103,17 @@ def _window(stat: RegionStat) -> str | None:
     return None if seconds is None else str(Duration.of_seconds(seconds))
 
 
+def _flushed(context: InformationContext, region_id: RegionId) -> int | None:
+    """The greatest sequence of a row that is in a data file."""
+    try:
+        return max((facts.sequence for facts in context.regions.files(region_id)), default=0)
+    except TsdbError:
+        return None
+
+
 def region_info_table(context: InformationContext) -> pa.Table:
     """Only regions that can be asked: all columns tell of their state."""
-    found = [(table, region_id, _stat(context, region_id)) for table, _, region_id in _regions(context)]
+    found = [(table, region_id, _stat(context, region_id)) for table, _, region_id in regions_of(context)]
     rows = [(table, region_id, stat) for table, region_id, stat in found if stat is not None]
     numbers = [region_id & 0xFFFFFFFF for _, region_id, _ in rows]
     options = [context.catalog.effective_options(table) for table, _, _ in rows]
@@ -111,12 +121,14 @@ def region_info_table(context: InformationContext) -> pa.Table:
         "region_id": [region_id for _, region_id, _ in rows],
         "table_id": [table.id for table, _, _ in rows],
         "region_number": numbers,
-        "region_group": [number >> _SEQUENCE_BITS for number in numbers],
-        "region_sequence": [number & ((1 << _SEQUENCE_BITS) - 1) for number in numbers],
+        "region_group": [number >> SEQUENCE_BITS for number in numbers],
+        "region_sequence": [number & ((1 << SEQUENCE_BITS) - 1) for number in numbers],
         "state": [stat.state for _, _, stat in rows],
         "role": "Leader",
         "writable": [stat.state == "writable" for _, _, stat in rows],
         "committed_sequence": [stat.last_sequence for _, _, stat in rows],
+        "flushed_sequence": [_flushed(context, region_id) for _, region_id, _ in rows],
+        "manifest_version": [stat.manifest_version for _, _, stat in rows],
         "compaction_time_window": [
             each.get("compaction.twcs.time_window") or _window(stat)
             for each, (_, _, stat) in zip(options, rows, strict=True)

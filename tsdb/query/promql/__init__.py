@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tsdb.query.promql._engine import PromqlEngine, Span
-from tsdb.query.promql._metadata import Period, find_series, label_names, metric_names
+from tsdb.query.promql._metadata import Period, find_series, label_names, label_values, metric_names
+from tsdb.query.promql._newest import Newest, SeriesCounts, count_series
 from tsdb.query.promql._records import rows_of
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import (
@@ -19,13 +20,17 @@ __all__ = [
     "DATABASE_LABELS",
     "FIELD_LABEL",
     "MetricCatalog",
+    "Newest",
     "Period",
     "PromqlEngine",
+    "SeriesCounts",
     "Span",
     "TableSeries",
+    "count_series",
     "find_series",
     "is_metric",
     "label_names",
+    "label_values",
     "metric_names",
     "rows_of",
     "split_matchers",

@@ -6,13 +6,13 @@ is evaluated once for each field, and the label `__field__` tells the answers ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
+from tsdb.promql import Expr, Matcher, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
     Answer,
@@ -27,6 +27,7 @@ from tsdb.promql.evaluation import (
 )
 from tsdb.query._life import QueryLife
 from tsdb.query._visible import visible
+from tsdb.query.promql._newest import Newest, newest_samples
 from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
@@ -102,6 +103,27 @@ class PromqlEngine:
                     hint='choose a field with {__field__="name"}',
                 )
         return _with_fields(answers, fields)
+
+    def newest(
+        self,
+        selectors: Sequence[Sequence[Matcher]],
+        session: Session,
+        span: Span,
+        check: Callable[[], None] = lambda: None,
+    ) -> list[Newest]:
+        """Return the newest sample of each series, as old as the span looks back."""
+        return newest_samples(
+            self.source(session, check),
+            selectors,
+            at_ms=span.end_ms,
+            lookback_ms=span.lookback_ms,
+            series_max=self._limits.series_max,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """What one query may use."""
+        return self._limits
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:
         """Evaluate a query over a source."""

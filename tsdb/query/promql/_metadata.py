@@ -1,7 +1,8 @@
 """What series there are: names of metrics, labels and their values, without reading a row.
 
 Whether a series has samples in a range of time is told by the spans of time that each source keeps for its series, so
-an answer may name a series that has none there, but never misses one that has.
+an answer may name a series that has none there, but never misses one that has. All of it is about the same tables:
+those in which `find_tables` sees a metric.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from tsdb.promql import Matcher, match_values
 from tsdb.promql.evaluation import LabelTable, concat_labels
 from tsdb.query.promql._label_table import label_table, plain
 from tsdb.query.promql._source import TableSeries, time_range
-from tsdb.query.promql._tables import Selection, chosen_columns, find_tables, is_metric, split_matchers
+from tsdb.query.promql._tables import (
+    DATABASE_LABELS,
+    FIELD_LABEL,
+    NAME_LABEL,
+    Selection,
+    chosen_columns,
+    find_tables,
+    may_match,
+    split_matchers,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,9 @@ class Period:
 
     start_ms: int
     end_ms: int
+
+
+ALL_TIME = Period(-(1 << 53), 1 << 53)
 
 
 def find_series(source: TableSeries, selectors: Sequence[Sequence[Matcher]], period: Period) -> LabelTable:
@@ -44,7 +57,9 @@ def find_series(source: TableSeries, selectors: Sequence[Sequence[Matcher]], per
 
 
 def _series_of(source: TableSeries, table: TableInfo, chosen: Selection, period: Period) -> list[LabelTable]:
-    parts = []
+    parts: list[LabelTable] = []
+    if not may_match(table, chosen.labels):
+        return parts
     for region in source.regions_of(table):
         with source.snapshot(table, region) as snapshot:
             parts.extend(_matching(snapshot, table, chosen.labels, period))
@@ -69,22 +84,71 @@ def _matching(snapshot: Snapshot, table: TableInfo, matchers: Sequence[Matcher],
     return parts
 
 
-def metric_names(source: TableSeries, names: Sequence[Matcher] = ()) -> list[str]:
-    """Return the names of the metrics of a database."""
-    if source.catalog.find_database(source.database) is None:
-        return []
-    found = [table.name for table in source.catalog.tables(source.database) if is_metric(table)]
-    if not names or not found:
-        return sorted(found)
-    mask = np.ones(len(found), np.bool_)
-    for matcher in names:
-        mask &= match_values(matcher, pa.array(found, pa.string()))
-    return sorted(name for name, hit in zip(found, mask, strict=True) if hit)
+def metric_names(
+    source: TableSeries, selectors: Sequence[Sequence[Matcher]] = (), period: Period | None = None
+) -> list[str]:
+    """Return the names of metrics: those of all tables, or of those that have a series one of the selectors means."""
+    found: set[str] = set()
+    for matchers in selectors or [()]:
+        chosen = split_matchers(matchers, source.database)
+        for table in find_tables(source.catalog, chosen):
+            source.check()
+            if table.name not in found and _has_series(source, table, chosen, period):
+                found.add(table.name)
+    return sorted(found)
 
 
-def label_names(source: TableSeries) -> list[str]:
-    """Return the labels that tables of a database have."""
-    if source.catalog.find_database(source.database) is None:
-        return []
-    tables = [table for table in source.catalog.tables(source.database) if not table.is_physical]
+def _has_series(source: TableSeries, table: TableInfo, chosen: Selection, period: Period | None) -> bool:
+    if not chosen_columns(table, chosen.fields):
+        return False
+    if not chosen.labels:
+        return True
+    return any(part.rows for part in _series_of(source, table, chosen, period or ALL_TIME))
+
+
+def label_names(
+    source: TableSeries, selectors: Sequence[Sequence[Matcher]] = (), period: Period | None = None
+) -> list[str]:
+    """Return the names of labels: those of all tables, or of the series that one of the selectors means."""
+    if selectors:
+        table = find_series(source, selectors, period or ALL_TIME)
+        return sorted(name for name, column in table.columns.items() if column.codes.any())
+    tables = find_tables(source.catalog, split_matchers((), source.database))
     return sorted({tag.name for table in tables for tag in table.tags})
+
+
+def label_values(
+    source: TableSeries, name: str, selectors: Sequence[Sequence[Matcher]] = (), period: Period | None = None
+) -> list[str]:
+    """Return the values of a label, of all series or of those that one of the selectors means."""
+    if name == NAME_LABEL:
+        return metric_names(source, selectors, period)
+    if name in DATABASE_LABELS:
+        return _databases_with(source, selectors)
+    if name == FIELD_LABEL:
+        return _fields(source, selectors)
+    column = find_series(source, selectors or [()], period or ALL_TIME).column(name)
+    used = {column.values[code] for code in set(column.codes.tolist()) if code}
+    return sorted(used)
+
+
+def _databases_with(source: TableSeries, selectors: Sequence[Sequence[Matcher]]) -> list[str]:
+    """Return the databases that hold a metric of these names."""
+    found = []
+    for database in source.catalog.databases():
+        for matchers in selectors or [()]:
+            wanted = [each for each in matchers if each.name not in DATABASE_LABELS]
+            if find_tables(source.catalog, split_matchers(wanted, database.name)):
+                found.append(database.name)
+                break
+    return sorted(found)
+
+
+def _fields(source: TableSeries, selectors: Sequence[Sequence[Matcher]]) -> list[str]:
+    """Return the fields of the tables that selectors name, of all without one."""
+    found: set[str] = set()
+    for matchers in selectors or [()]:
+        chosen = split_matchers(matchers, source.database)
+        for table in find_tables(source.catalog, chosen):
+            found.update(column.name for column in chosen_columns(table, chosen.fields))
+    return sorted(found)

@@ -35,6 +35,7 @@ from tsdb.query.promql._tables import (
     chosen_columns,
     find_tables,
     has_histograms,
+    may_match,
     split_matchers,
 )
 from tsdb.units import Duration
@@ -59,17 +60,19 @@ class TableSeries:
     def select(self, matchers: Sequence[Matcher], start_ms: int, end_ms: int) -> SeriesSet:
         """Return the series that satisfy all conditions, with their samples from `start_ms` to `end_ms`."""
         chosen = split_matchers(matchers, self.database)
-        parts, is_distinct = [], False
+        parts: list[tuple[SeriesSet, bool]] = []
         for table in find_tables(self.catalog, chosen):
             self.check()
             column = self.column_of(table, chosen)
-            if column is None or not _may_match(table, chosen.labels):
+            if column is None or not may_match(table, chosen.labels):
                 continue
             for region in self.regions_of(table):
                 part, is_distinct = self._read(table, region, column, chosen, start_ms, end_ms)
                 if part.count:
-                    parts.append(part)
-        return parts[0] if len(parts) == 1 and is_distinct else _put_together(parts)
+                    parts.append((part, is_distinct))
+        if len(parts) == 1 and parts[0][1]:
+            return parts[0][0]
+        return _put_together([part for part, _ in parts])
 
     def column_of(self, table: TableInfo, chosen: Selection) -> ColumnInfo | None:
         """Return the field of a table to read, None if no field is wanted."""
@@ -120,12 +123,6 @@ class TableSeries:
             shown = view_snapshot(snapshot, table) if table.is_logical else snapshot
             scan = scan_series(shown, series_filter(shown, table, chosen.labels), span, columns)
         return _to_set(scan, table, column, unit), False
-
-
-def _may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
-    """Tell whether a table can have matching series, as far as the labels that it lacks decide."""
-    tags = {tag.name for tag in table.tags}
-    return all(matcher.name in tags or matches_empty(matcher) for matcher in labels)
 
 
 def time_range(start_ms: int, end_ms: int, unit: str) -> TimeRange:

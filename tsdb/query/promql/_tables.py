@@ -1,8 +1,8 @@
 """Which tables a selector means, and which of their columns.
 
 A metric is a table: a logical one of the metric engine, or any other with a time index and a field that is a number.
-A matcher `__name__="x"` names one. Other conditions on the name choose among those that came as metrics: logical
-tables, and ordinary ones whose only field has the name that remote write gives it.
+A matcher `__name__="x"` names one. Other conditions on the name choose among all of them, but for the physical tables
+of the metric engine, which repeat what their logical tables hold.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
 from tsdb.model import ColumnInfo, DatabaseInfo, TableInfo
-from tsdb.promql import Matcher, matches
+from tsdb.promql import Matcher, matches, matches_empty
 
 FIELD_LABEL = "__field__"
 NAME_LABEL = "__name__"
 DATABASE_LABELS = frozenset({"__schema__", "__database__", "x_greptime_database", "x_tsdb_database"})
-VALUE_COLUMNS = frozenset({"tsdb_value", "greptime_value"})
-"""What remote write calls the values of a metric."""
 
 
 class MetricCatalog(Protocol):
@@ -80,12 +78,16 @@ def has_histograms(table: TableInfo, value: ColumnInfo) -> bool:
 
 
 def is_metric(table: TableInfo) -> bool:
-    """Tell whether a table came as a metric."""
+    """Tell whether a table is a metric that conditions on the name find."""
     if table.is_logical:
         return True
-    if table.is_physical or not table.region_numbers:
-        return False
-    return len(table.value_fields) == 1 and table.value_fields[0].name in VALUE_COLUMNS
+    return not table.is_physical and bool(table.region_numbers) and bool(value_columns(table))
+
+
+def may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
+    """Tell whether a table can have matching series, as far as the labels that it lacks decide."""
+    tags = {tag.name for tag in table.tags}
+    return all(matcher.name in tags or matches_empty(matcher) for matcher in labels)
 
 
 def find_tables(catalog: MetricCatalog, chosen: Selection) -> list[TableInfo]:

@@ -15,7 +15,13 @@ from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter
 from tsdb.query.series_aggregate._over_tags import UndecidedTags
-from tsdb.query.series_aggregate._result import BucketOutOfRange, MedianOutOfRange, check_buckets, make_rows
+from tsdb.query.series_aggregate._result import (
+    BucketOutOfRange,
+    MedianOutOfRange,
+    SumOutOfRange,
+    check_buckets,
+    make_rows,
+)
 from tsdb.query.session import Records
 from tsdb.sql.series_query import Aggregate
 
@@ -109,7 +115,7 @@ class AggregateRecords:
                 started_ns = self._clock.monotonic_ns()
                 batch = make_rows(self.fitted, found, self._schema, self._kinds)
                 self._rows_ns = self._clock.monotonic_ns() - started_ns
-            except (BucketOutOfRange, MedianOutOfRange, ScanTooLarge, UndecidedTags):
+            except (BucketOutOfRange, MedianOutOfRange, SumOutOfRange, ScanTooLarge, UndecidedTags):
                 # The planner answers all the same: it can hold groups on disk.
                 yield from self._plan()
                 return

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
-from tsdb.model import TimeRange
-from tsdb.query.series_aggregate._fit import UNIT_NS, AnswerColumn, BucketColumn, FittedQuery, KeyColumn
+from tsdb.model import InvalidTimestamp, TimeRange, check_range
+from tsdb.query.series_aggregate._fit import AnswerColumn, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
@@ -30,19 +30,33 @@ _PLAIN = {
 
 
 class BucketOutOfRange(Exception):
-    """Nanoseconds cannot tell where a bucket starts; what that means is left to the planner."""
+    """The unit of the column cannot tell where a bucket starts; what that means is left to the planner."""
 
 
 class MedianOutOfRange(Exception):
-    """The middle of integers is none of their type; what that means is left to the planner."""
+    """Doubles do not hold the integers that a median is of; the planner computes it exactly."""
+
+
+class SumOutOfRange(Exception):
+    """A sum of integers may have left its type; the planner computes it exactly, or says that it did."""
+
+
+_EXACT_MAX = 2.0**53
+_SUM_MAX = {"i": 2.0**62, "u": 2.0**63}
+"""A total of doubles below this is that of a sum which has not left 64 bits, however it was rounded."""
 
 
 def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
-    """Refuse times whose buckets nanoseconds cannot tell: the planner computes with these, whatever the column has."""
+    """Refuse times that lie outside of the calendar, or whose bucket starts there."""
     width, origin = fitted.runs.width, fitted.runs.origin
-    unit = UNIT_NS[fitted.table.time_index.type.arrow.unit]
     start = (span.start - origin) // width * width + origin
-    if start * unit not in _INT64 or span.last * unit not in _INT64:
+    unit = fitted.table.time_index.type.arrow.unit
+    try:
+        check_range(start, unit)
+        check_range(span.last, unit)
+    except InvalidTimestamp as error:
+        raise BucketOutOfRange from error
+    if span.start - origin not in _INT64:
         raise BucketOutOfRange
 
 
@@ -161,6 +175,8 @@ def _column(
         return _cast(_array(starts, None, fitted.table.time_index.type.arrow), kind)
     if term.order is not None:
         return _cast(_ends(term, cells, chosen), kind)
+    if term.function == "median" and term.column is not None and pa.types.is_integer(kind):
+        _check_median(cells.gathered[term.column])
     return _array(*_finish(term, cells, chosen), kind)
 
 
@@ -198,6 +214,8 @@ def _finish(
     if term.function == "median":
         return _medians(cells.gathered[name], counted)[chosen], (counted == 0)[chosen]
     counts = counted[chosen]
+    if term.function == "sum":
+        _check_sum(cells.states[name, "sum"], cells.states.get((name, "total")))
     if term.function in ("sum", "total", "min", "max"):
         has_all = counted is cells.rows or counts.all()
         return _widened(cells.states[name, term.function][chosen]), None if has_all else counts == 0
@@ -211,6 +229,19 @@ def _finish(
                 values = np.sqrt(values)
     empty = counts <= less
     return values, empty if empty.any() else None
+
+
+def _check_median(values: npt.NDArray[np.float64]) -> None:
+    if len(values) and max(-values.min(), values.max()) >= _EXACT_MAX:
+        raise MedianOutOfRange
+
+
+def _check_sum(sums: npt.NDArray[np.generic], totals: npt.NDArray[np.generic] | None) -> None:
+    """Refuse sums of integers that may have wrapped around; narrow integers have no totals, and cannot."""
+    if totals is None or sums.dtype.kind not in _SUM_MAX or not len(totals):
+        return
+    if np.abs(totals).max() >= _SUM_MAX[sums.dtype.kind]:
+        raise SumOutOfRange
 
 
 def _widened(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 
 from tsdb.auth import PermissionDenied
-from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire
+from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire_of
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
+from tsdb.servers._prometheus_errors import prometheus_error_body
 from tsdb.servers._prometheus_json import encode_answer
-from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms, prometheus_error_body
+from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
 from tsdb.servers.grpc._calls import Call, RpcService, parse_message, unary_rpc
 from tsdb.servers.grpc._frame import Frame
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
@@ -47,7 +48,7 @@ class PromqlService:
     def _evaluate(self, request: v1.PromqlRequest, session: Session, stopped: threading.Event) -> bytes:
         try:
             text, span, is_range = self._read(request)
-            with self._database.running_promql(text, session) as check_killed:
+            with self._database.running_promql(text, session, span) as check_killed:
 
                 def check() -> None:
                     if stopped.is_set():
@@ -59,7 +60,7 @@ class PromqlService:
         except (PermissionDenied, Cancelled, Busy):
             raise
         except TsdbError as error:
-            if wire(error.status).is_fault:
+            if wire_of(error).is_fault:
                 raise
             return prometheus_error_body(error.status, str(error), 0)
 

@@ -3,8 +3,8 @@
 Credentials, the first that are there:
 
     RequestHeader.authorization                     in the messages of `greptime.v1`
-    x-tsdb-auth, x-greptime-auth, authorization     metadata: Basic base64(user:password), or Bearer with a token
-                                                    that this server has given out
+    x-tsdb-auth, x-greptime-auth, authorization     metadata: Basic base64(user:password), Bearer user:password, or
+                                                    Bearer with a token that this server has given out
 
 Database: `dbname` of the header, its catalog and schema, the metadata `x-tsdb-db-name`; else `public`. A name with a
 dash is a catalog and a database, unless there is a database of that whole name.
@@ -32,7 +32,7 @@ from tsdb.auth import (
 from tsdb.config import TlsMode
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Session
+from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import Call
 from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
@@ -103,6 +103,7 @@ class Sessions:
             identity=identity,
             client=call.client,
             timeout=None if left is None else Duration(max(1, round(left * 1e9))),
+            token=WriteToken(),
         )
 
     async def identify(self, call: Call, header: RequestHeader | None = None) -> Identity | None:
@@ -150,9 +151,13 @@ class Sessions:
             return None
         raise InvalidAuthHeader("the scheme of the credentials is not supported", hint="send authorization: Basic …")
 
-    def _read_token(self, token: str) -> Identity | None:
+    def _read_token(self, token: str) -> Credentials | Identity | None:
         found = None if self._find_token is None else self._find_token(token)
         if found is None and self._authenticator.is_enabled:
+            user, colon, password = token.partition(":")
+            if colon:
+                # Clients of InfluxDB have a token and nothing else: it is user:password here.
+                return Credentials(user, password)
             raise UnsupportedPassword("the bearer token is not one of this server, or has expired", hint="log in anew")
         return found
 

@@ -9,6 +9,7 @@ A handler is an async function. It raises errors of `tsdb.errors` and never choo
 from __future__ import annotations
 
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._compat_paths import COMPAT_PATHS
 from tsdb.servers.http._errors import ErrorBody, full_error_body, short_error_body
 from tsdb.servers.http._influx import InfluxRoutes, influx_routes
 from tsdb.servers.http._messages import (
@@ -23,17 +24,20 @@ from tsdb.servers.http._messages import (
 from tsdb.servers.http._opentsdb import OpentsdbRoutes, opentsdb_routes
 from tsdb.servers.http._operational import operational_routes
 from tsdb.servers.http._otlp import OtlpRoutes, otlp_routes
-from tsdb.servers.http._prometheus_api import PrometheusApiRoutes, PromqlDatabase, prometheus_api_routes
+from tsdb.servers.http._prometheus_api import PrometheusApiRoutes, prometheus_api_routes
+from tsdb.servers.http._prometheus_ask import PromqlDatabase
 from tsdb.servers.http._prometheus_remote import (
     PrometheusDatabase,
     PrometheusRemoteRoutes,
     prometheus_remote_routes,
 )
+from tsdb.servers.http._prometheus_status import ServerFacts
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
 from tsdb.servers.http._sql import SqlDatabase, SqlRoutes, sql_routes
 
 __all__ = [
+    "COMPAT_PATHS",
     "AnyResponse",
     "ClientDisconnected",
     "ErrorBody",
@@ -51,6 +55,7 @@ __all__ = [
     "PromqlDatabase",
     "Request",
     "Response",
+    "ServerFacts",
     "SqlDatabase",
     "SqlRoutes",
     "StreamingResponse",

@@ -6,16 +6,18 @@ chooses:
 
     full     {"code":4001,"error":"…","execution_time_ms":3}     queries, and everything that is not asked
     otherwise short    {"error":"…"}                                        the ingestion protocols
+
+A route of a foreign API may also have HTTP statuses of its own for our status codes (`ErrorStatus`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import orjson
 
-from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire
+from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire, wire_of
 from tsdb.servers.http._messages import JSON, Response
 
 HEADER_MESSAGE_CHARS_MAX = 1024
@@ -34,6 +36,14 @@ INTERNAL_ERROR = "internal error; the log of the server has the details"
 ErrorBody: TypeAlias = Callable[[Status, str, int], bytes]
 """Makes the JSON body from the status, the message and the milliseconds the request took."""
 
+ErrorStatus: TypeAlias = Callable[[Status], int]
+"""Chooses the HTTP status."""
+
+
+def wire_status(status: Status) -> int:
+    """The HTTP status of the table in `tsdb.errors`."""
+    return wire(status).http
+
 
 def full_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
     return orjson.dumps({"code": status.value, "error": message, "execution_time_ms": elapsed_ms})
@@ -43,18 +53,34 @@ def short_error_body(status: Status, message: str, elapsed_ms: int) -> bytes:
     return orjson.dumps({"error": message})
 
 
-def error_response(error: TsdbError, elapsed_ms: int, make_body: ErrorBody) -> Response:
+def error_response(
+    error: TsdbError, elapsed_ms: int, make_body: ErrorBody, choose_status: ErrorStatus = wire_status
+) -> Response:
     """The answer to a request that failed with one of our errors."""
     if isinstance(error, BodyTooLarge):
         response = _make_response(error.status, 413, str(error), elapsed_ms, make_body)
         # What is left of the body stands between this answer and the next request.
         response.raw_headers.append((b"connection", b"close"))
         return response
-    status = _UNAVAILABLE if isinstance(error, Busy) else wire(error.status).http
+    status = _UNAVAILABLE if isinstance(error, Busy) else _status_of(error, choose_status)
     response = _make_response(error.status, status, str(error), elapsed_ms, make_body)
     if response.status == _UNAVAILABLE:
         seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
         response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))
+    return response
+
+
+def _status_of(error: TsdbError, choose_status: ErrorStatus) -> int:
+    """The status of a foreign API comes from the code of an error; ours also from what exactly is wrong."""
+    return wire_of(error).http if choose_status is wire_status else choose_status(error.status)
+
+
+def plain_error_response(
+    http_status: int, status: Status, message: str, make_body: ErrorBody, headers: Iterable[tuple[str, str]] = ()
+) -> Response:
+    """The answer to a request that reached no handler, or was interrupted: what happened, and what changes it."""
+    response = _make_response(status, http_status, message, 0, make_body)
+    response.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     return response
 
 

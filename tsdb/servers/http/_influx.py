@@ -1,4 +1,4 @@
-"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1 and 2 send it.
+"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1, 2 and 3, and of QuestDB, send it.
 
 A request is written as a whole or refused as a whole. There is no query language of InfluxDB here; `ping` and `health`
 answer what clients ask before they begin to write.
@@ -7,14 +7,19 @@ answer what clients ask before they begin to write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import BodyTooLarge, InvalidArguments, TsdbError
+from tsdb.errors import BodyTooLarge, Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
+from tsdb.query import WriteToken
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._gather import Gathering
@@ -37,6 +42,9 @@ PROTOCOL = "influxdb"
 NEW_TABLE = NewTable(time_unit="ns", options={"merge_mode": "last_non_null"})
 """Lines with the same tags and time are parts of one row: their fields are put together."""
 
+AUTO = "auto"
+"""The unit of each time is told by its size, as in InfluxDB 3."""
+
 PRECISIONS = {
     "": "ns",
     "n": "ns",
@@ -48,6 +56,11 @@ PRECISIONS = {
     "s": "s",
     "m": "m",
     "h": "h",
+    "nanosecond": "ns",
+    "microsecond": "us",
+    "millisecond": "ms",
+    "second": "s",
+    AUTO: AUTO,
 }
 
 _SPOKEN_VERSION = "1.8.10"
@@ -90,6 +103,10 @@ class InfluxRoutes:
         """Take lines for the database `bucket`; there are no organisations."""
         return await self._take(request, request.query.get("bucket") or request.query.get("db"))
 
+    async def write_v3(self, request: Request) -> Response:
+        """Take lines for the database `db`. A request is written as a whole, whatever `accept_partial` says."""
+        return await self._take(request, request.query.get("db"))
+
     async def ping(self, request: Request) -> Response:
         """Say that there is a server."""
         return Response(status=204, headers=[("x-influxdb-version", _SPOKEN_VERSION), ("x-influxdb-build", "tsdb")])
@@ -106,18 +123,24 @@ class InfluxRoutes:
     async def _take(self, request: Request, database: str | None) -> Response:
         body = await request.body()
         if len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
-            return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body))
-        return await self._pool.run(partial(self._write, request, body, database))
+            request.token = token = WriteToken()
+            return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body), token)
+        return await self._pool.write(request, partial(self._write, request, body, database))
 
     def _write_group(self, group: Sequence[_Write]) -> list[Response | Exception]:
         """Write requests that say the same beside their lines, as one if that goes well."""
         if len(group) > 1:
+            token = WriteToken.shared([each.request.token or WriteToken() for each in group])
             try:
-                if self._write_as_one(group):
+                if self._write_as_one(group, token):
                     return [Response(status=204) for _ in group]
             except (InvalidArguments, BodyTooLarge):
                 # Nothing is written yet. Each is to learn what is wrong with itself.
                 pass
+            except Cancelled as error:
+                if token.has_begun:
+                    return [error] * len(group)
+                # Some are not wanted any more: the others are written without them.
             except TsdbError as error:
                 return [error] * len(group)
         return [self._try_write(each) for each in group]
@@ -128,25 +151,30 @@ class InfluxRoutes:
         except TsdbError as error:
             return error
 
-    def _write_as_one(self, group: Sequence[_Write]) -> bool:
+    def _write_as_one(self, group: Sequence[_Write], token: WriteToken) -> bool:
         """Write all lines together; False, and nothing is written, if the time of their arrival matters."""
         request, now_ns = group[0].request, self._clock.now_ns()
-        session = make_ingest_session(request, self._database, group[0].database)
+        session = make_ingest_session(request, self._database, group[0].database, token=token)
         encoding = request.headers.get("content-encoding")
         lines = b"\n".join(unpack_body(each.body, encoding) for each in group)
-        rows = self._parse(lines, precision=_read_precision(request), now_ns=now_ns)
+        rows = self._read(lines, _read_precision(request), now_ns)
         if any((table.times == now_ns).any() for table in rows):
             return False
         hints = read_hints(request)
         self._database.ingest(rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False)
         return True
 
+    def _read(self, lines: bytes, precision: str, now_ns: int) -> list[TableRows]:
+        if precision != AUTO:
+            return self._parse(lines, precision=precision, now_ns=now_ns)
+        return [replace(rows, times=guess_ns(rows.times)) for rows in self._parse(lines, precision="ns", now_ns=now_ns)]
+
     def _write(self, request: Request, body: bytes, database: str | None) -> Response:
         precision = _read_precision(request)
         session = make_ingest_session(request, self._database, database)
         lines = unpack_body(body, request.headers.get("content-encoding"))
         try:
-            rows = self._parse(lines, precision=precision, now_ns=self._clock.now_ns())
+            rows = self._read(lines, precision, self._clock.now_ns())
         except InvalidArguments as error:
             self._database.reject([_unreadable(error)], session, protocol=PROTOCOL)
             raise
@@ -168,9 +196,24 @@ def influx_routes(
     routes = InfluxRoutes(database, parse=parse, clock=clock or SystemClock())
     app.add("/v1/influxdb/write", routes.write_v1, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v2/write", routes.write_v2, methods=("POST",), error_body=short_error_body)
+    app.add("/v1/influxdb/api/v3/write_lp", routes.write_v3, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/ping", routes.ping, methods=("GET",), error_body=short_error_body)
     app.add("/v1/influxdb/health", routes.health, methods=("GET",), error_body=short_error_body)
     return routes
+
+
+def guess_ns(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return times in nanoseconds, whatever they count: numbers below five billion are seconds, and so on by thousands.
+
+    So every unit reaches from 1970 to 2128, and they do not overlap.
+    """
+    sizes = np.abs(times)
+    factors = np.select(
+        [sizes < 5_000_000_000, sizes < 5_000_000_000_000, sizes < 5_000_000_000_000_000],
+        [1_000_000_000, 1_000_000, 1_000],
+        default=1,
+    )
+    return times * factors.astype(np.int64)
 
 
 def _read_precision(request: Request) -> str:

@@ -17,8 +17,10 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, is_fault
+from tsdb.database import note_text
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.query import Affected, Session
+from tsdb.servers._failures import log_failure
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
 from tsdb.servers.postgres._copy_in import CopyIn
@@ -119,8 +121,9 @@ class Backend:
         if not isinstance(error, TsdbError):
             _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
             return m.error(internal_error_fields())
-        if is_fault(error):
-            _log.error("a statement failed", error=error, statement=(text or "")[:200])
+        if text is not None:
+            note_text(error, text)
+        log_failure(_log, error)
         return m.error(error_fields(error, text=text))
 
     def _handle(self, message: m.Message) -> Pieces:
@@ -290,6 +293,8 @@ class Backend:
         if isinstance(statement, s.Copy) and portal.is_copy:
             yield from self._copy_out(statement) if statement.direction == "to" else self._copy_in(statement)
             return
+        # Before it runs: what it runs may take the prepared statement away.
+        statement = self._database.executed(statement, self._session)
         output = portal.begin(self._database, self._session)
         if isinstance(output, Affected):
             yield from self._settings.changes(self._session, statement)
@@ -368,7 +373,7 @@ class Backend:
                 yield m.notice(notice_fields("there is no transaction in progress", state="25P01"))
             self._status = "T" if _ROLLBACK_TO.match(text) and self._status != "I" else "I"
         elif verb in ("lock", "unlock"):
-            raise Unsupported("there are no locks on tables")
+            raise Unsupported("LOCK TABLE is not supported")
 
     def _reset(self, statement: s.Reset) -> Pieces:
         if statement.verb == "unlisten":
@@ -379,6 +384,8 @@ class Backend:
             self.close()
             self._prepared.clear()
             self._session.prepared.clear()
+        if statement.verb == "discard" and statement.name in (None, "temp", "temporary"):
+            self._session.views.clear()
         if statement.verb == "reset" or statement.name is None:
             self._settings.reset(self._session, statement.name)
         yield from self._settings.changes(self._session, statement)

@@ -176,8 +176,7 @@ class _Reader:
             return _without_unit(self._operand_before(opened - 2))
         if opened is not None and self._word(opened - 1) in ("ANY", "ALL", "SOME"):
             found = self._operand_before(opened - 3)
-            array = TYPES_BY_OID[found.oid].array if found is not None else 0
-            return Found(array) if array else None
+            return Found(TYPES_BY_OID[TEXT if found is None else found.oid].array or TYPES_BY_OID[TEXT].array)
         return None
 
     def _counted(self, found: Found | None, sign: str) -> Found | None:
@@ -253,10 +252,10 @@ class _Reader:
         return Found((TYPES_BY_OID[oid].array or TEXT) if is_array else oid)
 
     def _find_tables(self) -> list[Mapping[str, DataType]]:
-        """The columns of every table that the text names behind FROM, JOIN and INTO."""
+        """The columns of every table that the text names behind FROM, JOIN, INTO and UPDATE."""
         found: list[Mapping[str, DataType]] = []
         for at, token in enumerate(self.tokens):
-            if token.word not in ("FROM", "JOIN", "INTO"):
+            if token.word not in ("FROM", "JOIN", "INTO", "UPDATE"):
                 continue
             columns = self._columns(self._name_at(at + 1))
             if columns is not None:

@@ -30,7 +30,7 @@ from tsdb.servers.postgres._values import (
     null_literal,
 )
 from tsdb.sql import Parsed, parse
-from tsdb.sql.statements import Copy, Dialect, Insert
+from tsdb.sql.statements import Copy, Dialect, Insert, Statement
 
 PARAMETER_TYPES_OPEN = (0, UNKNOWN)
 """A client that says these says nothing."""
@@ -45,8 +45,14 @@ class PgDatabase(Protocol):
     def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
         """Return the columns a statement would answer with, None if it answers without rows."""
 
+    def executed(self, statement: Statement, session: Session) -> Statement:
+        """Return the statement that EXECUTE runs; any other is its own."""
+
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name stands for in a session."""
+
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for; an error if there is none, or the user may not write to it."""
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
         """Write columns into a table that exists and stays as it is; the number of rows."""

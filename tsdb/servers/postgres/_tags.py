@@ -21,13 +21,13 @@ _BY_KIND: dict[type, str] = {
 _COUNTED: dict[type, str] = {
     s.Insert: "INSERT 0",
     s.Delete: "DELETE",
+    s.Update: "UPDATE",
     s.Copy: "COPY",
     s.FetchCursor: "FETCH",
     s.Query: "SELECT",
     s.Tql: "SELECT",
     s.Describe: "SELECT",
     s.Admin: "SELECT",
-    s.Execute: "SELECT",
 }
 _TRANSACTIONS = {"start": "START TRANSACTION", "end": "COMMIT", "abort": "ROLLBACK", "lock": "LOCK TABLE"}
 _HUMPS = re.compile(r"(?<!^)(?=[A-Z])")

@@ -40,9 +40,9 @@ def _arguments(layout: Layout, edits: Edits, index: int) -> list[str]:
 
 
 def _call_end(layout: Layout, closing: int) -> int:
-    """Return the last token of a call whose brackets close at a token, with FILTER (…), OVER (…) and OVER name."""
-    while layout.words[closing + 1] in ("FILTER", "OVER"):
-        following = closing + 2
+    """Return the last token of a call whose brackets close at a token, with WITHIN GROUP (…), FILTER (…), OVER (…)."""
+    while layout.words[closing + 1] in ("FILTER", "OVER", "WITHIN"):
+        following = closing + 3 if layout.words[closing + 1] == "WITHIN" else closing + 2
         if layout.is_operator(following, "(") and following in layout.partner:
             closing = layout.partner[following]
         elif layout.words[closing + 1] == "OVER" and layout.is_name(following):

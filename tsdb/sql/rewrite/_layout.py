@@ -62,6 +62,10 @@ class Layout:
                 depth += 1
         return depths
 
+    def word(self, index: int) -> str:
+        """Return the word at an index, '' where there is none."""
+        return self.words[index] if 0 <= index < len(self.words) else ""
+
     def is_operator(self, index: int, text: str) -> bool:
         if not 0 <= index < len(self.tokens):
             return False

@@ -3,7 +3,7 @@
 DataFusion answers with a fraction whatever the column is. Here the answer has the type of the values, cut towards
 zero; the cast that does it carries a mark, by which the name of the result column is freed of it.
 
-    median(n)       arrow_cast(median(n),'Int64 ')
+    median(n)       arrow_cast(median(CAST(n AS DECIMAL(20,0))),'Int64 ')
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _TYPES = {
     "UINT32": "UInt32",
     "UINT64": "UInt64",
 }
+# Doubles do not hold all of their values; decimals do, and casts to them do not show in names.
+_INEXACT = frozenset({"Int64", "UInt64"})
 _MARK = re.compile(r',Utf8\("U?Int\d+ "\)\)')
 _OPENING = "arrow_cast("
 
@@ -48,6 +50,9 @@ def edit_medians(layout: Layout, edits: Edits, dialect: Dialect, columns: Column
         if kind is not None:
             edits.insert(layout.tokens[index].start, _OPENING)
             edits.insert(layout.tokens[end].end, f",'{kind} ')")
+            if word == "MEDIAN" and kind in _INEXACT:
+                edits.insert(layout.tokens[start].start, "CAST(")
+                edits.insert(layout.tokens[stop].end, " AS DECIMAL(20,0))")
 
 
 def _extent(layout: Layout, index: int) -> tuple[int, tuple[int, int]]:

@@ -21,10 +21,10 @@ from tsdb.query import Channel, Session
 from tsdb.servers.grpc._errors import Exhausted
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._prepared import PreparedStatements
-from tsdb.servers.grpc.flight._template import parse_template
 from tsdb.servers.grpc.flight._tokens import Tokens
 from tsdb.servers.grpc.flight.flight_pb2 import FlightDescriptor, Ticket
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
+from tsdb.sql.template import parse_template
 
 SERVICE = "arrow.flight.protocol.FlightService"
 PATH = FlightDescriptor(type=FlightDescriptor.PATH, path=["t"]).SerializeToString()

@@ -19,7 +19,6 @@ from tsdb.servers.grpc.flight._parameter_types import parameter_schema
 from tsdb.servers.grpc.flight._prepared import PreparedStatements
 from tsdb.servers.grpc.flight._run import describe_prepared
 from tsdb.servers.grpc.flight._running import Running
-from tsdb.servers.grpc.flight._template import Template, parse_template
 from tsdb.servers.grpc.flight._tickets import StatementTicket
 from tsdb.servers.grpc.flight.flight_pb2 import (
     CANCEL_STATUS_CANCELLING,
@@ -32,6 +31,7 @@ from tsdb.servers.grpc.flight.flight_pb2 import (
     FlightInfo,
     Result,
 )
+from tsdb.sql.template import Template, parse_template
 
 _M = TypeVar("_M", bound=Message)
 

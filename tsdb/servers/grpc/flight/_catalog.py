@@ -21,7 +21,7 @@ from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._run import parse_one
 from tsdb.servers.grpc.flight._sql_info import SQL_INFO, XDBC_TYPES, sql_info, xdbc_types
-from tsdb.servers.grpc.flight._template import quoted, quoted_name
+from tsdb.sql.template import quoted, quoted_name
 
 PIECE_ROWS = 500
 """How many tables are described at a time."""

@@ -2,6 +2,7 @@
 
     TicketStatementQuery, CommandGet…    Flight SQL, in an Any
     GreptimeRequest                      SQL or PromQL, as SDKs of `greptime.v1` ask; credentials may be inside
+    {"sql_query": …}                     SQL, as clients of InfluxDB 3 ask
 
 A stream begins with its schema. The answer to a GreptimeRequest without rows is a single message, of no kind that Arrow
 knows, which tells the number of rows; batches are compressed with LZ4 there, unless the call asks otherwise.
@@ -26,12 +27,12 @@ from tsdb.servers.grpc.flight._commands import find_command
 from tsdb.servers.grpc.flight._flow import send_all
 from tsdb.servers.grpc.flight._run import parse_one, read_ticket
 from tsdb.servers.grpc.flight._running import Running
-from tsdb.servers.grpc.flight._template import quoted
-from tsdb.servers.grpc.flight._tickets import StatementTicket
+from tsdb.servers.grpc.flight._tickets import InfluxTicket, StatementTicket
 from tsdb.servers.grpc.flight._wire import encode_flight_data
 from tsdb.servers.grpc.flight.flight_pb2 import Ticket
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 from tsdb.servers.grpc.proto.envelope_pb2 import Envelope
+from tsdb.sql.template import quoted
 
 _COMPRESSIONS: dict[str, Compression | None] = {"lz4": "lz4", "zstd": "zstd", "none": None}
 
@@ -52,7 +53,7 @@ class Get:
         ticket = parse_message(Ticket, await call.receive_one()).ticket
         command = find_command(ticket)
         if command is None:
-            await self._serve_greptime(ticket, call)
+            await self._serve_other(ticket, call)
             return
         session = await self._frame.sessions.open(call)
         compression = _read_compression(call, None)
@@ -75,6 +76,15 @@ class Get:
         pieces = read_ticket(ticket, self._frame.database, session, compression)
         with self._running.entered(ticket.id, session):
             await self._send(call, pieces, session)
+
+    async def _serve_other(self, ticket: bytes, call: Call) -> None:
+        asked = InfluxTicket.parse(ticket)
+        if asked is None:
+            await self._serve_greptime(ticket, call)
+            return
+        session = await self._frame.sessions.open(call)
+        session = replace(session, database=asked.database or session.database)
+        await self._send(call, self._run(asked.text, session, _read_compression(call, None)), session)
 
     async def _serve_greptime(self, raw: bytes, call: Call) -> None:
         try:

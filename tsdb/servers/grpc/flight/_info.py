@@ -21,7 +21,6 @@ from tsdb.servers.grpc.flight._commands import parse_command, refuse_transaction
 from tsdb.servers.grpc.flight._flow import send_all
 from tsdb.servers.grpc.flight._prepared import Prepared, PreparedStatements
 from tsdb.servers.grpc.flight._run import begin, begin_prepared, describe, describe_prepared
-from tsdb.servers.grpc.flight._template import quoted_name
 from tsdb.servers.grpc.flight.flight_pb2 import (
     Criteria,
     FlightDescriptor,
@@ -31,6 +30,7 @@ from tsdb.servers.grpc.flight.flight_pb2 import (
     SchemaResult,
     Ticket,
 )
+from tsdb.sql.template import quoted_name
 
 PATTERN_BYTES_MAX = 1024
 

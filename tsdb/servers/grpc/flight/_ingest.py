@@ -21,8 +21,8 @@ from tsdb.model import CATALOG, DEFAULT_DATABASE
 from tsdb.query import Session
 from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight._run import run_update
-from tsdb.servers.grpc.flight._template import quoted_name
 from tsdb.servers.grpc.flight.flight_sql_pb2 import CommandStatementIngest
+from tsdb.sql.template import quoted_name
 
 _Options = CommandStatementIngest.TableDefinitionOptions
 _SEMANTIC_KEYS = (b"tsdb:semantic_type", b"greptime:semantic_type")
@@ -40,7 +40,7 @@ class Target:
 def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: GrpcDatabase, session: Session) -> Target:
     """Find the table, or make it; refuse what cannot be before anything is changed."""
     if command.temporary:
-        raise Unsupported("there are no temporary tables")
+        raise Unsupported("temporary tables are not supported")
     if command.catalog not in _CATALOGS:
         raise InvalidArguments(f"there is no catalog {command.catalog!r}, the only one is {CATALOG!r}")
     if not command.table:

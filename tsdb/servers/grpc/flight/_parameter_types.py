@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from tsdb.errors import TsdbError
 from tsdb.model import TableInfo
-from tsdb.servers.grpc.flight._template import Template
 from tsdb.sql import Dialect, Token, TokenKind
 from tsdb.sql.lexer import unquote
+from tsdb.sql.template import Template
 
 FindTable = Callable[[Sequence[str]], TableInfo | None]
 

@@ -16,7 +16,7 @@ from tsdb.clock import Clock, SystemClock
 from tsdb.errors import InvalidArguments
 from tsdb.query import Session
 from tsdb.servers.grpc._errors import Exhausted
-from tsdb.servers.grpc.flight._template import Template
+from tsdb.sql.template import Template
 
 PREPARED_MAX = 10_000
 TEXT_BYTES_MAX = 1 << 20

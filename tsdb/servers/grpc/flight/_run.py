@@ -14,9 +14,9 @@ from tsdb.query import Affected, Output, PlanQuery, Records, Session, TableMissi
 from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight._codec import Compression, encode_stream
 from tsdb.servers.grpc.flight._prepared import Prepared, check_width
-from tsdb.servers.grpc.flight._template import PARAMETERS_TABLE, Template
 from tsdb.servers.grpc.flight._tickets import StatementTicket, encode_rows
 from tsdb.sql import Parsed, parse
+from tsdb.sql.template import PARAMETERS_TABLE, Template
 
 QUERY_ROWS_MAX = 1_000
 """How many rows of values a query may be run with: it runs once for each."""

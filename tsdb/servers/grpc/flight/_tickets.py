@@ -13,9 +13,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.ipc
 
-from tsdb.errors import InvalidArguments
+from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._commands import pack
+from tsdb.sql.template import parse_template
 
 TICKET_BYTES_MAX = 2 << 20
 """Clients take messages of 4 MiB by default."""
@@ -69,3 +70,41 @@ def encode_rows(table: pa.Table) -> str:
         writer.write_table(table)
     written: bytes = sink.getvalue().to_pybytes()
     return written.hex()
+
+
+@dataclass(frozen=True, slots=True)
+class InfluxTicket:
+    """A query of a client of InfluxDB 3: JSON, without a GetFlightInfo before it."""
+
+    text: str
+    database: str
+
+    @classmethod
+    def parse(cls, ticket: bytes) -> InfluxTicket | None:
+        """Read a ticket; None for any other kind."""
+        if not ticket.startswith(b"{"):
+            return None
+        try:
+            said = orjson.loads(ticket)
+        except orjson.JSONDecodeError:
+            return None
+        text, database = said.get("sql_query"), said.get("database", "")
+        if not isinstance(text, str) or not isinstance(database, str):
+            raise InvalidArguments("the ticket has no text of sql_query and database")
+        if (language := said.get("query_type", "sql")) != "sql":
+            raise Unsupported(f"queries in {str(language)[:40]!r} are not supported", hint="send SQL")
+        return cls(_with_parameters(text, said.get("params") or {}), database)
+
+
+def _with_parameters(text: str, values: object) -> str:
+    if not isinstance(values, dict):
+        raise InvalidArguments("the params of the ticket are not an object")
+    template = parse_template(text)
+    missing = [name for name in template.names if name not in values]
+    if missing or (template.places and not template.names):
+        raise InvalidArguments(f"no value was given for {'$' + missing[0] if missing else 'a placeholder'}")
+    try:
+        row = [pa.scalar(values[name]) for name in template.names]
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidArguments(f"a value cannot be a parameter: {error}") from error
+    return template.with_row(row)

@@ -1,4 +1,4 @@
-"""Statements with places for values, `?` and `$1`: where they are, and the text with values in them.
+"""Statements with placeholders, `?`, `$1` and `$name`: where they are, and the text with values in them.
 
 A value is written as one literal that reads back as the same value, and can be nothing else. INSERT … VALUES (?, …) is
 turned into INSERT … SELECT from the values instead: any number of rows are written as columns, at once.
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb.errors import InvalidArguments
-from tsdb.sql import Dialect, Token, TokenKind, tokenize
+from tsdb.sql.lexer import Token, TokenKind, tokenize
+from tsdb.sql.statements import Dialect
 
 PARAMETERS_MAX = 10_000
 PARAMETERS_TABLE = "__tsdb_parameters"
@@ -44,6 +45,8 @@ class Template:
     text: str
     tokens: Sequence[Token]
     places: tuple[Place, ...]
+    names: tuple[str, ...] = ()
+    """The names of `$name` placeholders in the order of their numbers; empty for `?` and `$1`."""
 
     @property
     def count(self) -> int:
@@ -104,23 +107,34 @@ class Template:
 
 
 def parse_template(text: str) -> Template:
-    """Find the places of a statement."""
+    """Find the placeholders of a statement."""
     if "?" not in text and "$" not in text:
         return Template(text, (), ())
     tokens = tokenize(text, _DIALECT)
     places: list[Place] = []
+    names: dict[str, int] = {}
+    kinds: set[str] = set()
     for at, (token, following) in enumerate(pairwise(tokens)):
         if token.kind != TokenKind.OPERATOR:
             continue
         if token.text == "?":
+            kinds.add("?")
             places.append(Place(at, token.start, token.end, len(places)))
-        elif token.text == "$" and following.kind == TokenKind.NUMBER and following.start == token.end:
-            places.append(Place(at, token.start, following.end, _number(following.text)))
-    if len({text[place.start] for place in places}) > 1:
-        raise InvalidArguments("a statement has places of one kind, either ? or $1")
+        elif token.text == "$" and following.start == token.end:
+            if following.kind == TokenKind.NUMBER:
+                kinds.add("$1")
+                places.append(Place(at, token.start, following.end, _number(following.text)))
+            elif following.kind == TokenKind.WORD:
+                kinds.add("$name")
+                number = names.setdefault(following.text, len(names))
+                places.append(Place(at, token.start, following.end, number))
+    if len(kinds) > 1:
+        raise InvalidArguments(
+            "a statement uses one kind of placeholder: ?, $1 or $name", kinds=", ".join(sorted(kinds))
+        )
     if len(places) > PARAMETERS_MAX:
-        raise InvalidArguments(f"a statement has at most {PARAMETERS_MAX} places for values")
-    return Template(text, tokens, tuple(places))
+        raise InvalidArguments(f"a statement has at most {PARAMETERS_MAX} placeholders")
+    return Template(text, tokens, tuple(places), tuple(names))
 
 
 def _number(digits: str) -> int:
@@ -151,6 +165,8 @@ def literal(value: pa.Scalar) -> str:
         return f" X'{value.as_py().hex()}'"
     if pt.is_timestamp(kind):
         return f"arrow_cast({_signed(str(value.value))}, 'Timestamp({_UNITS[kind.unit]}, None)')"
+    if pt.is_duration(kind):
+        return f"arrow_cast(arrow_cast({_signed(str(value.value))}, 'Int64'), 'Duration({_UNITS[kind.unit]})')"
     if pt.is_date(kind):
         return f"CAST('{value.as_py().isoformat()}' AS DATE)"
     if pt.is_decimal(kind):

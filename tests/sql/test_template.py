@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb.errors import InvalidArguments
-from tsdb.servers.grpc.flight._template import literal, parse_template
 from tsdb.servers.grpc.flight._tickets import StatementTicket
 from tsdb.sql import Dialect, TokenKind, tokenize
+from tsdb.sql.template import literal, parse_template
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,263 @@
+"""Every configuration key has an effect, or is marked as reserved.
+
+`EFFECTS` names for each key the code that reads it and, where there is one, a test that observes the effect. A key that
+is added to a model fails here until it is listed or marked as reserved, and one that is listed fails when its code or
+its test goes away.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tsdb.config import Component
+from tsdb.config._schema import Key, keys_of
+
+ROOT = Path(__file__).parents[2]
+STANDALONE = "tsdb/components/standalone.py"
+PROCESS = "tsdb/components/_process.py"
+TLS = "tsdb/servers/_tls.py"
+
+# Key → file and text of the code that reads it, and a test that observes it ("" where only the code is named).
+EFFECTS: dict[str, tuple[str, str, str]] = {
+    "mode": ("tsdb/config/_components.py", 'Literal["standalone"]', "tests/config/test_problems.py"),
+    "user_provider": (PROCESS, "config.user_provider", "tests/components/test_user_provider.py"),
+    "http.addr": (PROCESS, "http.addr.host", "tests/components/test_process.py::test_second_server_on_the_same_port"),
+    "http.timeout": (PROCESS, "options.timeout", "tests/components/test_process.py::test_request_over_the_timeout"),
+    "http.body_limit": (PROCESS, "options.body_limit", "tests/components/test_process.py::test_body_over_the_limit"),
+    "http.is_strict_mode": (STANDALONE, "http.is_strict_mode", "tests/ingest/test_prometheus.py"),
+    "http.public_endpoints": (
+        PROCESS,
+        "options.public_endpoints",
+        "tests/servers/http/test_public_endpoints.py",
+    ),
+    "http.compat_paths": (
+        STANDALONE,
+        "http.compat_paths",
+        "tests/servers/http/test_influx_clients.py::test_paths_of_other_products_can_be_switched_off",
+    ),
+    "http.tls.*": (PROCESS, "Tls.of(http.tls", "tests/components/test_tls.py::test_a_standalone_server_speaks_https"),
+    "grpc.addr": (STANDALONE, "grpc.addr.host", "tests/components/test_grpc.py::test_what_is_written_by_grpc"),
+    "grpc.runtime_size": (
+        STANDALONE,
+        "grpc.runtime_size",
+        "tests/servers/grpc/test_server.py::test_no_more_statements",
+    ),
+    "grpc.max_recv_message_size": (
+        STANDALONE,
+        "grpc.max_recv_message_size",
+        "tests/servers/grpc/test_server.py::test_a_message_over_the_limit_is_refused",
+    ),
+    "grpc.max_send_message_size": (STANDALONE, "grpc.max_send_message_size", ""),
+    "grpc.max_connections": (
+        STANDALONE,
+        "grpc.max_connections",
+        "tests/servers/grpc/test_server.py::test_connections_over_the_limit_are_closed",
+    ),
+    "grpc.idle_timeout": (
+        STANDALONE,
+        "grpc.idle_timeout",
+        "tests/servers/grpc/test_server.py::test_an_idle_connection_is_closed",
+    ),
+    "grpc.keep_alive": (STANDALONE, "grpc.keep_alive", ""),
+    "grpc.tls.*": (STANDALONE, "Tls.of(grpc.tls", "tests/components/test_grpc.py"),
+    "mysql.enable": (
+        STANDALONE,
+        "mysql.enable",
+        "tests/components/test_process.py::test_protocols_can_be_switched_off",
+    ),
+    "mysql.addr": (STANDALONE, "mysql.addr.host", "tests/servers/test_limits.py"),
+    "mysql.runtime_size": (
+        STANDALONE,
+        "mysql.runtime_size",
+        "tests/servers/test_limits.py::test_no_more_statements_run",
+    ),
+    "mysql.max_connections": (STANDALONE, "mysql.max_connections", "tests/servers/test_limits.py::test_one_client_too"),
+    "mysql.idle_timeout": (STANDALONE, "mysql.idle_timeout", "tests/servers/test_limits.py::test_a_client_that_is"),
+    "mysql.keep_alive": (STANDALONE, "mysql.keep_alive", ""),
+    "mysql.prepared_stmt_cache_size": (
+        STANDALONE,
+        "mysql.prepared_stmt_cache_size",
+        "tests/servers/mysql/test_commands.py",
+    ),
+    "mysql.reject_no_database": (
+        STANDALONE,
+        "mysql.reject_no_database",
+        "tests/servers/mysql/test_commands.py::test_a_database_can_be_demanded",
+    ),
+    "mysql.tls.*": (STANDALONE, "Tls.of(mysql.tls", ""),
+    "postgres.enable": (
+        STANDALONE,
+        "postgres.enable",
+        "tests/components/test_process.py::test_protocols_can_be_switched_off",
+    ),
+    "postgres.addr": (STANDALONE, "options.addr.host", "tests/servers/test_limits.py"),
+    "postgres.runtime_size": (STANDALONE, "options.runtime_size", "tests/servers/test_limits.py::test_no_more_statem"),
+    "postgres.max_connections": (
+        STANDALONE,
+        "options.max_connections",
+        "tests/servers/test_limits.py::test_one_client",
+    ),
+    "postgres.idle_timeout": (
+        STANDALONE,
+        "options.idle_timeout",
+        "tests/servers/test_limits.py::test_a_client_that_is",
+    ),
+    "postgres.keep_alive": (STANDALONE, "options.keep_alive", ""),
+    "postgres.tls.*": (STANDALONE, "Tls.of(options.tls", ""),
+    "opentsdb.enable": (
+        STANDALONE,
+        "opentsdb.enable",
+        "tests/components/test_process.py::test_protocols_can_be_switched_off",
+    ),
+    "opentsdb.addr": (STANDALONE, "opentsdb.addr.host", "tests/components/test_export_metrics.py"),
+    "opentsdb.runtime_size": (STANDALONE, "opentsdb.runtime_size", "tests/servers/opentsdb/test_telnet.py"),
+    "influxdb.enable": (
+        STANDALONE,
+        "influxdb.enable",
+        "tests/components/test_process.py::test_protocols_can_be_switched_off",
+    ),
+    "prom_store.enable": (
+        STANDALONE,
+        "prom_store.enable",
+        "tests/components/test_process.py::test_protocols_can_be_switched_off",
+    ),
+    "prom_store.with_metric_engine": (
+        STANDALONE,
+        "prom_store.with_metric_engine",
+        "tests/servers/http/test_prometheus_remote.py",
+    ),
+    "storage.type": (STANDALONE, "isinstance(config.storage, FileStorage)", ""),
+    "storage.data_home": (
+        STANDALONE,
+        "config.storage.data_home",
+        "tests/components/test_process.py::test_data_home_option_chooses_the_directory",
+    ),
+    "wal.dir": (STANDALONE, "config.wal.dir", ""),
+    "wal.file_size": (STANDALONE, "wal.file_size", "tests/engine/test_pressure.py::test_a_segment_of_the_log_is_no"),
+    "wal.purge_threshold": (STANDALONE, "wal.purge_threshold", "tests/engine/test_pressure.py::test_regions_that_hold"),
+    "wal.purge_interval": (STANDALONE, "wal.purge_interval", "tests/engine/test_pressure.py"),
+    "wal.read_batch_size": (
+        STANDALONE,
+        "wal.read_batch_size",
+        "tests/engine/test_pressure.py::test_read_batch_size_is_how_many_entries",
+    ),
+    "wal.sync_write": (STANDALONE, "wal.sync_write", "tests/engine/wal/test_disk_faults.py"),
+    "region_engine[].mito.num_workers": (
+        STANDALONE,
+        "mito.num_workers",
+        "tests/engine/test_pressure.py::test_num_workers_is_how_many_threads_own_regions",
+    ),
+    "region_engine[].mito.manifest_checkpoint_distance": (
+        STANDALONE,
+        "mito.manifest_checkpoint_distance",
+        "tests/engine/test_pressure.py::test_manifest_checkpoint_distance",
+    ),
+    "region_engine[].mito.max_background_jobs": (
+        STANDALONE,
+        "mito.max_background_jobs",
+        "tests/engine/test_pressure.py::test_max_background_jobs_is_how_many_run_at_a_time",
+    ),
+    "region_engine[].mito.auto_flush_interval": (
+        STANDALONE,
+        "mito.auto_flush_interval",
+        "tests/engine/test_pressure.py::test_a_region_is_flushed_when_its_rows_are_as_old",
+    ),
+    "region_engine[].mito.global_write_buffer_size": (
+        STANDALONE,
+        "mito.global_write_buffer_size",
+        "tests/engine/test_pressure.py::test_a_full_buffer_lets_writers_wait",
+    ),
+    "region_engine[].mito.global_write_buffer_reject_size": (
+        STANDALONE,
+        "mito.global_write_buffer_reject_size",
+        "tests/engine/test_pressure.py::test_writers_are_refused_at_once",
+    ),
+    "region_engine[].mito.sst_meta_cache_size": (STANDALONE, "mito.sst_meta_cache_size", "tests/engine/test_cache.py"),
+    "region_engine[].mito.vector_cache_size": (STANDALONE, "mito.vector_cache_size", "tests/engine/test_cache.py"),
+    "region_engine[].mito.page_cache_size": (STANDALONE, "mito.page_cache_size", "tests/engine/test_cache.py"),
+    "region_engine[].mito.sst_write_buffer_size": (
+        STANDALONE,
+        "mito.sst_write_buffer_size",
+        "tests/engine/test_pressure.py::test_sst_write_buffer_size_is_how_much",
+    ),
+    "region_engine[].mito.scan_parallelism": (
+        STANDALONE,
+        "mito.scan_parallelism",
+        "tests/engine/test_engine.py::test_scan_parallelism_is_the_number_of_fragments",
+    ),
+    "region_engine[].mito.inverted_index.create_on_flush": (STANDALONE, "inverted_index.create_on_flush", ""),
+    "region_engine[].mito.inverted_index.create_on_compaction": (
+        STANDALONE,
+        "inverted_index.create_on_compaction",
+        "tests/engine/compaction/test_turns.py",
+    ),
+    "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
+    "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),
+    "logging.enable_otlp_tracing": (PROCESS, "options.enable_otlp_tracing", "tests/telemetry/test_traces.py"),
+    "logging.otlp_endpoint": (PROCESS, "options.otlp_endpoint", "tests/telemetry/test_traces.py::test_a_span_arrives"),
+    "logging.append_stdout": (PROCESS, "options.append_stdout", "tests/components/test_process.py::test_stdout_stays"),
+    "logging.tracing_sample_ratio.default_ratio": (
+        PROCESS,
+        "tracing_sample_ratio.default_ratio",
+        "tests/telemetry/test_traces.py::test_nothing_is_sent_when_the_ratio_is_zero",
+    ),
+    "export_metrics.enable": (PROCESS, "export.enable", "tests/components/test_export_metrics.py"),
+    "export_metrics.write_interval": (PROCESS, "export.write_interval", "tests/components/test_export_metrics.py"),
+    "export_metrics.self_import.db": (
+        STANDALONE,
+        "export.self_import.db",
+        "tests/components/test_export_metrics.py::test_a_server_imports_its_metrics",
+    ),
+    "export_metrics.remote_write.url": (PROCESS, "export.remote_write.url", "tests/components/test_export_metrics.py"),
+    "export_metrics.remote_write.headers": (
+        PROCESS,
+        "export.remote_write.headers",
+        "tests/components/test_export_metrics.py::test_a_receiver_gets_all_samples_with_the_headers",
+    ),
+}
+# It shares its field with storage.type, which has an effect; the keys that a provider requires beside it are reserved.
+SHARED_FIELDS = {"storage.providers[].type"}
+
+
+def all_keys() -> dict[str, Key]:
+    return {key.dotted: key for component in Component for key in keys_of(component).values()}
+
+
+def entry_of(name: str) -> str:
+    """The entry of `EFFECTS` that speaks for a key: its own, or that of its section."""
+    return name if name in EFFECTS else f"{name.rpartition('.')[0]}.*"
+
+
+def test_a_key_has_an_effect_or_is_reserved_and_never_both() -> None:
+    for name, key in all_keys().items():
+        if name in SHARED_FIELDS:
+            continue
+        has_effect = entry_of(name) in EFFECTS
+        assert has_effect or key.is_reserved, f"{name}: list where its effect is, or mark it as RESERVED in its model"
+        assert not (has_effect and key.is_reserved), f"{name} has an effect: it is not reserved any more"
+
+
+def test_no_entry_is_left_over() -> None:
+    assert set(EFFECTS) == {entry_of(name) for name in all_keys()} & set(EFFECTS)
+
+
+@pytest.mark.parametrize(("name", "effect"), EFFECTS.items(), ids=list(EFFECTS))
+def test_the_code_and_the_test_of_an_effect_exist(name: str, effect: tuple[str, str, str]) -> None:
+    code, text, test = effect
+    assert text in (ROOT / code).read_text(encoding="utf-8"), f"{name}: {code} does not contain {text!r}"
+    if test:
+        file, _, function = test.partition("::")
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"def {function or 'test_'}", source), f"{name}: there is no {test}"
+
+
+def test_reserved_keys_say_so_wherever_they_are_shown() -> None:
+    reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    for key in all_keys().values():
+        if key.is_reserved:
+            assert f"*Reserved.* {key.meaning}".split("<")[0] in reference, key.dotted
+    example = (ROOT / "config" / "standalone.example.toml").read_text(encoding="utf-8")
+    assert "# Reserved, no effect yet. Do not serve the dashboard.\n#disable_dashboard = false\n" in example

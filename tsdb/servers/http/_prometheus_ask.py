@@ -1,0 +1,192 @@
+"""What the routes of Prometheus' HTTP API share: their parameters, and the threads on which they work.
+
+Parameters come in the query string or in a form; the query string wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from time import perf_counter
+from typing import Protocol, TypeVar
+
+import orjson
+
+from tsdb.errors import Cancelled, InvalidArguments, NotBrief
+from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
+from tsdb.promql import Matcher, parse_selector
+from tsdb.promql.evaluation import LOOKBACK_MS
+from tsdb.query import Channel, Session
+from tsdb.query.promql import Period, PromqlEngine, Span
+from tsdb.servers._brief import BriefTurn
+from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
+from tsdb.servers.http._ingest import find_header
+from tsdb.servers.http._messages import JSON, Params, Request, Response
+from tsdb.servers.http._sql import read_form
+from tsdb.units import Duration
+
+_DAY_MS = 86_400_000
+_NS_PER_MS = 1_000_000
+_CATALOGS = (CATALOG, "greptime")
+_T = TypeVar("_T")
+
+
+class PromqlDatabase(Protocol):
+    """What these routes need of the database."""
+
+    @property
+    def promql(self) -> PromqlEngine:
+        """What answers PromQL."""
+
+    def has_database(self, name: str) -> bool:
+        """Tell whether a session may choose this database."""
+
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """Show a query in the process list while it runs; what is entered raises when it was killed."""
+
+    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
+        """Return what metrics said about themselves, the newest first."""
+
+
+class PromqlWork:
+    """The threads on which the routes work. `close` it when the server has stopped."""
+
+    def __init__(self, database: PromqlDatabase, threads_max: int) -> None:
+        self.database = database
+        self.threads_max = threads_max
+        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
+
+    def close(self) -> None:
+        """Let the threads end; what they are doing is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def ask(self, request: Request) -> Ask:
+        form = await read_form(request)
+        if form is None:
+            raise InvalidArguments("the body of a POST to this path must be a form")
+        return Ask(self.database, request, form)
+
+    def shown(
+        self,
+        ask: Ask,
+        text: str,
+        evaluate: Callable[[Callable[[], None]], bytes],
+        span: Span | None = None,
+    ) -> Callable[[Callable[[], None]], bytes]:
+        """Let a query be seen, and stopped, in the process list."""
+
+        def work(check: Callable[[], None]) -> bytes:
+            with self.database.running_promql(text, ask.session, span) as check_killed:
+
+                def check_both() -> None:
+                    check()
+                    check_killed()
+
+                return evaluate(check_both)
+
+        return work
+
+    async def run(self, work: Callable[[Callable[[], None]], _T], turn: BriefTurn | None = None) -> _T:
+        """Work on a thread; when the request is cancelled, so is the work at its next step.
+
+        In its `turn`, a brief question is answered right here.
+        """
+        if turn is not None and turn.is_brief:
+            with suppress(NotBrief):
+                return turn.run(work)
+        stopped = threading.Event()
+
+        def check() -> None:
+            if stopped.is_set():
+                raise Cancelled("the query was cancelled")
+
+        def timed() -> tuple[_T, float]:
+            started = perf_counter()
+            return work(check), perf_counter() - started
+
+        try:
+            done, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, timed)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        if turn is not None:
+            turn.note(seconds)
+        return done
+
+
+class Ask:
+    """The parameters of a request."""
+
+    def __init__(self, database: PromqlDatabase, request: Request, form: Params) -> None:
+        self._query, self._form = request.query, form
+        self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
+        wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
+        catalog, dash, name = wanted.partition("-")
+        if dash and catalog in _CATALOGS and not database.has_database(wanted):
+            wanted = name
+        self.session = Session(
+            channel=Channel.HTTP,
+            database=wanted,
+            user=request.user,
+            identity=request.identity,
+            client=request.client_host or "",
+            timeout=self._timeout(),
+        )
+
+    def _timeout(self) -> Duration | None:
+        text = self.find("timeout")
+        return Duration(parse_step_ms("timeout", text) * _NS_PER_MS) if text else None
+
+    def find(self, name: str) -> str | None:
+        found = self._query.get(name)
+        return found if found is not None else self._form.get(name)
+
+    def require(self, name: str) -> str:
+        found = self.find(name)
+        if found is None:
+            raise InvalidArguments(f"the parameter {name} is required")
+        return found
+
+    def time(self, name: str, default: int | None = None) -> int:
+        text = self.find(name)
+        if text is None or text == "":
+            if default is None:
+                raise InvalidArguments(f"the parameter {name} is required")
+            return default
+        return parse_time_ms(name, text)
+
+    def lookback(self) -> int:
+        text = self.find("lookback") or self.find("lookback_delta")
+        return parse_step_ms("lookback", text) if text else LOOKBACK_MS
+
+    def selectors(self) -> list[tuple[Matcher, ...]]:
+        texts = [*self._query.get_all("match[]"), *self._form.get_all("match[]")]
+        return [parse_selector(text).matchers for text in texts]
+
+    def period(self) -> Period:
+        end = self.time("end", self.now_ms)
+        return Period(self.time("start", end - _DAY_MS), end)
+
+    def limit(self, name: str = "limit") -> int | None:
+        text = self.find(name)
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise InvalidArguments(f"the parameter {name} must be a number, received {text!r}")
+        return int(text) or None
+
+
+def read_span(ask: Ask) -> Span:
+    """Read start, end and step of a range query."""
+    start, end = ask.time("start"), ask.time("end")
+    step = parse_step_ms("step", ask.require("step"))
+    return check_span(Span(start, end, step, ask.lookback()))
+
+
+def success(data: object) -> Response:
+    return Response(orjson.dumps({"status": "success", "data": data}), content_type=JSON)
