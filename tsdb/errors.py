@@ -9,6 +9,7 @@ translate with `wire_of(error)` and never choose codes themselves.
     ├── InvalidArguments          the request is wrong: change it
     │   ├── InvalidSyntax         … its text cannot be parsed
     │   ├── Unsupported           … it asks for something this server does not do
+    │   ├── UnknownProcess        … KILL names nothing that runs
     │   └── ConfigError           … the configuration, with all of its problems at once
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
@@ -285,6 +286,10 @@ class Cancelled(TsdbError):
     """The work was stopped because its answer is not wanted any more."""
 
     status = Status.CANCELLED
+
+
+class UnknownProcess(InvalidArguments):
+    """KILL names a statement or connection that does not exist."""
 
 
 class NotBrief(BaseException):

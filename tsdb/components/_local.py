@@ -209,6 +209,7 @@ def _information(
                 start_ms=process.started_ns // 1_000_000,
                 user=process.session.user or "",
                 connection=process.session.connection_id,
+                is_finishing=process.is_finishing,
             )
             for process in processes.all()
             if is_shown_all or (identity is not None and process.session.user == identity.name)

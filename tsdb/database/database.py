@@ -313,6 +313,7 @@ class Database:
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
         process = self.services.processes.enter(session, _users.discreet_text(parsed))
+        session.statement = process
         started = perf_counter()
 
         def leave() -> None:

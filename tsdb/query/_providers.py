@@ -8,9 +8,8 @@ the caller of `SessionContext.sql` as it was raised.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import datafusion
 import pyarrow as pa
@@ -23,10 +22,9 @@ from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.metric import open_table
 from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NumbersDataset
+from tsdb.query._numbers import NUMBERS, numbers_table
 from tsdb.query._table_dataset import TableDataset
-
-T = TypeVar("T")
+from tsdb.query._threads import in_thread
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -119,7 +117,7 @@ class TableSource:
         if (view := self._catalog.find_view(database, name)) is not None:
             return self._open_view(view)
         if database == DEFAULT_DATABASE and name == NUMBERS:
-            return Table(NumbersDataset(self._numbers_rows, self._life))
+            return numbers_table(self._numbers_rows, self._life)
         return None
 
     def dataset(self, table: TableInfo) -> Any:
@@ -231,22 +229,3 @@ class ExternalFileMissing(TsdbError):
     """The files behind an external table are not there or cannot be read."""
 
     status = Status.STORAGE_UNAVAILABLE
-
-
-def in_thread(work: Callable[[], T]) -> T:
-    """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="query-planner")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]

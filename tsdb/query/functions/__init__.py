@@ -11,6 +11,7 @@ from typing import Any
 
 from tsdb.query.functions import (
     _anomaly,
+    _bounded,
     _calendar,
     _conditions,
     _geohash,
@@ -38,6 +39,7 @@ from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 __all__ = ["FUNCTION_NAMES", "FunctionError", "function_error", "functions_for", "functions_named"]
 
 _DECLARED = [
+    *_bounded.FUNCTIONS,
     *_calendar.FUNCTIONS,
     *_conditions.FUNCTIONS,
     *_geohash.FUNCTIONS,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb._kernels import encode_mysql_rows
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire_of
+from tsdb.errors import InvalidArguments, TsdbError, UnknownProcess, Unsupported, wire_of
 from tsdb.model import local_times
 from tsdb.query import Records, Session
 from tsdb.servers.mysql._columns import encode_column
@@ -29,6 +29,7 @@ CHUNK_BYTES = 1 << 20
 """About how many bytes of rows are made before they are sent."""
 MESSAGE_CHARS_MAX = 4096
 _OFF = frozenset({"0", "off", "false"})
+_UNKNOWN_THREAD = 1094
 _COUNT_MAX = 0xFFFF
 
 
@@ -123,6 +124,8 @@ def error_payload(error: TsdbError | WireError, *, has_state: bool = True) -> by
     if isinstance(error, TsdbError):
         code = wire_of(error)
         errno, state, message = code.mysql_errno, code.mysql_state, f"({error.status.title}): {error}"
+        if isinstance(error, UnknownProcess):
+            errno = _UNKNOWN_THREAD
     else:
         errno, state, message = error.errno, error.state, str(error)
     text = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tsdb.sql.function_headers import visible_header
+from tsdb.sql.rewrite._bounds import BOUNDED, COUNTED, edit_bounds, strip_bounds
 from tsdb.sql.rewrite._calendar import Calendar, needs_calendar
 from tsdb.sql.rewrite._casts import edit_casts, edit_time_literals
 from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_first, edit_windows
@@ -39,6 +40,7 @@ from tsdb.sql.rewrite._tables import (
 from tsdb.sql.statements import Dialect
 
 __all__ = [
+    "BOUNDED",
     "KEYWORDS",
     "ColumnTypes",
     "Edit",
@@ -108,6 +110,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_at_signs(layout, edits, rules.variable)
     if not has_calendar and not words.isdisjoint(EDITED_NAMES):
         edit_calls(layout, edits)
+    if not words.isdisjoint(COUNTED):
+        edit_bounds(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
     if "EXISTS" in words:
@@ -129,4 +133,4 @@ def header_of(name: str) -> str:
     """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
     if not _MARKED.search(name):
         return name
-    return strip_literals(strip_medians(strip_derived(visible_header(name))))
+    return strip_literals(strip_medians(strip_derived(visible_header(strip_bounds(name)))))
