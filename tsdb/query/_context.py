@@ -108,8 +108,8 @@ class Contexts:
         return context
 
 
-def coerced_schema(context: SessionContext, frame: DataFrame) -> pa.Schema:
-    """Return the columns of a plan after both sides of a UNION, and the branches of a CASE, have one type.
+def coerced_frame(context: SessionContext, frame: DataFrame) -> DataFrame:
+    """Return a plan in which both sides of a UNION, and the branches of a CASE, have one type.
 
     Only `optimized_logical_plan` brings types in line, and it holds the interpreter's lock: the optimiser took seconds
     for a plan of thousands of nodes. Without its rules that step is short. The context optimises nothing after this.
@@ -117,7 +117,7 @@ def coerced_schema(context: SessionContext, frame: DataFrame) -> pa.Schema:
     for rule in _OPTIMIZER_RULES:
         context.remove_optimizer_rule(rule)
     checked = context.create_dataframe_from_logical_plan(frame.logical_plan()).optimized_logical_plan()
-    return context.create_dataframe_from_logical_plan(checked).schema()
+    return context.create_dataframe_from_logical_plan(checked)
 
 
 def _register(context: SessionContext, function: Any) -> None:

@@ -31,7 +31,7 @@ from tsdb.model import (
     ViewInfo,
     type_of_field,
 )
-from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_schema
+from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_frame
 from tsdb.query._dialects import translate_query
 from tsdb.query._job import Job, Planned, SeenAggregate, SeenOuter, ViewChain
 from tsdb.query._life import QueryLife
@@ -110,7 +110,8 @@ _SAME_NAMES = re.compile(
 )
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-_COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
+_COERCING_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT", "RECURSIVE", "CASE"})
+_COERCED = re.compile(rf"\b(?:{'|'.join(_COERCING_WORDS)})\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 Above = Callable[[str, pa.Table, Session], Records]
@@ -200,6 +201,10 @@ class Planner:
         is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
         if is_of_tables or job.views.path:
             # The text of a view is planned within a plan already; once more for each would double with each view.
+            return _certain(kinds)
+        is_coerced_later = any(word in _COERCING_WORDS for word in layout.words)
+        if is_coerced_later or any(self._find_view(each, job.session) is not None for each in named):
+            # Until it is optimised, a plan says that a CASE or a UNION has the type of its first branch.
             return _certain(kinds)
         try:
             planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
@@ -598,7 +603,7 @@ class Planner:
             frame = _plan_text(context, job)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
-                schema = coerced_schema(context, frame)
+                schema = coerced_frame(context, frame).schema()
         except BaseException as error:
             life.end()
             raise self._with_near_table(_translated(error, life, planning_error), job.session) from error
@@ -650,7 +655,9 @@ class Planner:
         for name, rows in prepared.tables.items():
             source.add(view.database, name, rows)
         try:
-            return self._context(prepared, source, life).sql_with_options(prepared.text, READ_ONLY)
+            context = self._context(prepared, source, life)
+            frame = context.sql_with_options(prepared.text, READ_ONLY)
+            return frame if _COERCED.search(prepared.text) is None else coerced_frame(context, frame)
         except BaseException as error:
             raise _translated(error, None, planning_error) from error
 
