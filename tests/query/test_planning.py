@@ -24,9 +24,8 @@ from tsdb.query.errors import OutOfMemory
 from tsdb.units import Duration, Size
 
 LARGE = (
-    "WITH a AS (SELECT n FROM cpu), b AS (SELECT * FROM a UNION ALL SELECT * FROM a) SELECT "
-    + "n + " * 1500
-    + "n FROM b"
+    "WITH a AS (SELECT n FROM cpu), b AS (SELECT * FROM a UNION ALL SELECT * FROM a) "
+    f"SELECT {', '.join(f'n AS c{number}' for number in range(1100))} FROM b"
 )
 
 

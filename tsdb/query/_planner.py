@@ -17,7 +17,7 @@ from datafusion import DataFrame, SessionContext
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import Cancelled, DeadlineExceeded, NotBrief, TsdbError
+from tsdb.errors import Busy, Cancelled, DeadlineExceeded, NotBrief, TsdbError
 from tsdb.model import (
     CATALOG,
     METRIC_ENGINE,
@@ -208,6 +208,8 @@ class Planner:
             return _certain(kinds)
         try:
             planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
+        except (Cancelled, DeadlineExceeded, Busy):
+            raise
         except TsdbError:
             return _certain(kinds)
         text = planned.frame.logical_plan().display_indent_schema()
@@ -310,7 +312,7 @@ class Planner:
     def _plan_view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         try:
             planned = self.plan(self._prepare_view(view, session, views))
-        except (Cancelled, DeadlineExceeded):
+        except (Cancelled, DeadlineExceeded, Busy):
             raise
         except TsdbError:
             return {}

@@ -110,8 +110,6 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_at_signs(layout, edits, rules.variable)
     if not has_calendar and not words.isdisjoint(EDITED_NAMES):
         edit_calls(layout, edits)
-    if not words.isdisjoint(COUNTED):
-        edit_bounds(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
     if "EXISTS" in words:
@@ -126,6 +124,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_from_first(layout, edits)
     if "DISTINCT" in words and "IS" in words:
         edit_distinct_from(layout, edits)
+    if not words.isdisjoint(COUNTED):
+        edit_bounds(layout, edits)
     return edits.render() if edits else layout.text
 
 

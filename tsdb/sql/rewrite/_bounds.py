@@ -29,8 +29,7 @@ def edit_bounds(layout: Layout, edits: Edits) -> None:
         start, end = arguments[1]
         inside = [token for token in layout.tokens if start <= token.start and token.end <= end]
         if any(token.kind not in (TokenKind.NUMBER, TokenKind.OPERATOR) for token in inside) or len(inside) > 2:
-            edits.insert(start, f" {_MARK}")
-            edits.insert(end, ")")
+            edits.absorb(start, end, f" {_MARK}{edits.render(start, end).strip()})")
 
 
 def strip_bounds(header: str) -> str:
