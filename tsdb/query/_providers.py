@@ -20,7 +20,7 @@ from tsdb.auth import PermissionDenied
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.metric import open_table
-from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, TableInfo, ViewInfo
+from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, Semantic, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, numbers_table
 from tsdb.query._table_dataset import TableDataset
@@ -214,6 +214,8 @@ def external_dataset(table: TableInfo) -> ds.Dataset:
 
 def _with_time_index(files: ds.FileSystemDataset, table: TableInfo) -> ds.Dataset:
     """Give files without a time index the epoch as one: a column that may not be null cannot be missing."""
+    if not any(column.semantic is Semantic.TIMESTAMP for column in table.columns):
+        return files
     time = table.time_index
     epoch = ds.field(time.name) == pa.scalar(0, time.type.arrow)
     fragments = [

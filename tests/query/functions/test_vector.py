@@ -66,7 +66,7 @@ def test_vector_function_gives(expression: str, expected: object) -> None:
     [
         ("parse_vec('1,2')", "'1,2'"),
         ("parse_vec('[1,x]')", "'x'"),
-        ("parse_vec('[1,,2]')", "no number"),
+        ("parse_vec('[1,,2]')", "not a number"),
         ("vec_dim('[1')", "not enclosed"),
         ("vec_dim(1.5)", "not enclosed"),
         ("vec_cos_distance('[1,2]', '[1]')", "vectors length not match"),

@@ -172,8 +172,8 @@ async def test_a_write_that_waits_for_a_thread_is_never_begun(served: Served, mo
     await asyncio.sleep(0.1)
     await expire(served)
     answer = await second
-    error = "the request was interrupted because its time was up: nothing was written"
-    assert (answer.status, answer.json()["error"]) == (408, error)
+    assert answer.status == 408
+    assert answer.json()["error"].endswith("; nothing was written")
     assert "outcome unknown" in (await first).json()["error"]
     gate.is_open.set()
     await served.quiesce()
@@ -231,9 +231,10 @@ async def test_points_of_opentsdb_stop_with_the_answer(served: Served, monkeypat
 
 
 async def test_a_query_that_is_interrupted_has_no_outcome_to_tell(served: Served) -> None:
-    endless = "SELECT count(*) FROM generate_series(1, 9000000) AS a, generate_series(1, 9000000) AS b"
+    endless = "SELECT count(*) FROM generate_series(1, 99000) AS a, generate_series(1, 99000) AS b"
     answering = asyncio.ensure_future(sql(served, endless))
     await asyncio.sleep(0.1)
     await expire(served)
     answer = await answering
-    assert (answer.status, answer.body) == (408, b"")
+    assert answer.status == 408
+    assert "written" not in answer.json()["error"]

@@ -218,7 +218,7 @@ def test_a_text_without_a_statement_is_an_error(server: Served, text: str) -> No
 def test_errors_carry_the_number_and_the_state_of_their_status(server: Served) -> None:
     for statement, errno, state, text in (
         ("SELECT * FROM bar", 1146, "42S02", "(TableNotFound): Failed to plan SQL: Table not found: tsdb.public.bar"),
-        ("SELEC 1", 1235, "42000", "(Unsupported)"),
+        ("SELEC 1", 1064, "42000", "did you mean SELECT?"),
         ("SELECT (1", 1149, "42000", "(InvalidSyntax)"),
         ("CREATE TABLE kinds (ts TIMESTAMP TIME INDEX)", 1050, "42S01", "(TableAlreadyExists)"),
         ("USE nowhere", 1102, "42000", "(DatabaseNotFound)"),
