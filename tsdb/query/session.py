@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tsdb.auth import Identity
 from tsdb.model import DEFAULT_DATABASE
+from tsdb.query.advisory_locks import SessionLocks
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
 
@@ -64,6 +65,8 @@ class Session:
     prepared: dict[str, str] = field(default_factory=dict)
     """Text of PREPAREd statements by name."""
     cursors: dict[str, Any] = field(default_factory=dict)
+    locks: SessionLocks | None = None
+    """PostgreSQL's advisory locks; None where there are none."""
 
     @property
     def dialect(self) -> Dialect:

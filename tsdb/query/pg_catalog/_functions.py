@@ -17,6 +17,7 @@ from tsdb.errors import Unsupported
 from tsdb.model import TableInfo, ViewInfo
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._advisory import advisory_functions
 from tsdb.query.pg_catalog._keys import Key, primary_keys
 from tsdb.query.pg_catalog._relations import Relation, relations
 from tsdb.query.pg_catalog._settings import settings_of
@@ -48,6 +49,7 @@ def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
         udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
         udf(_each(known.setting), [_TEXT], _TEXT, "stable", "current_setting"),
         udf(known.set_settings, [_TEXT, _TEXT], _TEXT, "volatile", "set_config"),
+        *advisory_functions(None if context is None else context.session.locks),
     ]
 
 
