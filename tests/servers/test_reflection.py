@@ -38,6 +38,31 @@ def _port(server: ServerProcess, protocol: str) -> str:
 
 
 @pytest.mark.parametrize(("driver", "protocol"), [("mysql+pymysql", "MySQL"), ("postgresql+psycopg", "Postgres")])
+def test_sqlalchemy_reflects_views_with_their_columns_and_nothing_of_the_system(
+    server: ServerProcess, driver: str, protocol: str
+) -> None:
+    engine = sa.create_engine(f"{driver}://me@127.0.0.1:{_port(server, protocol)}/public")
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE OR REPLACE VIEW seen AS SELECT a, v * 2 AS twice, ts FROM tagged"))
+        inspector = sa.inspect(engine)
+        assert sorted(inspector.get_table_names()) == sorted(TABLES)
+        assert inspector.get_view_names() == ["seen"]
+        kinds = {each["name"]: each["type"] for each in inspector.get_columns("seen")}
+        assert list(kinds) == ["a", "twice", "ts"]
+        assert isinstance(kinds["a"], sa.String)
+        assert isinstance(kinds["twice"], sa.Float)
+        assert isinstance(kinds["ts"], sa.TIMESTAMP)
+        metadata = sa.MetaData()
+        metadata.reflect(engine, views=True)
+        assert sorted(metadata.tables) == sorted([*TABLES, "seen"])
+    finally:
+        with engine.begin() as connection:
+            connection.execute(sa.text("DROP VIEW IF EXISTS seen"))
+        engine.dispose()
+
+
+@pytest.mark.parametrize(("driver", "protocol"), [("mysql+pymysql", "MySQL"), ("postgresql+psycopg", "Postgres")])
 @pytest.mark.parametrize("table", TABLES)
 def test_sqlalchemy_finds_the_same_primary_key(server: ServerProcess, driver: str, protocol: str, table: str) -> None:
     engine = sa.create_engine(f"{driver}://me@127.0.0.1:{_port(server, protocol)}/public")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from tsdb.sql.statements import Admin, Name
 from tsdb.units import Duration
 
 Arguments = Sequence[str | int | float | bool | None]
+
+
+_NAME_PART = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`|[^.]+')
 
 
 class AdminTargetMissing(TsdbError):
@@ -47,12 +51,23 @@ def _expect(arguments: Arguments, *, least: int, most: int) -> None:
 def _table(argument: Any, services: Services, session: Session) -> TableInfo:
     if not isinstance(argument, str):
         raise InvalidArguments(f"expected the name of a table as a string, not {argument!r}")
-    parts = tuple(argument.split("."))
-    database, name = resolve(Name(parts), session)
-    table = services.catalog.find_table(database, name)
+    # A dot may be part of a name, so a table that is called just so goes first.
+    table = services.catalog.find_table(session.database, argument)
+    if table is None:
+        database, name = resolve(Name(_name_parts(argument)), session)
+        table = services.catalog.find_table(database, name)
     if table is None:
         raise AdminTargetMissing(f"Table not found: {argument}")
     return table
+
+
+def _name_parts(text: str) -> tuple[str, ...]:
+    """Cut `database.table` at its dots; parts in quotes may have dots of their own."""
+    parts = []
+    for each in _NAME_PART.findall(text):
+        quote = each[0] if each[0] in '"`' and len(each) > 1 else ""
+        parts.append(each[1:-1].replace(quote * 2, quote) if quote else each)
+    return tuple(parts) or (text,)
 
 
 def _region(argument: Any, services: Services) -> RegionId:

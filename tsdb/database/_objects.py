@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsdb.catalog import TableAlreadyExists, TableNotFound
 from tsdb.database._assign import assign_column
 from tsdb.database._delete import delete_where
+from tsdb.database._headings import headed_schema
 from tsdb.database._names import (
     READ_ONLY_DATABASES,
     check_database_name,
@@ -25,8 +26,15 @@ from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnNotFound, DatabaseInfo, TableInfo, TimeRange, ViewInfo
-from tsdb.query import Affected, Session
-from tsdb.sql import Dialect, format_statement, statements
+from tsdb.query import Affected, Channel, Session
+from tsdb.sql import Dialect, format_statement, statements, tokenize
+from tsdb.sql.derived_names import name_derived
+from tsdb.sql.mysql_rewrite import as_generic
+
+TEMPORARY_VIEWS_MAX = 1000
+"""How many temporary views a session may have."""
+_LASTING = frozenset({Channel.MYSQL, Channel.POSTGRES, Channel.EMBEDDED})
+"""Where a session is more than one request."""
 
 
 class DatabaseInUse(InvalidArguments):
@@ -173,14 +181,44 @@ def create_view(statement: statements.CreateView, services: Services, session: S
     services.catalog.database(database)
     if statement.or_replace and statement.if_not_exists:
         raise InvalidArguments("CREATE VIEW takes OR REPLACE or IF NOT EXISTS, not both")
+    if statement.is_temporary:
+        return _create_temporary_view(statement, services, session, database=database, name=name)
     if services.catalog.find_table(database, name) is not None:
         raise TableAlreadyExists(database, name)
     if services.catalog.find_view(database, name) is not None and not statement.or_replace:
         if statement.if_not_exists:
             return Affected(0)
         raise TableAlreadyExists(database, name)
+    view = _plan_view(statement, services, session, database=database, name=name)
+    services.catalog.create_view(view, replace=statement.or_replace)
+    return Affected(0)
+
+
+def _create_temporary_view(
+    statement: statements.CreateView, services: Services, session: Session, *, database: str, name: str
+) -> Affected:
+    """Create a view that only this session sees, before any table of its name, and that goes with its connection."""
+    if session.channel not in _LASTING:
+        raise Unsupported(
+            "a temporary view lives as long as its connection, and this protocol has none",
+            hint="use CREATE VIEW, or connect by MySQL or PostgreSQL",
+        )
+    key = (database, name)
+    if key in session.views and not statement.or_replace:
+        if statement.if_not_exists:
+            return Affected(0)
+        raise TableAlreadyExists(database, name)
+    if key not in session.views and len(session.views) >= TEMPORARY_VIEWS_MAX:
+        raise InvalidArguments(f"a session has at most {TEMPORARY_VIEWS_MAX} temporary views", hint="DROP some")
+    session.views[key] = _plan_view(statement, services, session, database=database, name=name)
+    return Affected(0)
+
+
+def _plan_view(
+    statement: statements.CreateView, services: Services, session: Session, *, database: str, name: str
+) -> ViewInfo:
     query, columns = _fixed_query(statement, services, session)
-    view = ViewInfo(
+    return ViewInfo(
         id=0,
         database=database,
         name=name,
@@ -189,15 +227,18 @@ def create_view(statement: statements.CreateView, services: Services, session: S
         columns=columns,
         created_ms=services.clock.now_ns() // 1_000_000,
     )
-    services.catalog.create_view(view, replace=statement.or_replace)
-    return Affected(0)
 
 
 def _fixed_query(statement: statements.CreateView, services: Services, session: Session) -> tuple[str, tuple[str, ...]]:
     """The view's query and the names of its columns: a column that a table gets later is not the view's."""
     query = statement.query.text
-    names = services.queries.schema_of(query, session).names
-    wanted = statement.columns or tuple(names)
+    schema = services.queries.schema_of(query, session)
+    names = schema.names
+    wanted = statement.columns or _headings(schema, query, session)
+    if session.dialect is Dialect.MYSQL:
+        query = as_generic(query)
+    elif session.dialect is Dialect.POSTGRESQL:
+        query = name_derived(query, tokenize(query, session.dialect), session.dialect)
     if len(wanted) != len(names):
         raise InvalidArguments(f"Expect {len(names)} columns for view {statement.name}, {len(wanted)} are named")
     if len(set(names)) != len(names):
@@ -214,9 +255,17 @@ def _fixed_query(statement: statements.CreateView, services: Services, session: 
     return f"SELECT {items} FROM ({query}\n) AS {quoted(statement.name.last, Dialect.GENERIC)}", ()
 
 
+def _headings(schema: pa.Schema, query: str, session: Session) -> tuple[str, ...]:
+    """The names the client expects; two of one name would make both unreadable."""
+    headed = headed_schema(schema, query, session).names
+    return tuple(headed if len(set(headed)) == len(headed) else schema.names)
+
+
 def drop_view(statement: statements.DropView, services: Services, session: Session) -> Affected:
     database, name = resolve(statement.name, session)
     check_writable(database)
+    if session.views.pop((database, name), None) is not None:
+        return Affected(0)
     if services.catalog.find_view(database, name) is None:
         if statement.if_exists:
             return Affected(0)

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from tsdb.database._headings import with_headings
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments
 from tsdb.query import Affected, Output, Records, Session, TableRecords
@@ -103,7 +104,8 @@ def declare_cursor(statement: DeclareCursor, services: Services, session: Sessio
         raise InvalidArguments(f"Cursor {statement.name} already exists")
     if len(session.cursors) >= CURSORS_MAX:
         raise InvalidArguments(f"a session has at most {CURSORS_MAX} cursors", hint="CLOSE some")
-    records = services.queries.query(statement.query.text, session)
+    text = statement.query.text
+    records = with_headings(services.queries.query(text, session), text, session)
     session.cursors[statement.name] = Cursor(records, iter(records))
     return Affected(0)
 

@@ -20,8 +20,9 @@ from tsdb.database._show_rows import filtered, renamed, text_table
 from tsdb.database._show_variables import variable_value, variables_of
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import CATALOG, DatabaseInfo, TableInfo, ViewInfo
-from tsdb.query import Output, Session, TableRecords
+from tsdb.query import Channel, Output, Session, TableRecords
 from tsdb.query.information_schema import (
+    DescribedView,
     columns_of,
     database_options,
     format_database_options,
@@ -53,7 +54,7 @@ def _tables(statement: Show, services: Sources, session: Session) -> pa.Table:
     check_database(database, services.information(session))
     found = tables_in(database, services, session)
     title = f"Tables_in_{database}"
-    table = text_table((title, "Table_type"), [(each.name, table_type(each)) for each in found])
+    table = text_table((title, "Table_type"), [(each.name, table_type(each, session.channel)) for each in found])
     kept = filtered(table, statement.filter, services, session, aliases={"Tables": title})
     return kept if statement.is_full else kept.select([title])
 
@@ -111,9 +112,18 @@ _FULL_COLUMN_COLUMNS = {
 
 
 def _columns(statement: Show, services: Sources, session: Session) -> pa.Table:
-    """The columns of a table by name. A view has none of its own."""
+    """The columns of a table or view: by name, for clients of MySQL in their order."""
     found = _named(statement, services, session)
-    rows = columns_of([] if isinstance(found, ViewInfo) else [found], session.channel).sort_by("column_name")
+    shown: TableInfo | DescribedView
+    if isinstance(found, ViewInfo):
+        columns = services.queries.columns_of_view(found, session)
+        shown = DescribedView(found.database, found.name, found.id, columns)
+    else:
+        shown = found
+    order = "ordinal_position" if session.channel is Channel.MYSQL else "column_name"
+    rows = columns_of([shown], session.channel).sort_by(order)
+    if session.channel is Channel.MYSQL:
+        rows = rows.set_column(rows.schema.get_field_index("data_type"), "data_type", rows.column("column_type"))
     names = _FULL_COLUMN_COLUMNS if statement.is_full else _COLUMN_COLUMNS
     return filtered(renamed(rows, names), statement.filter, services, session)
 
@@ -178,6 +188,8 @@ def _name(statement: Show) -> Name:
 def _create_table(statement: Show, services: Sources, session: Session) -> pa.Table:
     database, name = resolve(_name(statement), session)
     found = find_table(database, name, services, session)
+    if isinstance(found, ViewInfo) and session.channel is Channel.MYSQL:
+        return text_table(("View", "Create View"), [(name, found.definition)])
     if isinstance(found, ViewInfo) or is_system_table(found):
         kind = "VIEW" if isinstance(found, ViewInfo) else "TEMPORARY"
         raise Unsupported(f"Show create table only for base table. {CATALOG}.{database}.{name} is {kind}")

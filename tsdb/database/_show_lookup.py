@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tsdb.catalog import DatabaseNotFound, TableNotFound
 from tsdb.errors import Status, TsdbError
-from tsdb.model import DatabaseInfo, TableInfo, ViewInfo
+from tsdb.model import ColumnInfo, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query import Channel, Records, Session
 from tsdb.query.information_schema import (
     INFORMATION_SCHEMA,
@@ -51,6 +51,8 @@ class Queries(Protocol):
 
     def schema_of(self, text: str, session: Session) -> pa.Schema: ...
 
+    def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]: ...
+
 
 class Sources(Protocol):
     """What SHOW and DESCRIBE work with; the services of a database are such."""
@@ -71,7 +73,10 @@ def check_database(name: str, context: InformationContext) -> None:
 
 def tables_in(database: str, services: Sources, session: Session) -> list[TableInfo | ViewInfo]:
     """All tables and views of a database, sorted by name; none when there is no such database."""
-    found: list[TableInfo | ViewInfo] = [*_system_tables(database, session)]
+    is_tool = session.channel in (Channel.MYSQL, Channel.POSTGRES)
+    # Tools would list `numbers` among the user's own tables.
+    system = [each for each in _system_tables(database, session) if not (is_tool and each is NUMBERS)]
+    found: list[TableInfo | ViewInfo] = [*system]
     if services.catalog.find_database(database) is not None:
         found += services.catalog.tables(database)
         found += services.catalog.views(database)
@@ -80,7 +85,8 @@ def tables_in(database: str, services: Sources, session: Session) -> list[TableI
 
 def find_table(database: str, name: str, services: Sources, session: Session) -> TableInfo | ViewInfo:
     """Return a table or view; TableNotFound when there is none of that name."""
-    found: TableInfo | ViewInfo | None = services.catalog.find_table(database, name)
+    found: TableInfo | ViewInfo | None = session.views.get((database, name))
+    found = found or services.catalog.find_table(database, name)
     found = found or services.catalog.find_view(database, name)
     found = found or next((each for each in _system_tables(database, session) if each.name == name), None)
     if found is None:

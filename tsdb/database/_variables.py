@@ -22,11 +22,13 @@ _TIMEOUT_MS = {"us": 0.001, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, 
 
 
 def use(statement: Use, services: Services, session: Session) -> Affected:
-    """Choose the database that names without one mean."""
-    is_known = services.catalog.find_database(statement.database) is not None
-    if not is_known and statement.database not in READ_ONLY_DATABASES:
-        raise DatabaseNotFound(statement.database)
-    session.database = statement.database
+    """Choose the database that names without one mean; those of the system are known in any case of letters."""
+    name = statement.database
+    if services.catalog.find_database(name) is None:
+        name = name.lower()
+        if name not in READ_ONLY_DATABASES:
+            raise DatabaseNotFound(statement.database)
+    session.database = name
     return Affected(0)
 
 

@@ -26,6 +26,7 @@ from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
 from tsdb.database._frames import append_frame, create_frame_table, write_frame
+from tsdb.database._headings import headed_schema, with_headings
 from tsdb.database._ingest import Ingestion, IngestRequest
 from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._insert import insert
@@ -73,7 +74,7 @@ class Database:
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
         catalog = self.services.catalog
-        return name == "information_schema" or catalog.find_database(name) is not None
+        return name.lower() == "information_schema" or catalog.find_database(name) is not None
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
         """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order.
@@ -217,7 +218,7 @@ class Database:
         statement = parsed.statement
         check_statement(statement, self.services, session)
         if isinstance(statement, statements.Query):
-            return self.services.queries.schema_of(parsed.text, session)
+            return headed_schema(self.services.queries.schema_of(parsed.text, session), parsed.text, session)
         if isinstance(statement, statements.FetchCursor):
             return _prepared.cursor_schema(statement.name, session)
         if isinstance(statement, statements.Execute):
@@ -311,7 +312,7 @@ class Database:
     ) -> Output:
         statement, services = parsed.statement, self.services
         if isinstance(statement, statements.Query):
-            return services.queries.query(parsed.text, session, tables=tables)
+            return with_headings(services.queries.query(parsed.text, session, tables=tables), parsed.text, session)
         if isinstance(statement, statements.Tql):
             return run_tql(statement, services, self.promql, session, process.check)
         if isinstance(statement, statements.Explain) and isinstance(statement.statement, statements.Tql):

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.model import TableInfo
+from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._context import QueryOptions
 from tsdb.query._explain import analyzed, analyzed_aggregate, explain_prefix, with_aggregate, with_reason
 from tsdb.query._planner import Expand, InformationSource, Planner
@@ -137,6 +137,10 @@ class QueryEngine:
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""
         return self._planner.find_table(parts, session)
+
+    def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
+        """Return the columns of a view as its query has them now; none of a view that cannot be planned."""
+        return self._planner.columns_of_view(view, session)
 
     def close(self) -> None:
         """Stop the thread that waits for queries."""

@@ -18,11 +18,23 @@ from datafusion import DataFrame, SessionContext
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import NotBrief, TsdbError
-from tsdb.model import CATALOG, METRIC_ENGINE, DataType, Kind, TableInfo, ViewInfo, type_of_field
+from tsdb.model import (
+    CATALOG,
+    METRIC_ENGINE,
+    ColumnId,
+    ColumnInfo,
+    DataType,
+    Kind,
+    Semantic,
+    TableInfo,
+    ViewInfo,
+    type_of_field,
+)
 from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
+from tsdb.query._dialects import translate_query
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
-from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
+from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource, in_thread
 from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
@@ -31,7 +43,7 @@ from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, plan
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
-from tsdb.query.pg_catalog import pg_functions, pg_table, rewrite_pg
+from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
@@ -53,7 +65,6 @@ from tsdb.sql.outer_query import CELLS, Apart, take_apart
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
-    Edits,
     Layout,
     RewriteRules,
     TableRef,
@@ -181,7 +192,10 @@ class Planner:
         `views` are those whose own text this is, one in the other.
         """
         check_query_limits(text, tokens)
-        if session.dialect is Dialect.POSTGRESQL and (edited := _edit_for_pg(text, tokens)) != text:
+        if (
+            session.dialect is not Dialect.GENERIC
+            and (edited := translate_query(text, tokens, session.dialect)) != text
+        ):
             text, tokens = edited, tokenize(edited, session.dialect)
         layout = Layout(text, tokens)
         refuse_clauses(layout)
@@ -261,6 +275,8 @@ class Planner:
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
         database = session.database if len(reference.parts) == 1 else reference.parts[-2]
+        if (own := session.views.get((database, reference.name))) is not None:
+            return own
         return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
@@ -288,6 +304,8 @@ class Planner:
         if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
             return None
         database = session.database if len(parts) == 1 else parts[-2]
+        if (database, parts[-1]) in session.views:
+            return None
         return self._catalog.find_table(database, parts[-1]) if _may_read(session, database) else None
 
     def answer_seen(
@@ -573,11 +591,25 @@ class Planner:
     def _system_table(self, database: str, name: str, session: Session) -> pa.Table | None:
         if self._information is None:
             return None
+        context = replace(self._information(session), view_columns=lambda view: self.columns_of_view(view, session))
+        if database == INFORMATION_SCHEMA and name == "columns" and session.dialect is Dialect.POSTGRESQL:
+            return information_columns(context)
         if database == INFORMATION_SCHEMA:
-            return information_table(name, self._information(session))
+            return information_table(name, context)
         if database == PG_CATALOG and session.dialect is Dialect.POSTGRESQL:
-            return pg_table(name, self._information(session))
+            return pg_table(name, context)
         return None
+
+    def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
+        """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
+        if session.is_describing:
+            return ()
+        own = replace(session, is_describing=True, hurry=None)
+        kinds = in_thread(lambda: self._view_columns(view, own, ()))
+        return tuple(
+            ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
+            for number, (name, kind) in enumerate(kinds.items())
+        )
 
 
 def session_variable(session: Session, name: str) -> str | int | None:
@@ -594,14 +626,6 @@ def session_variable(session: Session, name: str) -> str | int | None:
 def _may_read(session: Session, database: str) -> bool:
     """Whether to look into a database for hints. A table that may not be read is refused when it is opened."""
     return session.identity is None or session.identity.may_read(database)
-
-
-def _edit_for_pg(text: str, tokens: list[Token]) -> str:
-    """Return a text of a PostgreSQL client without what only PostgreSQL understands."""
-    edits = Edits(text)
-    for start, end, replacement in rewrite_pg(text, tokens):
-        edits.replace(start, end, replacement)
-    return edits.render() if edits else text
 
 
 def _certain(kinds: Mapping[str, set[DataType | None]]) -> ColumnTypes:

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
+_SYSTEM = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
+"""Databases that are found, with their tables, in any case of letters, as in MySQL."""
 
 
 class TableCatalog(Protocol):
@@ -77,7 +79,7 @@ class TableSource:
         """Plans the query of a view; set by whoever owns the context."""
 
     def has_database(self, name: str) -> bool:
-        if name in (INFORMATION_SCHEMA, PG_CATALOG) or (self._extra and name == self._database):
+        if name.lower() in _SYSTEM or (self._extra and name == self._database):
             return True
         try:
             return self._catalog.find_database(name) is not None
@@ -87,10 +89,12 @@ class TableSource:
 
     def add(self, database: str, name: str, rows: pa.Table) -> None:
         """Let a table be found that only this query has."""
-        self._opened[(database, name)] = _in_thread(lambda: memory_table(rows))
+        self._opened[(database, name)] = in_thread(lambda: memory_table(rows))
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
+        if database.lower() in _SYSTEM:
+            database, name = database.lower(), name.lower()
         key = (database, name)
         if key not in self._opened:
             table = self._make(database, name)
@@ -101,10 +105,10 @@ class TableSource:
 
     def _make(self, database: str, name: str) -> Table | None:
         if database == self._database and name in self._extra:
-            return _in_thread(lambda: memory_table(self._extra[name]))
+            return in_thread(lambda: memory_table(self._extra[name]))
         if database in (INFORMATION_SCHEMA, PG_CATALOG):
             rows = self._system_table(database, name)
-            return None if rows is None else _in_thread(lambda: memory_table(rows))
+            return None if rows is None else in_thread(lambda: memory_table(rows))
         if (table := self._catalog.find_table(database, name)) is not None:
             dataset = self.dataset(table)
             if isinstance(dataset, TableDataset):
@@ -143,7 +147,7 @@ class TableSource:
             raise InvalidArguments("the view reads itself", view=name)
         self._views_open.append(name)
         try:
-            return _in_thread(lambda: self._plan(view))
+            return in_thread(lambda: self._plan(view))
         finally:
             self._views_open.pop()
 
@@ -214,7 +218,7 @@ class ExternalFileMissing(TsdbError):
     status = Status.STORAGE_UNAVAILABLE
 
 
-def _in_thread(work: Callable[[], T]) -> T:
+def in_thread(work: Callable[[], T]) -> T:
     """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
     outcome: list[T] = []
     failure: list[BaseException] = []

@@ -7,6 +7,7 @@ what they read is what the user who asks may read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeVar, cast
 
 from tsdb.auth import Identity
@@ -45,10 +46,47 @@ _Catalog = TypeVar("_Catalog")
 def visible(catalog: _Catalog, session: Session) -> _Catalog:
     """Return the catalog as far as a session may see it: itself, unless its user is restricted."""
     identity = session.identity
-    if identity is None or identity.sees_all:
-        return catalog
-    # It has all that anybody asks of a catalog for reading.
-    return cast(_Catalog, VisibleCatalog(cast(WholeCatalog, catalog), identity))
+    # What is returned has all that anybody asks of a catalog for reading.
+    if identity is not None and not identity.sees_all:
+        catalog = cast(_Catalog, VisibleCatalog(cast(WholeCatalog, catalog), identity))
+    return cast(_Catalog, SessionCatalog(cast(WholeCatalog, catalog), session.views)) if session.views else catalog
+
+
+class SessionCatalog:
+    """A catalog with the temporary views of a session, which hide tables and views of the same names."""
+
+    def __init__(self, catalog: WholeCatalog, views: Mapping[tuple[str, str], ViewInfo]) -> None:
+        self._catalog = catalog
+        self._views = views
+
+    def databases(self) -> list[DatabaseInfo]:
+        return self._catalog.databases()
+
+    def find_database(self, name: str) -> DatabaseInfo | None:
+        return self._catalog.find_database(name)
+
+    def tables(self, database: str) -> list[TableInfo]:
+        return [each for each in self._catalog.tables(database) if (database, each.name) not in self._views]
+
+    def find_table(self, database: str, name: str) -> TableInfo | None:
+        return None if (database, name) in self._views else self._catalog.find_table(database, name)
+
+    def views(self, database: str) -> list[ViewInfo]:
+        own = [view for (home, _), view in self._views.items() if home == database]
+        others = [each for each in self._catalog.views(database) if (database, each.name) not in self._views]
+        return sorted([*own, *others], key=lambda each: each.name)
+
+    def find_view(self, database: str, name: str) -> ViewInfo | None:
+        return self._views.get((database, name)) or self._catalog.find_view(database, name)
+
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return self._catalog.table_by_id(table_id)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        return self._catalog.logical_tables(physical)
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        return self._catalog.effective_options(table)
 
 
 class VisibleCatalog:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from tsdb.auth import Identity
-from tsdb.model import DEFAULT_DATABASE
+from tsdb.model import DEFAULT_DATABASE, ViewInfo
 from tsdb.query.advisory_locks import SessionLocks
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
@@ -65,6 +65,10 @@ class Session:
     prepared: dict[str, str] = field(default_factory=dict)
     """Text of PREPAREd statements by name."""
     cursors: dict[str, Any] = field(default_factory=dict)
+    views: dict[tuple[str, str], ViewInfo] = field(default_factory=dict)
+    """Temporary views by database and name; they go before tables of the same name."""
+    is_describing: bool = False
+    """Whether the columns of a view are being found: a view of the columns of views has none of its own."""
     locks: SessionLocks | None = None
     """PostgreSQL's advisory locks; None where there are none."""
 

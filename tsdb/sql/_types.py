@@ -13,6 +13,7 @@ from tsdb.model import DataType, Kind
 
 DECIMAL_PRECISION_MAX = 38
 DECIMAL_DEFAULT = (38, 10)
+FLOAT32_BITS_MAX, FLOAT_BITS_MAX = 24, 53
 VECTOR_DIMENSION_MAX = 65_535
 
 _NAMES: dict[Kind, str] = {
@@ -76,9 +77,20 @@ def type_of_name(name: str, arguments: Sequence[int] = (), *, is_unsigned: bool 
         return _vector(arguments)
     if upper in _WITH_PRECISION and arguments:
         return _timestamp(upper, arguments)
+    if upper in ("FLOAT", "DOUBLE") and arguments:
+        return _float(upper, arguments)
     if arguments and (len(arguments) > 1 or (kind not in _WITH_WIDTH and kind not in _UNSIGNED.values())):
         raise InvalidSyntax(f"{upper} does not take ({', '.join(map(str, arguments))})")
     return DataType(kind)
+
+
+def _float(name: str, arguments: Sequence[int]) -> DataType:
+    """`FLOAT(53)`: so many bits. `DOUBLE(10, 2)`: digits to show, which say nothing about the values."""
+    if len(arguments) == 2:
+        return DataType(_KINDS[name])
+    if len(arguments) > 2 or not 0 <= arguments[0] <= FLOAT_BITS_MAX or name == "DOUBLE":
+        raise InvalidSyntax(f"{name}({', '.join(map(str, arguments))}) is not a type")
+    return DataType(Kind.FLOAT64 if arguments[0] > FLOAT32_BITS_MAX else Kind.FLOAT32)
 
 
 def _decimal(arguments: Sequence[int]) -> DataType:

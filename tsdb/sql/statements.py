@@ -273,6 +273,7 @@ class CreateView:
     columns: tuple[str, ...] = ()
     or_replace: bool = False
     if_not_exists: bool = False
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

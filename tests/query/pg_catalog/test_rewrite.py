@@ -118,10 +118,7 @@ def test_tables_are_listed_with_their_database_and_owner() -> None:
         WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_toast' AND n.nspname <> 'pg_catalog'
           AND pg_catalog.pg_table_is_visible(c.oid) ORDER BY 1, 2"""
     )
-    assert found == [
-        {"schema": "public", "name": "monitor", "owner": "postgres"},
-        {"schema": "public", "name": "numbers", "owner": "postgres"},
-    ]
+    assert found == [{"schema": "public", "name": "monitor", "owner": "postgres"}]
 
 
 def test_a_pattern_finds_a_table_by_operator_and_collation() -> None:

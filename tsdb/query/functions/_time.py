@@ -7,6 +7,7 @@ dates and strings alike. It prints timestamps without a zone, in UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import ScalarUDF
 
+from tsdb.model import InvalidTimeZone, canonical_zone
 from tsdb.query.functions._define import STRING, Function, FunctionError, by_distinct
 from tsdb.query.functions._strftime import Integers, Moments, format_moments
 
@@ -24,6 +26,7 @@ _TEXT = re.compile(
 )
 _MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _NS = 1_000_000_000
+_MICROSECONDS = pa.timestamp("us")
 
 
 @lru_cache(maxsize=256)
@@ -39,7 +42,12 @@ def time_functions(zone: str) -> list[ScalarUDF]:
     def to_unixtime_any(kinds: pa.Array, values: pa.Array) -> pa.Array:
         return by_distinct(values, kinds, pa.int64(), lambda part, kind: _unixtime_of(part, kind, zone))
 
+    def convert_tz(times: pa.Array, before: pa.Array, after: pa.Array) -> pa.Array:
+        names = pc.binary_join_element_wise(before, after, "\n")
+        return by_distinct(times, names, _MICROSECONDS, lambda part, pair: move_clock(part, pair.split("\n"), zone))
+
     return [
+        Function("convert_tz__zone", (_MICROSECONDS, STRING, STRING), _MICROSECONDS, convert_tz, "stable").make(),
         Function("date_format", (STRING, STRING), STRING, date_format, "stable").make(),
         Function("to_unixtime__text", (STRING,), pa.int64(), to_unixtime_text, "stable").make(),
         Function("to_unixtime__any", (STRING, STRING), pa.int64(), to_unixtime_any, "stable").make(),
@@ -54,6 +62,28 @@ def format_times(times: pa.Array, form: str, zone: str) -> pa.Array:
         raise FunctionError(f"date_format() needs a timestamp or a date, got '{wrong}'")
     shown = format_moments(Moments(seconds, nanos, zone), form)
     return pc.if_else(valid, shown, pa.scalar(None, STRING))
+
+
+def move_clock(times: pa.Array, zones: Sequence[str], zone: str) -> pa.Array:
+    """Return what clocks in one zone show when those in another show these times; null if there is no such zone.
+
+    Both are clock times as the session's zone shows them, which is how a client gets and sends them.
+    """
+    try:
+        source, target = (canonical_zone(each) for each in zones)
+    except InvalidTimeZone:
+        return pa.nulls(len(times), times.type)
+    moved = pc.local_timestamp(_of_zone(_assume(_shown(times, zone), source), target))
+    return _assume(moved, zone).cast(pa.timestamp("us", "UTC")).cast(_MICROSECONDS)
+
+
+def _shown(times: pa.Array, zone: str) -> pa.Array:
+    """Times of UTC as clocks in the zone show them."""
+    return times if zone == "UTC" else pc.local_timestamp(_of_zone(times, zone))
+
+
+def _of_zone(times: pa.Array, zone: str) -> pa.Array:
+    return times.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
 
 
 def unix_seconds(texts: pa.Array, zone: str) -> pa.Array:

@@ -31,9 +31,11 @@ from tsdb.query.information_schema._system import (
     table_of_schema,
 )
 from tsdb.query.information_schema._tables import (
+    DescribedView,
     column_default,
     columns_of,
     database_options,
+    described,
     format_database_options,
     has_unique_key,
     is_system_table,
@@ -88,6 +90,7 @@ __all__ = [
     "INFORMATION_TABLES",
     "NUMBERS",
     "PG_CATALOG",
+    "DescribedView",
     "FlowRow",
     "InformationContext",
     "NodeFacts",
@@ -98,6 +101,7 @@ __all__ = [
     "column_default",
     "columns_of",
     "database_options",
+    "described",
     "format_database_options",
     "has_unique_key",
     "information_schema_of",

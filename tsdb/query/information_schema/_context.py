@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tsdb.clock import Clock
 from tsdb.engine import FileFacts, RegionStat
-from tsdb.model import CATALOG, DatabaseInfo, RegionId, TableInfo, ViewInfo
+from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
 
 
@@ -134,6 +134,10 @@ def _no_connections() -> Sequence[OpenConnection]:
     return ()
 
 
+def _no_columns(view: ViewInfo) -> tuple[ColumnInfo, ...]:
+    return ()
+
+
 def _no_flows() -> Sequence[FlowRow]:
     return ()
 
@@ -151,3 +155,5 @@ class InformationContext:
     connections: Callable[[], Sequence[OpenConnection]] = _no_connections
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
     rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections
+    view_columns: Callable[[ViewInfo], tuple[ColumnInfo, ...]] = _no_columns
+    """The columns of a view as its query has them now, none if it cannot be planned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -32,6 +33,15 @@ _NUMERIC_PRECISIONS = {
     Kind.FLOAT32: 12,
     Kind.FLOAT64: 22,
 }
+
+
+class DescribedView(NamedTuple):
+    """A view and the columns of its query."""
+
+    database: str
+    name: str
+    id: int
+    columns: tuple[ColumnInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +82,13 @@ def base_tables(context: InformationContext) -> list[TableInfo]:
 def _all_tables(context: InformationContext) -> Iterator[TableInfo]:
     """The tables of users and of the system; those of one database stand together."""
     yield from base_tables(context)
-    yield NUMBERS
+    if context.session.channel not in (Channel.MYSQL, Channel.POSTGRES):
+        # Tools of these protocols would list it among the user's own tables.
+        yield NUMBERS
     yield from information_table_infos()
 
 
-def is_system_table(table: TableInfo) -> bool:
+def is_system_table(table: TableInfo | DescribedView) -> bool:
     """Whether nobody created it: such tables have no regions and no time index."""
     return table is NUMBERS or table.database in (INFORMATION_SCHEMA, PG_CATALOG)
 
@@ -102,7 +114,7 @@ def tables_of(found: Sequence[TableInfo | ViewInfo], context: InformationContext
         "table_catalog": CATALOG,
         "table_schema": [each.database for each in found],
         "table_name": [each.name for each in found],
-        "table_type": [table_type(each) for each in found],
+        "table_type": [table_type(each, context.session.channel) for each in found],
         "table_id": [each.id for each in found],
         "data_length": [size and size.bytes for size in sizes],
         "max_data_length": 0,
@@ -125,16 +137,39 @@ def tables_of(found: Sequence[TableInfo | ViewInfo], context: InformationContext
     return build_table(information_schema_of("tables"), len(found), columns)
 
 
-def table_type(each: TableInfo | ViewInfo) -> str:
-    """`BASE TABLE`, `VIEW`, or `LOCAL TEMPORARY` for what nobody created."""
+_SYSTEM_TYPES = {Channel.MYSQL: "SYSTEM VIEW", Channel.POSTGRES: "VIEW"}
+
+
+def table_type(each: TableInfo | ViewInfo, channel: Channel = Channel.HTTP) -> str:
+    """`BASE TABLE`, `VIEW`, or what a protocol calls a table of the system, `LOCAL TEMPORARY` where it has no word."""
     if isinstance(each, ViewInfo):
         return "VIEW"
-    return "LOCAL TEMPORARY" if is_system_table(each) else "BASE TABLE"
+    return _SYSTEM_TYPES.get(channel, "LOCAL TEMPORARY") if is_system_table(each) else "BASE TABLE"
 
 
 def data_type_name(kind: DataType) -> str:
     """The name of a type as information_schema prints it: `bigint unsigned`, `timestamp(3)`."""
     return "binary" if kind.kind is Kind.BINARY else kind.sql.lower()
+
+
+_MYSQL_TYPES = {
+    Kind.STRING: "text",
+    Kind.BOOLEAN: "tinyint(1)",
+    Kind.BINARY: "blob",
+    Kind.VECTOR: "blob",
+    Kind.TIMESTAMP_SECOND: "timestamp",
+    Kind.TIMESTAMP_NANOSECOND: "timestamp(6)",
+}
+
+
+def mysql_column_type(kind: DataType) -> str:
+    """A type as MySQL writes it: `bigint unsigned`, `timestamp(3)`, `text`."""
+    return _MYSQL_TYPES.get(kind.kind) or data_type_name(kind)
+
+
+def mysql_data_type(kind: DataType) -> str:
+    """The bare name of a type in MySQL: `bigint`, `timestamp`, `decimal`."""
+    return mysql_column_type(kind).partition("(")[0].partition(" ")[0]
 
 
 def has_unique_key(table: TableInfo) -> bool:
@@ -167,11 +202,21 @@ def _numeric_scale(kind: DataType) -> int | None:
 
 
 def columns_table(context: InformationContext) -> pa.Table:
-    tables = sorted(_all_tables(context), key=lambda table: (table.database, table.name))
-    return columns_of(tables, context.session.channel)
+    return columns_of(described(context), context.session.channel)
 
 
-def columns_of(tables: list[TableInfo], channel: Channel) -> pa.Table:
+def described(context: InformationContext) -> list[TableInfo | DescribedView]:
+    """Everything that has columns, by database and name."""
+    views = [view for database in context.catalog.databases() for view in context.catalog.views(database.name)]
+    found: list[TableInfo | DescribedView] = [*_all_tables(context), *(describe_view(view, context) for view in views)]
+    return sorted(found, key=lambda each: (each.database, each.name))
+
+
+def describe_view(view: ViewInfo, context: InformationContext) -> DescribedView:
+    return DescribedView(view.database, view.name, view.id, context.view_columns(view))
+
+
+def columns_of(tables: Sequence[TableInfo | DescribedView], channel: Channel) -> pa.Table:
     """The rows of `columns` for some tables, for clients of a protocol."""
     rows = [(table, position, column) for table in tables for position, column in enumerate(table.columns, 1)]
     types = [column.type for _, _, column in rows]
@@ -187,8 +232,11 @@ def columns_of(tables: list[TableInfo], channel: Channel) -> pa.Table:
     if channel is Channel.MYSQL:
         # Part of the only one of its kind, or of an index of many.
         mysql_keys = {
-            table.id: "PRI" if has_unique_key(table) else "MUL" for table in tables if not is_system_table(table)
+            table.id: "PRI" if has_unique_key(table) else "MUL"
+            for table in tables
+            if isinstance(table, TableInfo) and not is_system_table(table)
         }
+        names = {kind: (kind.name, mysql_column_type(kind)) for kind in known}
     lengths = by_type(lambda kind: _TEXT_LENGTH_MAX if kind.is_string else None)
     columns = {
         "table_catalog": CATALOG,
@@ -208,7 +256,7 @@ def columns_of(tables: list[TableInfo], channel: Channel) -> pa.Table:
         "privileges": "select,insert",
         "generation_expression": "",
         "tsdb_data_type": [names[kind][0] for kind in types],
-        "data_type": [names[kind][1] for kind in types],
+        "data_type": by_type(mysql_data_type if channel is Channel.MYSQL else data_type_name),
         "semantic_type": [column.semantic.value.upper() for _, _, column in rows],
         "column_default": [column_default(column) for _, _, column in rows],
         "is_nullable": ["YES" if column.nullable else "NO" for _, _, column in rows],

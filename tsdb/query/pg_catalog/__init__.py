@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tsdb.query.information_schema import InformationContext
 from tsdb.query.pg_catalog import _keys, _relations, _static
+from tsdb.query.pg_catalog._columns import information_columns
 from tsdb.query.pg_catalog._functions import pg_functions
 from tsdb.query.pg_catalog._oids import TYPES, TYPES_BY_OID, type_modifier, type_oid
 from tsdb.query.pg_catalog._relations import pg_table_infos
@@ -62,6 +63,7 @@ __all__ = [
     "TYPES",
     "TYPES_BY_OID",
     "PgEdit",
+    "information_columns",
     "pg_functions",
     "pg_schema_of",
     "pg_table",

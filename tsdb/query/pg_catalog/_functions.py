@@ -6,6 +6,7 @@ the session; without one they know of nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from datafusion import ScalarUDF, udf
 
 from tsdb.errors import Unsupported
 from tsdb.model import TableInfo, ViewInfo
+from tsdb.query.functions import FunctionError
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._advisory import advisory_functions
@@ -27,6 +29,7 @@ _OID = pa.int64()
 """Wide enough for every number a client writes; columns are narrower and widen by themselves."""
 _SHORTS = pa.list_(pa.int16())
 _PLACES = pa.list_(pa.struct([("x", pa.int16()), ("n", pa.int32())]))
+_NAME_PART = re.compile(r'"(?:[^"]|"")+"|[^\W\d][\w$]*')
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 _VISIBLE_ALWAYS = "pg_catalog"
 _SET_BY_STATEMENT = frozenset(
@@ -159,6 +162,7 @@ def _pure_functions() -> tuple[ScalarUDF, ...]:
     return (
         udf(_format_types, [_OID, _OID], _TEXT, "immutable", "format_type"),
         udf(_each(quote_ident), [_TEXT], _TEXT, "immutable", "quote_ident"),
+        udf(_each(parse_ident, pa.list_(_TEXT)), [_TEXT], pa.list_(_TEXT), "immutable", "parse_ident"),
         udf(_each(quote_literal), [_TEXT], _TEXT, "immutable", "quote_literal"),
         udf(_each(size_pretty), [pa.int64()], _TEXT, "immutable", "pg_size_pretty"),
         udf(_each(_oids.type_number, _OID), [_TEXT], _OID, "immutable", "to_regtype"),
@@ -199,6 +203,14 @@ def quote_ident(name: str) -> str:
     """Put a name in quotes if it needs them."""
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower() and not name[0].isdigit()
     return name if is_plain else '"' + name.replace('"', '""') + '"'
+
+
+def parse_ident(name: str) -> list[str]:
+    """Cut a name at its dots; parts without quotes are folded to lower case."""
+    parts = _NAME_PART.findall(name)
+    if ".".join(parts) != name.strip():
+        raise FunctionError(f'string is not a valid identifier: "{name}"')
+    return [each[1:-1].replace('""', '"') if each.startswith('"') else each.lower() for each in parts]
 
 
 def quote_literal(text: str) -> str:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tsdb.model import CATALOG, TableInfo, ViewInfo
+from tsdb.model import CATALOG, ColumnInfo, TableInfo, ViewInfo
 from tsdb.query.information_schema import (
-    NUMBERS,
     PG_CATALOG,
     InformationContext,
     build_table,
@@ -59,7 +58,7 @@ def relations(context: InformationContext) -> Iterator[Relation]:
     """Everything that has columns."""
     for position, table in enumerate(pg_table_infos()):
         yield Relation(_oids.catalog_class_oid(table.name, position), table)
-    for table in (*information_table_infos(), NUMBERS):
+    for table in information_table_infos():
         yield Relation(_oids.table_oid(table), table)
     yield from user_relations(context)
 
@@ -156,12 +155,11 @@ def pg_database(context: InformationContext) -> pa.Table:
 
 
 def pg_attribute(context: InformationContext) -> pa.Table:
-    """The columns of tables. A view has none here: its query decides them whenever it runs."""
+    """The columns of tables and views."""
     rows = [
         (each.oid, position, column)
         for each in relations(context)
-        if isinstance(each.info, TableInfo)
-        for position, column in enumerate(each.info.columns, 1)
+        for position, column in enumerate(_columns_of(each.info, context), 1)
     ]
     oids = [_oids.type_oid(column.type) for _, _, column in rows]
     lengths = {oid: _oids.TYPES_BY_OID[oid].length for oid in set(oids)}
@@ -190,6 +188,10 @@ def pg_attribute(context: InformationContext) -> pa.Table:
         "attcollation": [_oids.DEFAULT_COLLATION_OID if column.type.is_string else 0 for _, _, column in rows],
     }
     return build_table(pg_schema_of("pg_attribute"), len(rows), columns)
+
+
+def _columns_of(info: TableInfo | ViewInfo, context: InformationContext) -> tuple[ColumnInfo, ...]:
+    return context.view_columns(info) if isinstance(info, ViewInfo) else info.columns
 
 
 def pg_attrdef(context: InformationContext) -> pa.Table:

@@ -12,6 +12,9 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
     (i.keys).x                                get_field((i.keys), 'x')
     generate_series(1, array_upper(a, 1)) AS s(r)   (SELECT unnest(…) AS r) AS s
+    FROM string_to_array(a, ',') s            FROM (SELECT string_to_array(a, ',') AS s) AS s
+    CASE WHEN x IN (SELECT …) THEN …          CASE WHEN array_has((SELECT array_agg(…) …), x) THEN …
+    t.typreceive <> 0                         t.typreceive <> '-': functions are told by name
     _pg_expandarray(i.indkey)                 unnest(pg_expanded(i.indkey)): places and numbers of the columns of a key
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
 
@@ -30,9 +33,10 @@ from tsdb.query.pg_catalog._schemas import PG_TABLES
 from tsdb.query.pg_catalog._subqueries import Structure, rewrite_subquery
 from tsdb.query.pg_catalog._type_tree import rewrite_type_tree
 from tsdb.sql.lexer import Token, TokenKind
+from tsdb.sql.rewrite import KEYWORDS
 
 _MARKERS = re.compile(
-    r"pg_|typeinfo_tree|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
+    r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
     r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
@@ -51,6 +55,14 @@ _KEY_COLUMNS = re.compile(r"\bconf?key\b", re.IGNORECASE)
 _BEFORE_VALUES = frozenset({"SELECT", "WHERE", "AND", "OR", "NOT", "ON", "BY", "IN", "WHEN", "THEN", "ELSE", "CASE"})
 _UNNESTED = {"_pg_expandarray": "pg_expanded", "generate_subscripts": "pg_subscripts"}
 """Functions that answer with rows, and those that answer with the same in an array."""
+_FUNCTION_COLUMNS = frozenset({"TYPINPUT", "TYPOUTPUT", "TYPRECEIVE", "TYPSEND"})
+_EQUALITIES = frozenset({"=", "<>", "!="})
+_MARKED_OPERAND = re.compile(r"pg_|::|\bselect\b", re.IGNORECASE)
+_BOUNDS = {
+    "array_lower": ("nullif(least(1, CAST(cardinality", " AS BIGINT)), 0)"),
+    "array_upper": ("nullif(CAST(cardinality", " AS BIGINT), 0)"),
+}
+"""Functions of an array and a dimension: what stands before and behind the array in brackets."""
 _AHEAD = 6
 
 
@@ -103,6 +115,8 @@ class _Rewriter:
             return self._subquery(at) if token.text == "(" else at + 1
         if token.kind == TokenKind.STRING:
             return self._literal(at)
+        if token.kind == TokenKind.NUMBER and token.text == "0" and self.tokens[at - 2].word in _FUNCTION_COLUMNS:
+            return self._replace(at, at + 1, "'-'") if self.tokens[at - 1].text in _EQUALITIES else at + 1
         if token.kind != TokenKind.WORD:
             return at + 1
         word = token.word
@@ -236,6 +250,12 @@ class _Rewriter:
             return self._unnest(at, _UNNESTED[name])
         if name == "generate_series" and self.structure.is_relation(at) and len(arguments) == 2:
             return self._series(at, arguments[1])
+        if name == "string_to_array" and self.structure.is_relation(at):
+            return self._value_row(at, "")
+        if name == "unnest" and self.structure.is_relation(at):
+            return self._name_member(at)
+        if name in _BOUNDS and len(arguments) > 1:
+            return self._bound(at, *_BOUNDS[name])
         if name == "to_regclass" and len(arguments) == 1 and self.tokens[at + 2].kind == TokenKind.STRING:
             return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
         found = rewrite_call(name, len(arguments))
@@ -267,13 +287,81 @@ class _Rewriter:
         close = self.structure.close_of(at + 1)
         is_upper = self.tokens[last[0]].word == "ARRAY_UPPER" and self._is(last[0] + 1, "(")
         is_named = self.tokens[close + 1].word == "AS" and self._is(close + 3, "(") and self._is(close + 5, ")")
-        if not (is_upper and is_named):
+        if not is_upper:
             return at + 1
+        if not is_named:
+            return self._value_row(at, "unnest")
         first, after = self.structure.arguments(last[0] + 1)[0]
         array = self.text[self.tokens[first].start : self.tokens[after - 1].end]
         row, series = self.tokens[close + 4].text, self.tokens[close + 2].text
         places = f"range(1, CAST(cardinality({array}) AS BIGINT) + 1)"
         return self._replace(at, close + 6, f"(SELECT unnest({places}) AS {row}) AS {series}")
+
+    def _value_row(self, at: int, unnest: str) -> int:
+        """A function in FROM: a table of one column, both of the name behind it."""
+        close = self.structure.close_of(at + 1)
+        named = close + 2 if self.tokens[close + 1].word == "AS" else close + 1
+        name = self.tokens[named]
+        if name.kind not in (TokenKind.WORD, TokenKind.QUOTED) or name.word in KEYWORDS or self._is(named + 1, "("):
+            return at + 1
+        opening, closing = ("(", ")") if unnest else ("", "")
+        start = self.tokens[at].start
+        self.edits.append(PgEdit(start, start, f"(SELECT {unnest}{opening}"))
+        self._replace(close + 1, named + 1, f"{closing} AS {name.text}) AS {name.text}")
+        self.structure.skip(close + 1, named + 1)
+        return at + 1
+
+    def _name_member(self, at: int) -> int:
+        """`t AS x CROSS JOIN UNNEST(a) AS n`, where the engine does not let `a` be a column of `t`.
+
+        It becomes `(SELECT *, unnest(a) AS n FROM t) AS x`: the members stand beside the row that has them.
+        """
+        close = self.structure.close_of(at + 1)
+        words = [self.tokens[each].word for each in (at - 4, at - 2, at - 1, close + 1)]
+        if at < 5 or words != ["AS", "CROSS", "JOIN", "AS"]:
+            return at + 1
+        first = at - 5
+        while self._is(first - 1, "."):
+            first -= 2
+        start = self.tokens[first].start
+        table = self.text[start : self.tokens[at - 5].end]
+        member = self.text[self.tokens[at].start : self.tokens[close].end]
+        self.edits = [each for each in self.edits if each.start < start]
+        self._replace(
+            first,
+            close + 3,
+            f"(SELECT *, {member} AS {self.tokens[close + 2].text} FROM {table}) AS {self.tokens[at - 3].text}",
+        )
+        return close + 3
+
+    def _bound(self, at: int, before: str, behind: str) -> int:
+        """`array_upper(a, 1)`: there is one dimension."""
+        close = self.structure.close_of(at + 1)
+        self._replace(at, at + 1, before)
+        self._remove_tail(self.structure.arguments(at + 1)[-1][0] - 1, close)
+        self.edits.append(PgEdit(self.tokens[close].end, self.tokens[close].end, behind))
+        return at + 1
+
+    def _member(self, at: int) -> bool:
+        """`x IN (SELECT …)` inside of CASE, where the engine takes a value but no set; at the bracket.
+
+        The set becomes an array. Whether there was such a place to edit.
+        """
+        is_negated = self.tokens[at - 2].word == "NOT"
+        last = at - 3 if is_negated else at - 2
+        first = self.structure.operand_start(last)
+        if first is None or not self.structure.is_in_case(at):
+            return False
+        operand = self.text[self.tokens[first].start : self.tokens[last].end]
+        if _MARKED_OPERAND.search(operand) is not None:
+            return False
+        close = self.structure.close_of(at)
+        self.edits = [each for each in self.edits if each.start < self.tokens[first].start]
+        head = "NOT array_has" if is_negated else "array_has"
+        self._replace(first, at, f"{head}((SELECT array_agg(pg_member) FROM ")
+        behind = f" AS pg_set(pg_member)), {operand})"
+        self.edits.append(PgEdit(self.tokens[close].end, self.tokens[close].end, behind))
+        return True
 
     def _field(self, at: int) -> int:
         """`(value).field`; at the bracket, which does not begin the arguments of a call."""
@@ -309,9 +397,12 @@ class _Rewriter:
         """A bracket: if a query begins in it, see whether it has to be put another way."""
         if self.tokens[at + 1].word != "SELECT":
             return at + 1
+        if self.tokens[at - 1].word == "IN" and self._member(at):
+            return at + 1
         close = self.structure.close_of(at)
         inside = self.text[self.tokens[at].start : self.tokens[close].end]
-        if self._asks_foreign_keys and _KEY_COLUMNS.search(inside):
+        is_named = self.tokens[at - 1].word == "AS"  # WITH name AS (…)
+        if self._asks_foreign_keys and not is_named and _KEY_COLUMNS.search(inside):
             return self._replace(at, close + 1, "CAST(NULL AS TEXT[])")
         found = rewrite_subquery(self.structure, at)
         if found is None:
@@ -418,7 +509,7 @@ def _class_lookup(name: str) -> str:
 
 
 def _name_parts(name: str) -> list[tuple[bool, str]]:
-    parts = re.findall(r'"((?:[^"]|"")*)"|([^."]+)', name)
+    parts = re.findall(r'"((?:[^"]|"")*)"|([^."\s]+)', name)
     return [(bool(quoted), quoted or plain) for quoted, plain in parts] or [(False, name)]
 
 

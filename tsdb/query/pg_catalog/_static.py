@@ -11,11 +11,23 @@ from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._schemas import pg_schema_of
 from tsdb.query.pg_catalog._settings import settings_of
 
+_UNDERSCORED = frozenset({
+    "date", "time", "timetz", "timestamp", "timestamptz", "interval", "numeric", "json", "jsonb", "uuid", "inet",
+    "cidr", "bit", "varbit", "record", "void", "macaddr", "point",
+})  # fmt: skip
+"""Types whose functions have an underscore in their names: `date_recv`, but `int4recv`."""
 _CATALOG_NAMESPACE = _oids.namespace_oid("pg_catalog")
 
 
 def pg_type(context: InformationContext) -> pa.Table:
     return _pg_type()
+
+
+def _function_of(kind: _oids.PgType, verb: str) -> str:
+    """Return the name of the function that reads or writes values of a type; drivers know formats by it."""
+    if kind.element:
+        return f"array_{verb}"
+    return f"{kind.name}_{verb}" if kind.name in _UNDERSCORED else f"{kind.name}{verb}"
 
 
 @cache
@@ -37,10 +49,10 @@ def _pg_type() -> pa.Table:
         "typsubscript": ["array_subscript_handler" if each.element else "-" for each in types],
         "typelem": [each.element for each in types],
         "typarray": [each.array for each in types],
-        "typinput": ["array_in" if each.element else f"{each.name}in" for each in types],
-        "typoutput": ["array_out" if each.element else f"{each.name}out" for each in types],
-        "typreceive": ["array_recv" if each.element else f"{each.name}recv" for each in types],
-        "typsend": ["array_send" if each.element else f"{each.name}send" for each in types],
+        "typinput": [_function_of(each, "in") for each in types],
+        "typoutput": [_function_of(each, "out") for each in types],
+        "typreceive": [_function_of(each, "recv") for each in types],
+        "typsend": [_function_of(each, "send") for each in types],
         "typmodin": "-",
         "typmodout": "-",
         "typanalyze": "-",

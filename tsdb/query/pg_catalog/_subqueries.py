@@ -105,6 +105,33 @@ class Structure:
         )
         return self._clauses[at] == "FROM" and is_first
 
+    def is_in_case(self, at: int) -> bool:
+        """Whether a place lies between CASE and END of its own query."""
+        depth = nested = 0
+        for index in range(at - 1, -1, -1):
+            token = self.tokens[index]
+            if token.kind == TokenKind.OPERATOR and token.text in "()":
+                depth += 1 if token.text == ")" else -1
+            if depth < 0 or (depth == 0 and token.word in ("SELECT", "FROM", "WHERE")):
+                return False
+            if depth == 0 and token.word in ("CASE", "END"):
+                nested += 1 if token.word == "END" else -1
+                if nested < 0:
+                    return True
+        return False
+
+    def operand_start(self, last: int) -> int | None:
+        """Return where the name or call begins that ends at a token; None for anything else."""
+        begin = last
+        if self.tokens[last].text == ")":
+            opened = [each for each in range(last) if self.tokens[each].text == "(" and self.close_of(each) == last]
+            begin = opened[-1] - 1 if opened else -1
+        if begin < 0 or self.tokens[begin].kind not in (TokenKind.WORD, TokenKind.QUOTED):
+            return None
+        while begin >= 2 and self.tokens[begin - 1].text == ".":
+            begin -= 2
+        return begin
+
     def skip(self, first: int, after: int) -> None:
         """Note that tokens are taken away."""
         self._skipped.append((first, after))

@@ -212,6 +212,8 @@ class Connection:
         identity = self._session.identity
         if not database.has_database(name):
             raise UnknownDatabase(wanted)
+        if name.lower() == "information_schema":
+            name = name.lower()
         if identity is not None and name != "information_schema" and not identity.may_see(name):
             raise AccessDenied(identity.name, name)
         self._session.database = name

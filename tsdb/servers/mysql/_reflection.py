@@ -18,6 +18,7 @@ import pyarrow as pa
 from tsdb.query import Affected, Output, TableRecords, read_all
 
 _ASKED_BY_TOOL = re.compile(r"\s*SHOW CREATE TABLE (?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+`\s*;?\s*", re.IGNORECASE)
+_DESCRIBED = re.compile(r"\s*DESC(?:RIBE)? ((?:`(?:[^`]|``)+`\.)?`(?:[^`]|``)+`)\s*;?\s*", re.IGNORECASE)
 _COLUMN = re.compile(
     r"  (?P<name>`(?:[^`]|``)+`) (?P<type>[A-Z][A-Z0-9]*(?: UNSIGNED)?)(?:\((?P<width>[\d, ]+)\))?"
     r"(?P<rest> (?:NOT )?NULL.*?)(?: (?:FULLTEXT|SKIPPING|INVERTED|VECTOR) INDEX.*?)?,?"
@@ -40,7 +41,12 @@ def is_reflection(text: str) -> bool:
 
 
 def as_engine_reads(text: str) -> str:
-    """Return a query of information_schema with text where MySQL makes it of numbers by itself."""
+    """Return what a tool asks in other words: DESCRIBE as SHOW COLUMNS, which has MySQL's own columns.
+
+    In a query of information_schema there is text where MySQL makes it of numbers by itself.
+    """
+    if len(text) <= QUERY_CHARS_MAX and (described := _DESCRIBED.fullmatch(text)) is not None:
+        return f"SHOW COLUMNS FROM {described[1]}"
     is_asked = len(text) <= QUERY_CHARS_MAX and _TABLES_ASKED.search(text)
     return _CAPITALS.sub(r"\1('' || CASE", text) if is_asked else text
 
@@ -55,7 +61,9 @@ def as_mysql_prints(output: Output) -> Output:
 
 
 def mysql_create_table(statement: str) -> str:
-    """Return a statement that creates a table, as this server prints it, as MySQL would print it."""
+    """Return a statement that creates a table, as this server prints it, as MySQL would print it; a view's as it is."""
+    if not statement.startswith("CREATE TABLE"):
+        return statement
     head, _, body = statement.partition("\n")
     engine = _ENGINE.search(body)
     name = head.removesuffix(" (").rpartition("IF NOT EXISTS ")[2]

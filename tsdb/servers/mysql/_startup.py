@@ -105,8 +105,6 @@ _ANSWERS: dict[str, list[tuple[re.Pattern[str], _Maker]]] = {
             r"select\s+timediff\(\s*now\(\s*\)\s*,\s*utc_timestamp\(\s*\)\s*\)",
             _one("TIMEDIFF(NOW(), UTC_TIMESTAMP())", lambda _: "00:00:00"),
         ),
-        _rule(r"select\s+last_insert_id\(\s*\)", _one("LAST_INSERT_ID()", lambda _: 0)),
-        _rule(r"select\s+row_count\(\s*\)", _one("ROW_COUNT()", lambda _: -1)),
         _rule(r"select\s+@@(?:session\.)?warning_count", _one("@@warning_count", lambda each: len(each.warnings))),
     ],
     "do": [_rule(r"do\s+[\d\s,()]+", _nothing)],

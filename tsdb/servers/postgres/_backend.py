@@ -419,6 +419,8 @@ class Backend:
             self.close()
             self._prepared.clear()
             self._session.prepared.clear()
+        if statement.verb == "discard" and statement.name in (None, "temp", "temporary"):
+            self._session.views.clear()
         if statement.verb == "reset" or statement.name is None:
             self._settings.reset(self._session, statement.name)
         yield from self._settings.changes(self._session, statement)

@@ -176,8 +176,7 @@ class _Reader:
             return _without_unit(self._operand_before(opened - 2))
         if opened is not None and self._word(opened - 1) in ("ANY", "ALL", "SOME"):
             found = self._operand_before(opened - 3)
-            array = TYPES_BY_OID[found.oid].array if found is not None else 0
-            return Found(array) if array else None
+            return Found(TYPES_BY_OID[TEXT if found is None else found.oid].array or TYPES_BY_OID[TEXT].array)
         return None
 
     def _counted(self, found: Found | None, sign: str) -> Found | None:

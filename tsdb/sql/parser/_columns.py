@@ -7,11 +7,11 @@ from dataclasses import replace
 from tsdb.errors import InvalidArguments, InvalidSyntax, TsdbError, Unsupported
 from tsdb.model import ColumnIndex, DataType, Kind
 from tsdb.sql._types import type_of_name
-from tsdb.sql.keywords import RESERVED
+from tsdb.sql.keywords import RESERVED, RESERVED_IN_POSTGRESQL
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.parser._cursor import Cursor
 from tsdb.sql.parser._indexes import is_index, parse_index
-from tsdb.sql.statements import ColumnDef, DefaultExpression
+from tsdb.sql.statements import ColumnDef, DefaultExpression, Dialect
 
 
 class IntervalColumn(InvalidArguments):
@@ -33,7 +33,7 @@ def parse_column(cursor: Cursor) -> ColumnDef:
 def parse_column_name(cursor: Cursor) -> str:
     """A new column's name; a reserved word only in quotes."""
     token = cursor.token
-    if token.word in RESERVED:
+    if token.word in (RESERVED_IN_POSTGRESQL if cursor.dialect is Dialect.POSTGRESQL else RESERVED):
         message = f"Cannot use keyword '{token.text}' as column name. Hint: add quotes to the name."
         raise cursor.error(token, message)
     return cursor.name_part("the name of a column")

@@ -2,30 +2,44 @@
 
 What a table's own text can tell is checked here: exactly one time index of a timestamp type, one place that names the
 primary key, no column twice. What needs the catalog or the meaning of an option is the database's to judge.
+
+Libraries that speak MySQL or PostgreSQL do not know of a time index. For them it is the first timestamp column that may
+be one, or a column that is added and filled with the time of the insert. Without a primary key every row is kept.
+CREATE INDEX is there an inverted index on each column.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
+from tsdb.model import DataType, Kind
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._columns import parse_column
 from tsdb.sql.parser._cursor import Cursor
 from tsdb.sql.parser._flow import parse_create_flow
+from tsdb.sql.parser._indexes import make_index
 from tsdb.sql.parser._options import parse_with
 from tsdb.sql.parser._users import parse_create_user
 from tsdb.sql.statements import (
+    AlterTable,
     ColumnDef,
     CreateDatabase,
     CreateTable,
     CreateTableLike,
     CreateView,
+    DefaultExpression,
+    Dialect,
     Name,
+    SetIndexOp,
     Slice,
     Statement,
 )
 
+ADDED_TIME_INDEX = "tsdb_timestamp"
+"""The time index of a table that has no timestamp column."""
+APPENDED = (("append_mode", "true"),)
+_MODES = frozenset({"append_mode", "merge_mode"})
 QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM"})
 
 
@@ -41,8 +55,13 @@ def parse_create(cursor: Cursor) -> Statement:
             return _table(cursor, is_external=False)
         if cursor.accept("EXTERNAL", "TABLE"):
             return _table(cursor, is_external=True)
+        if cursor.dialect is not Dialect.GENERIC and cursor.accept("INDEX"):
+            return _index(cursor)
+    is_temporary = bool(cursor.accept_any("TEMPORARY", "TEMP"))
     if cursor.accept("VIEW"):
-        return _view(cursor, or_replace=or_replace)
+        return replace(_view(cursor, or_replace=or_replace), is_temporary=is_temporary)
+    if is_temporary:
+        raise Unsupported("only views can be TEMPORARY")
     if cursor.accept("FLOW"):
         return parse_create_flow(cursor, or_replace=or_replace)
     if cursor.token.kind == TokenKind.WORD:
@@ -82,18 +101,59 @@ def _table(cursor: Cursor, *, is_external: bool) -> Statement:
     if cursor.accept("ENGINE"):
         cursor.accept_operator("=")
         engine = cursor.name_part("the name of an engine").lower()
+    options: tuple[tuple[str, str], ...] = ()
+    if cursor.dialect is not Dialect.GENERIC and engine == "mito" and draft.columns:
+        options = _choose_time_index(draft)
+    time_index, primary_key = _time_index(draft, is_external=is_external), _primary_key(draft)
+    said = parse_with(cursor)
+    if primary_key or any(key in _MODES for key, _ in said):
+        options = ()
     return CreateTable(
         name=name,
         columns=tuple(draft.columns),
         if_not_exists=if_not_exists,
-        time_index=_time_index(draft, is_external=is_external),
-        primary_key=_primary_key(draft),
+        time_index=time_index,
+        primary_key=primary_key,
         partition_columns=partition_columns,
         partition_rules=partition_rules,
         engine=engine,
-        options=parse_with(cursor),
+        options=(*said, *options),
         is_external=is_external,
     )
+
+
+def _choose_time_index(draft: _Draft) -> tuple[tuple[str, str], ...]:
+    """Choose the time index of a table that names none; returns the options of such a table."""
+    if draft.time_indexes or any(column.is_time_index for column in draft.columns):
+        return ()
+    keys = {name for key in draft.primary_keys for name in key}
+    for place, column in enumerate(draft.columns):
+        is_key = column.is_primary_key or column.name in keys
+        if column.type.is_timestamp and not column.is_nullable and not is_key:
+            draft.columns[place] = replace(column, is_time_index=True, is_nullable=False)
+            return APPENDED
+    kind, filled = DataType(Kind.TIMESTAMP_MILLISECOND), DefaultExpression("current_timestamp", "function")
+    draft.columns.append(ColumnDef(ADDED_TIME_INDEX, kind, is_nullable=False, default=filled, is_time_index=True))
+    return APPENDED
+
+
+def _index(cursor: Cursor) -> AlterTable:
+    """`CREATE INDEX [IF NOT EXISTS] [name] ON t [USING method] (column, …)`."""
+    cursor.if_not_exists()
+    if cursor.word != "ON":
+        cursor.name("the name of an index")
+    cursor.expect("ON")
+    table = cursor.name("the name of a table")
+    _ = cursor.accept("USING") and cursor.name_part("the kind of an index")
+    columns = cursor.parenthesised(lambda: _indexed_column(cursor))
+    return AlterTable(table, tuple(SetIndexOp(each, make_index("inverted", (), each)) for each in columns))
+
+
+def _indexed_column(cursor: Cursor) -> str:
+    name = cursor.name_part("the name of a column")
+    _ = cursor.is_operator("(") and cursor.parenthesised(cursor.integer)
+    cursor.accept_any("ASC", "DESC")
+    return name
 
 
 def _item(cursor: Cursor, draft: _Draft) -> None:
