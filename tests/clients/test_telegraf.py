@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clients.programs import ask, find_driver, run_program, snippet
+from tests.clients.programs import WAIT_SECONDS_MAX, ask, find_driver, run_program, snippet
 from tests.server_process import ServerProcess
 
 MILLISECOND = 1_700_000_000_123
@@ -65,7 +66,11 @@ def _check_numbers(server: ServerProcess, name: str, first: int, missing: int | 
             ["b", None, values[2], first + 1_000],
         ]
         text = f"SELECT host, zone, tsdb_value, tsdb_timestamp FROM {name}_{field} ORDER BY host, tsdb_timestamp"
-        assert _rows(server, text) == [row for place, row in enumerate(rows) if place != missing]
+        expected = [row for place, row in enumerate(rows) if place != missing]
+        deadline = time.monotonic() + WAIT_SECONDS_MAX  # telnet does not acknowledge
+        while (found := ask(server, text)) != expected:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize("path", ["/v1/influxdb", ""])
@@ -116,3 +121,30 @@ def test_remote_write_arrives_in_one_table_per_field(server: ServerProcess, tmp_
 def test_opentelemetry_arrives_in_one_table_per_field(server: ServerProcess, tmp_path: Path) -> None:
     _write(tmp_path, snippet("outputs.opentelemetry", server), NUMBERS, "otel")
     _check_numbers(server, "otel", MILLISECOND)
+
+
+@pytest.mark.parametrize("has_key", [False, True])
+def test_the_postgresql_output_creates_tables_and_adds_columns(
+    server: ServerProcess, tmp_path: Path, has_key: bool
+) -> None:
+    output = snippet("outputs.postgresql with a primary key" if has_key else "outputs.postgresql", server)
+    name = f"postgresql_{'keyed' if has_key else 'plain'}"
+    more = f"{name},host=b,rack=r usage=1,total=18446744073709551615u {NANOSECOND + 2_000_000_000}\n{name}_2 v=1 1\n"
+    _write(tmp_path, output, ALL_TYPES, name)
+    _write(tmp_path, output, ALL_TYPES + more, name)
+    first, unit = (NANOSECOND // 1_000, 1_000_000) if has_key else (MILLISECOND, 1_000)
+    rows = [
+        ["a", "x y", 0.5, 3, True, 'up "now"', first, None, None],
+        ["b", None, 0.25, 4, False, "", first, None, None],
+        ["b", None, 0.75, 5, False, "down", first + unit, None, None],
+    ]
+    last = ["b", None, 1.0, None, None, None, first + 2 * unit, "r", "18446744073709551615.0000000000"]
+    columns = 'host, zone, usage, jobs, ok, state, "time", rack, total'
+    found = _rows(server, f'SELECT {columns} FROM {name} ORDER BY host, "time"')
+    assert found == [row for row in rows for _ in range(1 if has_key else 2)] + [last]
+    assert _rows(server, f"SELECT v FROM {name}_2") == [[1.0]]
+    text = (
+        f"SELECT column_name FROM information_schema.key_column_usage WHERE table_name = '{name}' ORDER BY column_name"
+    )
+    keys = [row[0] for row in _rows(server, text) if row[0] != "time"]
+    assert keys == (["host", "rack", "zone"] if has_key else [])
