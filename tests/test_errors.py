@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tsdb import errors
-from tsdb.errors import WIRE, ConfigError, Status, TsdbError, wire
+from tsdb.errors import REASON_WIRE, WIRE, ConfigError, Reason, Status, TsdbError, wire
 
 _GRPC_CODES = {
     "OK",
@@ -38,6 +38,23 @@ def test_every_status_has_a_code_on_every_protocol(status: Status) -> None:
 
 def test_the_table_has_no_other_rows() -> None:
     assert set(WIRE) == set(Status)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_is_a_mistake_in_the_request_on_every_protocol(reason: Reason) -> None:
+    row = REASON_WIRE[reason]
+    assert (row.http, row.grpc, row.is_fault) == (400, "INVALID_ARGUMENT", False)
+    assert row.mysql_errno > 1000
+    assert re.fullmatch(r"[0-9A-Z]{5}", row.mysql_state)
+    assert re.fullmatch(r"[0-9A-Z]{5}", row.sqlstate)
+
+
+def test_the_reason_of_an_error_wins_over_its_status() -> None:
+    error = TsdbError("division by zero")
+    assert errors.wire_of(error) is WIRE[Status.INTERNAL]
+    error.sql_reason = Reason.DIVISION_BY_ZERO
+    assert errors.wire_of(error).sqlstate == "22012"
+    assert not errors.is_fault(error)
 
 
 # Number, name, HTTP, gRPC, MySQL errno/state, SQLSTATE: typed in from the protocols' description.
@@ -78,7 +95,7 @@ def test_codes_are_those_that_clients_know(
 
 def test_faults_of_the_server_are_logged_as_errors() -> None:
     faults = {int(status) for status, row in WIRE.items() if row.is_fault}
-    assert faults == {1000, 1002, 1003, 1005, 1006, 1007, 1008, 3001, 5000, 6000}
+    assert faults == {1000, 1002, 1003, 1005, 1006, 1007, 1008, 5000, 6000}
 
 
 def test_who_changed_his_mind_and_who_came_at_a_bad_moment_are_no_faults() -> None:

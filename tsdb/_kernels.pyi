@@ -790,6 +790,9 @@ def parse_greptime_rows(body: bytes) -> list[tuple[str, list[bytes], list[ArrowA
     Whole numbers and times come as int64 or uint64, decimals as 16 bytes. ValueError says what is wrong, and where.
     """
 
+def count_otlp_messages(body: bytes, signal: str, limit: int) -> int:
+    """Count the messages of an export request of `metrics`, `traces` or `logs`, up to one more than `limit`."""
+
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
     """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""
 

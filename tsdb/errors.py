@@ -1,13 +1,15 @@
 """Every error of the product: one tree of exceptions, one table of status codes.
 
 A `Status` says what went wrong in the product's own numbering. `WIRE` is the only place that knows how a status looks
-to a client: HTTP status, gRPC code, MySQL errno and state, PostgreSQL SQLSTATE. Servers translate with `wire(status)`
-and never choose codes themselves.
+to a client: HTTP status, gRPC code, MySQL errno and state, PostgreSQL SQLSTATE. Where a status is too coarse for the
+codes that drivers act on, an error also has a `Reason`, whose row in `REASON_WIRE` replaces that of the status. Servers
+translate with `wire_of(error)` and never choose codes themselves.
 
     TsdbError                     carries a status, and fields that say where
     ├── InvalidArguments          the request is wrong: change it
     │   ├── InvalidSyntax         … its text cannot be parsed
     │   ├── Unsupported           … it asks for something this server does not do
+    │   ├── UnknownProcess        … KILL names nothing that runs
     │   └── ConfigError           … the configuration, with all of its problems at once
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import ClassVar
 
 
@@ -84,6 +86,32 @@ class Status(IntEnum):
         return self.name.title().replace("_", "")
 
 
+class Reason(Enum):
+    """What exactly is wrong with a statement, where SQL has a code of its own for it."""
+
+    UNDEFINED_TABLE = "undefined table"
+    UNDEFINED_COLUMN = "undefined column"
+    INVALID_NAME = "invalid name"
+    UNDEFINED_FUNCTION = "undefined function"
+    WRONG_ARGUMENTS = "no such arguments of a function"
+    AMBIGUOUS_COLUMN = "ambiguous column"
+    DUPLICATE_ALIAS = "duplicate alias"
+    GROUPING = "column outside of GROUP BY"
+    DATATYPE_MISMATCH = "datatype mismatch"
+    SYNTAX = "syntax error"
+    COLUMN_COUNT = "different numbers of columns"
+    CARDINALITY = "more than one row from a scalar subquery"
+    DIVISION_BY_ZERO = "division by zero"
+    OUT_OF_RANGE = "number out of range"
+    INVALID_TEXT = "invalid text representation"
+    INVALID_DATETIME = "invalid datetime format"
+    DATETIME_OUT_OF_RANGE = "datetime out of range"
+    INVALID_REGEX = "invalid regular expression"
+    INVALID_JSON = "invalid JSON"
+    INVALID_ENCODING = "text that is not UTF-8"
+    INVALID_PARAMETER = "invalid parameter value"
+
+
 @dataclass(frozen=True, slots=True)
 class Wire:
     """How one status looks on each protocol."""
@@ -116,7 +144,7 @@ WIRE: dict[Status, Wire] = {
     Status.SUSPENDED: Wire(503, "RESOURCE_EXHAUSTED", 1053, "08S01", "57P03"),
     Status.INVALID_SYNTAX: Wire(400, "INVALID_ARGUMENT", 1149, "42000", "42601"),
     Status.PLAN_QUERY: Wire(400, "INTERNAL", *_MYSQL_OTHER, "42000"),
-    Status.ENGINE_EXECUTE_QUERY: Wire(500, "INTERNAL", *_MYSQL_OTHER, _PG_OTHER, is_fault=True),
+    Status.ENGINE_EXECUTE_QUERY: Wire(400, "INTERNAL", *_MYSQL_OTHER, "22000"),
     Status.TABLE_ALREADY_EXISTS: Wire(400, "ALREADY_EXISTS", 1050, "42S01", "42P07"),
     Status.TABLE_NOT_FOUND: Wire(400, "NOT_FOUND", 1146, "42S02", "42P01"),
     Status.TABLE_COLUMN_NOT_FOUND: Wire(400, "NOT_FOUND", 1054, "42S22", "42703"),
@@ -146,18 +174,49 @@ WIRE: dict[Status, Wire] = {
     Status.TRIGGER_NOT_FOUND: Wire(400, "NOT_FOUND", *_MYSQL_OTHER, "42P01"),
 }
 
+_BAD = (400, "INVALID_ARGUMENT")
+
+REASON_WIRE: dict[Reason, Wire] = {
+    Reason.UNDEFINED_TABLE: Wire(*_BAD, 1146, "42S02", "42P01"),
+    Reason.INVALID_NAME: Wire(*_BAD, 1103, "42000", "42602"),
+    Reason.UNDEFINED_COLUMN: Wire(*_BAD, 1054, "42S22", "42703"),
+    Reason.UNDEFINED_FUNCTION: Wire(*_BAD, 1305, "42000", "42883"),
+    Reason.WRONG_ARGUMENTS: Wire(*_BAD, 1582, "42000", "42883"),
+    Reason.AMBIGUOUS_COLUMN: Wire(*_BAD, 1052, "23000", "42702"),
+    Reason.DUPLICATE_ALIAS: Wire(*_BAD, 1066, "42000", "42712"),
+    Reason.GROUPING: Wire(*_BAD, 1055, "42000", "42803"),
+    Reason.DATATYPE_MISMATCH: Wire(*_BAD, 1210, "HY000", "42804"),
+    Reason.SYNTAX: Wire(*_BAD, 1064, "42000", "42601"),
+    Reason.COLUMN_COUNT: Wire(*_BAD, 1222, "21000", "42601"),
+    Reason.CARDINALITY: Wire(*_BAD, 1242, "21000", "21000"),
+    Reason.DIVISION_BY_ZERO: Wire(*_BAD, 1365, "22012", "22012"),
+    Reason.OUT_OF_RANGE: Wire(*_BAD, 1690, "22003", "22003"),
+    Reason.INVALID_TEXT: Wire(*_BAD, 1292, "22007", "22P02"),
+    Reason.INVALID_DATETIME: Wire(*_BAD, 1292, "22007", "22007"),
+    Reason.DATETIME_OUT_OF_RANGE: Wire(*_BAD, 1441, "22008", "22008"),
+    Reason.INVALID_REGEX: Wire(*_BAD, 3685, "HY000", "2201B"),
+    Reason.INVALID_JSON: Wire(*_BAD, 3141, "22032", "22032"),
+    Reason.INVALID_ENCODING: Wire(*_BAD, 1300, "HY000", "22021"),
+    Reason.INVALID_PARAMETER: Wire(*_BAD, 1210, "HY000", "22023"),
+}
+
 
 def is_fault(error: TsdbError) -> bool:
     """Tell whether an error is to be logged as one of the server.
 
     Somebody who does not want an answer any more, and many who want one at the same time, are none.
     """
-    return wire(error.status).is_fault and not isinstance(error, Cancelled | Busy)
+    return wire_of(error).is_fault and not isinstance(error, Cancelled | Busy)
 
 
 def wire(status: Status) -> Wire:
     """Return how a status looks on each protocol."""
     return WIRE[status]
+
+
+def wire_of(error: TsdbError) -> Wire:
+    """Return how an error looks on each protocol: by its reason if it has one, else by its status."""
+    return WIRE[error.status] if error.sql_reason is None else REASON_WIRE[error.sql_reason]
 
 
 class TsdbError(Exception):
@@ -167,6 +226,9 @@ class TsdbError(Exception):
     """
 
     status: ClassVar[Status] = Status.INTERNAL
+    sql_reason: Reason | None = None
+    statement: str | None = None
+    """The statement that failed, without passwords, for the log."""
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
         super().__init__(message)
@@ -224,6 +286,10 @@ class Cancelled(TsdbError):
     """The work was stopped because its answer is not wanted any more."""
 
     status = Status.CANCELLED
+
+
+class UnknownProcess(InvalidArguments):
+    """KILL names a statement or connection that does not exist."""
 
 
 class NotBrief(BaseException):

@@ -24,6 +24,7 @@ mod keys;
 mod line_protocol;
 mod merge_dedup;
 mod merge_sorted;
+mod message_count;
 mod metric_series;
 mod mysql_cells;
 mod mysql_rows;
@@ -106,6 +107,8 @@ mod _kernels {
     use crate::merge_dedup::merge_dedup;
     #[pymodule_export]
     use crate::merge_sorted::merge_sorted;
+    #[pymodule_export]
+    use crate::message_count::count_otlp_messages;
     #[pymodule_export]
     use crate::metric_series::MetricSeries;
     #[pymodule_export]

@@ -48,8 +48,8 @@ def test_an_unknown_user_is_refused_in_the_words_for_a_wrong_password() -> None:
     found = open_authenticator(PLAIN)
     wrong, unknown = _failure(found.check_password, "u", "x"), _failure(found.check_password, "z", "x")
     assert type(wrong) is type(unknown) is PasswordMismatch
-    assert str(wrong) == "Username and password does not match, username: u"
-    assert str(unknown) == "Username and password does not match, username: z"
+    assert str(wrong) == "invalid user name or password (user: u)"
+    assert str(unknown) == "invalid user name or password (user: z)"
     assert wrong.status is unknown.status is Status.USER_PASSWORD_MISMATCH
 
 

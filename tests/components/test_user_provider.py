@@ -44,7 +44,7 @@ def test_the_probes_of_authentication(server: ServerProcess) -> None:
         status, body = _sql(server, create, auth)
         assert (status, body.get("code")) == expected
     assert _sql(server, "SELECT 1", ("r", SECRET))[0] == 200
-    for path in ("/health", "/ready", "/metrics", "/status", "/config", "/v1/influxdb/ping", "/v1/influxdb/health"):
+    for path in ("/health", "/ready", "/metrics", "/status", "/v1/influxdb/ping", "/v1/influxdb/health"):
         assert server.get(path).status_code in (200, 204), path
 
 

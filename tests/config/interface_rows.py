@@ -82,6 +82,7 @@ KEY_ROWS: list[KeyRow] = [
     _addr(ALL, "http.addr"),
     _duration(ALL, "http.timeout"),
     _size(ALL, "http.body_limit"),
+    KeyRow(ALL, "http.public_endpoints", '["/health"]', '["/health"]', "/ready,/config", '["/ready", "/config"]'),
     _needing(
         _choice(ALL, "http.tls.mode", "require", "prefer", "prefer"),
         {"http.tls.cert_path": '"c"', "http.tls.key_path": '"k"'},
@@ -143,6 +144,11 @@ KEY_ROWS: list[KeyRow] = [
     _int(FS, "opentsdb.runtime_size"),
     _bool(FS, "influxdb.enable"),
     _bool(FS, "prom_store.enable"),
+    _bool(FS, "slow_query.enable"),
+    _choice(FS, "slow_query.record_type", "log", "system_table", "system_table"),
+    _duration(FS, "slow_query.threshold"),
+    KeyRow(FS, "slow_query.sample_ratio", "0.25", "0.25", "1", "1.0"),
+    _duration(FS, "slow_query.ttl"),
     _bool(FS, "prom_store.with_metric_engine"),
     _secret(FS, "user_provider"),
     # Storage options

@@ -74,9 +74,8 @@ def test_text_that_is_no_timestamp_is_refused(text: str) -> None:
         parse_timestamp(text)
 
 
-def test_a_date_alone_is_refused_where_a_time_is_needed() -> None:
-    with pytest.raises(InvalidTimestamp):
-        parse_timestamp("2024-01-01", allow_date=False)
+def test_a_date_alone_is_its_midnight() -> None:
+    assert parse_timestamp("2024-01-01", "Europe/Berlin") == 1_704_063_600 * 10**9
 
 
 @given(st.datetimes(min_value=datetime(1700, 1, 1), max_value=datetime(2200, 1, 1)), st.sampled_from(["s", "ms", "us"]))

@@ -23,6 +23,7 @@ from tsdb.model import (
     ViewInfo,
     region_id,
 )
+from tsdb.nearest import nearest
 from tsdb.query import QueryEngine, QueryOptions, Session, read_all
 from tsdb.query.information_schema import InformationContext, NodeFacts
 
@@ -44,6 +45,9 @@ class DictCatalog:
 
     def find_database(self, name: str) -> DatabaseInfo | None:
         return DatabaseInfo(name) if name in self.names else None
+
+    def near_table(self, database: str, name: str) -> str | None:
+        return nearest(name, [table for owner, table in (*self.by_name, *self.views_by_name) if owner == database])
 
     def tables(self, database: str) -> list[TableInfo]:
         return [table for (owner, _), table in sorted(self.by_name.items()) if owner == database]

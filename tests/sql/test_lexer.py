@@ -73,9 +73,9 @@ def test_unquote_gives_what_was_meant() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a 'b", "string that begins here does not end at line 1, column 3"),
-        ('a\n "b', "quoted name that begins here does not end at line 2, column 2"),
-        ("/* a", "comment that begins here does not end at line 1, column 1"),
+        ("a 'b", "string that begins here is not terminated at line 1, column 3"),
+        ('a\n "b', "quoted name that begins here is not terminated at line 2, column 2"),
+        ("/* a", "comment that begins here is not terminated at line 1, column 1"),
     ],
 )
 def test_what_never_ends_is_refused_with_its_place(text: str, message: str) -> None:

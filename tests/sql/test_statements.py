@@ -350,7 +350,7 @@ UNSUPPORTED, SYNTAX, ARGUMENTS = Status.UNSUPPORTED, Status.INVALID_SYNTAX, Stat
     ("text", "status"),
     [
         ("SELEC 42", UNSUPPORTED),
-        ("UPDATE t SET a = 1", UNSUPPORTED),
+        ("UPDATE t SET a = 1 FROM u", UNSUPPORTED),
         ("MERGE INTO t", UNSUPPORTED),
         ("GRANT ALL", SYNTAX),
         ("42", UNSUPPORTED),

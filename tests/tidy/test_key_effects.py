@@ -28,6 +28,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "http.timeout": (PROCESS, "options.timeout", "tests/components/test_process.py::test_request_over_the_timeout"),
     "http.body_limit": (PROCESS, "options.body_limit", "tests/components/test_process.py::test_body_over_the_limit"),
     "http.is_strict_mode": (STANDALONE, "http.is_strict_mode", "tests/ingest/test_prometheus.py"),
+    "http.public_endpoints": (
+        PROCESS,
+        "options.public_endpoints",
+        "tests/servers/http/test_public_endpoints.py",
+    ),
     "http.compat_paths": (
         STANDALONE,
         "http.compat_paths",

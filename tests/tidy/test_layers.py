@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "errors": 0,
+    "nearest": 0,
     "units": 0,
     "clock": 0,
     "_kernels": 0,

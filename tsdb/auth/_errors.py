@@ -26,7 +26,7 @@ class PasswordMismatch(AuthError):
     """User and password do not belong together. There may be no such user: the text is the same on purpose."""
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"Username and password does not match, username: {user}")
+        super().__init__("invalid user name or password", user=user)
 
 
 class BlankCredentials(AuthError):
@@ -35,7 +35,7 @@ class BlankCredentials(AuthError):
     status = Status.INVALID_ARGUMENTS
 
     def __init__(self) -> None:
-        super().__init__("blank username or password")
+        super().__init__("the user name or the password is empty")
 
 
 class AuthHeaderMissing(AuthError):

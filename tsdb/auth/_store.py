@@ -173,7 +173,7 @@ class UserStore:
 
     def _transact(self, compares: list[Compare], operation: Put | Delete, name: str) -> None:
         if not self._kv.transact(compares, [operation]):
-            raise KvConflict("somebody else changed the user", user=name, hint="try again")
+            raise KvConflict("the user was changed concurrently", user=name, hint="try again")
 
     def _publish(self, users: dict[str, StoredUser]) -> None:
         self._users = users

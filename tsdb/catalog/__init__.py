@@ -17,7 +17,7 @@ from tsdb.catalog._errors import (
     TableNotFound,
 )
 from tsdb.catalog._options import copied_options, effective_options, region_options
-from tsdb.catalog._recover import known_regions
+from tsdb.catalog._recover import check_metadata, known_regions, region_names
 
 __all__ = [
     "Catalog",
@@ -28,8 +28,10 @@ __all__ = [
     "PhysicalTableInUse",
     "TableAlreadyExists",
     "TableNotFound",
+    "check_metadata",
     "copied_options",
     "effective_options",
     "known_regions",
+    "region_names",
     "region_options",
 ]

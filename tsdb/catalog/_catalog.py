@@ -41,7 +41,7 @@ from tsdb.catalog._keys import (
 )
 from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_change, plan_database, plan_table, plan_view, put_database, put_table
-from tsdb.catalog._recover import load_snapshot
+from tsdb.catalog._recover import check_undone, load_snapshot
 from tsdb.catalog._regions import alter_regions, check_alter, create_regions, drop_regions, set_region_options
 from tsdb.catalog._snapshot import Relation, Snapshot
 from tsdb.clock import Clock
@@ -53,13 +53,16 @@ from tsdb.model import (
     METRIC_ENGINE,
     USER_TABLE_ID_MIN,
     DatabaseInfo,
+    RegionId,
     RegionOptions,
     SchemaChange,
     TableInfo,
     ViewInfo,
     add_histogram,
     add_labels,
+    table_id_of,
 )
+from tsdb.nearest import nearest
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
 
@@ -136,7 +139,7 @@ class Catalog:
     def table(self, database: str, name: str) -> TableInfo:
         found = self.find_table(database, name)
         if found is None:
-            raise TableNotFound(database, name)
+            raise TableNotFound(database, name, near=self.near_table(database, name))
         return found
 
     def table_by_id(self, table_id: int) -> TableInfo | None:
@@ -146,6 +149,15 @@ class Catalog:
         """The tables of the metric engine that are on a physical one, by id."""
         found = [each for each in self._snapshot.tables_by_id.values() if each.physical_table_id == physical.id]
         return sorted(found, key=lambda table: table.id)
+
+    def name_of_region(self, region_id: RegionId) -> str | None:
+        """Return the table of a region as `database.table`."""
+        table = self.table_by_id(table_id_of(region_id))
+        return None if table is None else f"{table.database}.{table.name}"
+
+    def near_table(self, database: str, name: str) -> str | None:
+        """Return the table or view of a database that a name which does not exist probably means."""
+        return nearest(name, self._snapshot.of_database(database))
 
     def views(self, database: str) -> list[ViewInfo]:
         """All views of a database, by name."""
@@ -426,7 +438,7 @@ class Catalog:
         with self._changing():
             view = self.find_view(database, name)
             if view is None:
-                raise TableNotFound(database, name)
+                raise TableNotFound(database, name, near=self.near_table(database, name))
             for _, operations in plan_moves([view]):
                 self._transact([self._unchanged(view_key(view.id), view)], operations, what=name)
             self._snapshot = self._snapshot.without_relations([view])
@@ -500,6 +512,8 @@ class Catalog:
             self._move_rest(info.name, list(plan_moves(relations)))
         intents = load_intents(self._kv)
         for create in intents.creates:
+            if is_start:
+                check_undone(create.table, self._regions)
             # Between starts nobody knows whether a region that is not open left something on disk.
             if drop_regions(self._regions, create.table) and is_start:
                 self._transact([], [create.delete], what=create.table.full_name)

@@ -36,8 +36,10 @@ class TableNotFound(InvalidArguments):
 
     status = Status.TABLE_NOT_FOUND
 
-    def __init__(self, database: str, name: str) -> None:
-        super().__init__(f"Table not found: {CATALOG}.{database}.{name}")
+    def __init__(self, database: str, name: str, *, near: str | None = None) -> None:
+        """`near` is the table that was probably meant."""
+        hint = None if near is None else f"did you mean {near}?"
+        super().__init__(f"Table not found: {CATALOG}.{database}.{name}", hint=hint)
 
 
 class TableAlreadyExists(InvalidArguments):
@@ -66,7 +68,7 @@ class CatalogOutdated(TsdbError):
     status = Status.REQUEST_OUTDATED
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} was changed by somebody else meanwhile", hint="try again")
+        super().__init__(f"{what} was changed concurrently", hint="try again")
 
 
 class CatalogCorrupted(TsdbError):

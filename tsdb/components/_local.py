@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.catalog import Catalog, known_regions
+from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
@@ -56,6 +56,7 @@ class LocalDatabase:
 
     def close(self) -> None:
         """Flush, and let go of everything."""
+        self.database.slow_queries.close()
         self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
 
@@ -71,19 +72,23 @@ def open_local(
 ) -> LocalDatabase:
     """Open a database over its parts; on failure nothing stays open but the kv store."""
     options, clock = options or LocalOptions(), clock or SystemClock()
+    regions = known_regions(kv, store)
+    check_metadata(regions, store)
     with ExitStack() as undo:
         engine = Engine.open(
             store,
             wal_directory,
             options=options.engine,
             wal_options=options.wal,
-            regions=known_regions(kv, store),
+            regions=regions,
             clock=clock,
             on_fatal=on_fatal,
             has_housekeeping=options.has_housekeeping,
+            names=region_names(kv).get,
         )
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
+        engine.name_regions(catalog.name_of_region)
         processes = ProcessList(clock, frontend=options.address)
         rejections = RejectionLog(clock)
         information = _information(catalog, engine, clock, processes, rejections, options)
@@ -204,6 +209,7 @@ def _information(
                 start_ms=process.started_ns // 1_000_000,
                 user=process.session.user or "",
                 connection=process.session.connection_id,
+                is_finishing=process.is_finishing,
             )
             for process in processes.all()
             if is_shown_all or (identity is not None and process.session.user == identity.name)

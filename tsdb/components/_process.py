@@ -199,6 +199,7 @@ class Process:
             timeout=options.timeout,
             tracing=tracing,
             authenticator=self._open_authenticator(),
+            public_endpoints=options.public_endpoints,
         )
         operational_routes(
             app,

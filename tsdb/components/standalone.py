@@ -23,8 +23,9 @@ from tsdb.components._local import (
 )
 from tsdb.components._process import Service
 from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes, settings_of
+from tsdb.config import SlowQueryOptions as SlowQueryConfig
 from tsdb.config import WalOptions as WalConfig
-from tsdb.database import Database, DatabaseOptions, Output, Session
+from tsdb.database import Database, DatabaseOptions, Output, RecordType, Session, SlowQueryOptions
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
@@ -32,7 +33,7 @@ from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import QueryOptions
-from tsdb.query.promql import PromqlEngine
+from tsdb.query.promql import PromqlEngine, Span
 from tsdb.servers import Tls
 from tsdb.servers.grpc import (
     GrpcLimits,
@@ -255,8 +256,10 @@ class _Door:
     def promql(self) -> PromqlEngine:
         return self._parts.database.promql
 
-    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
-        return self._parts.database.running_promql(text, session)
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
+        return self._parts.database.running_promql(text, session, span)
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
         return self._parts.database.execute(text, session, tables=tables)
@@ -272,6 +275,9 @@ class _Door:
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         return self._parts.database.find_table(parts, session)
+
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        return self._parts.database.table_to_write(parts, session)
 
     def connect(self, session: Session) -> None:
         self._parts.database.connect(session)
@@ -371,8 +377,19 @@ def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
         query=QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY),
-        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY),
+        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
         address=str(config.http.addr),
+    )
+
+
+def slow_query_options(options: SlowQueryConfig) -> SlowQueryOptions:
+    """The settings of `[slow_query]` as the database takes them."""
+    return SlowQueryOptions(
+        is_enabled=options.enable,
+        record_type=RecordType(options.record_type.value),
+        threshold=options.threshold,
+        sample_ratio=options.sample_ratio,
+        ttl=str(options.ttl),
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tsdb.config._fields import Address, IndexMode, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
+    from tsdb.config._operations import SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
     from tsdb.config._render import render, settings_of
     from tsdb.config._storage import FileStorage
@@ -39,6 +40,7 @@ _LAZY = {
     "MetasrvConfig": "_components",
     "MitoOptions": "_engine",
     "Origin": "_layers",
+    "SlowQueryOptions": "_operations",
     "StandaloneConfig": "_components",
     "TlsMode": "_fields",
     "TlsOptions": "_protocols",
@@ -65,6 +67,7 @@ __all__ = [
     "MitoOptions",
     "Option",
     "Origin",
+    "SlowQueryOptions",
     "StandaloneConfig",
     "TlsMode",
     "TlsOptions",

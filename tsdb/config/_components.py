@@ -23,7 +23,7 @@ from tsdb.config._fields import (
     SelectorValue,
     StringValue,
 )
-from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions
+from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions, SlowQueryOptions
 from tsdb.config._protocols import (
     GrpcOptions,
     HttpOptions,
@@ -65,6 +65,7 @@ class _Protocols(Section):
     opentsdb: OpentsdbOptions = Field(default=OpentsdbOptions(), description="OpenTSDB ingestion.")
     influxdb: InfluxdbOptions = Field(default=InfluxdbOptions(), description="InfluxDB line protocol.")
     prom_store: PromStoreOptions = Field(default=PromStoreOptions(), description="Prometheus remote storage.")
+    slow_query: SlowQueryOptions = Field(default=SlowQueryOptions(), description="The record of slow statements.")
 
 
 class _Storing(Section):

@@ -178,6 +178,22 @@ def _joined_addresses(value: object) -> object:
     return JoinedAddresses(addresses)
 
 
+OPERATIONAL_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics", "/config")
+"""What can be opened to everybody; `/debug/` cannot, because it changes the process."""
+
+
+def _endpoints(value: object) -> object:
+    """Read a list of paths, or paths separated by commas."""
+    if isinstance(value, str):
+        value = [item.strip() for item in value.split(",") if item.strip()]
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise problem(f"{show_value(value)} is not a list of paths")
+    for path in value:
+        if path not in OPERATIONAL_ENDPOINTS:
+            raise problem(f"{path!r} cannot be public, expected some of {', '.join(OPERATIONAL_ENDPOINTS)}")
+    return tuple(dict.fromkeys(value))
+
+
 def _secret(value: object) -> object:
     if isinstance(value, SecretStr):
         return value
@@ -248,6 +264,13 @@ class MemtableType(StrEnum):
     PARTITION_TREE = "partition_tree"
 
 
+class SlowQueryRecord(StrEnum):
+    """Where slow statements are recorded."""
+
+    SYSTEM_TABLE = "system_table"
+    LOG = "log"
+
+
 class Selector(StrEnum):
     LEASE_BASED = "lease_based"
     LOAD_BASED = "load_based"
@@ -297,6 +320,7 @@ AddressValue = Annotated[Address, BeforeValidator(_address)]
 OptionalAddressValue = Annotated[Address | None, BeforeValidator(_address_or_empty)]
 AddressesValue = Annotated[tuple[Address, ...], BeforeValidator(_addresses)]
 JoinedAddressesValue = Annotated[JoinedAddresses, BeforeValidator(_joined_addresses)]
+EndpointsValue = Annotated[tuple[str, ...], BeforeValidator(_endpoints)]
 CountValue = Annotated[int, BeforeValidator(_integer), Field(ge=0)]
 PositiveValue = Annotated[int, BeforeValidator(_integer), Field(ge=1)]
 FlagValue = Annotated[bool, BeforeValidator(_boolean)]
@@ -310,3 +334,4 @@ LogLevelValue = Annotated[LogLevel, _choice(LogLevel, {"warning": LogLevel.WARN}
 IndexModeValue = Annotated[IndexMode, _choice(IndexMode)]
 MemtableTypeValue = Annotated[MemtableType, _choice(MemtableType)]
 SelectorValue = Annotated[Selector, _choice(Selector)]
+SlowQueryRecordValue = Annotated[SlowQueryRecord, _choice(SlowQueryRecord)]

@@ -17,6 +17,8 @@ from tsdb.config._fields import (
     RatioValue,
     RequiredStringValue,
     Section,
+    SlowQueryRecord,
+    SlowQueryRecordValue,
     StringValue,
 )
 from tsdb.units import Duration
@@ -46,6 +48,23 @@ class LoggingOptions(Section):
     tracing_sample_ratio: TracingSampleRatioOptions = Field(
         default=TracingSampleRatioOptions(),
         description="Sampling of traces; a plain number in place of the table sets default_ratio.",
+    )
+
+
+class SlowQueryOptions(Section):
+    """Statements that take long are recorded."""
+
+    enable: FlagValue = Field(default=True, description="Record slow statements.")
+    record_type: SlowQueryRecordValue = Field(
+        default=SlowQueryRecord.SYSTEM_TABLE,
+        description="Where to: system_table is tsdb_private.slow_queries, log is tsdb-…-slow-queries.* in logging.dir.",
+    )
+    threshold: PositiveDurationValue = Field(
+        default=Duration.parse("30s"), description="Statements that take at least this long are slow."
+    )
+    sample_ratio: RatioValue = Field(default=1.0, description="Share of slow statements to record, from 0 to 1.")
+    ttl: PositiveDurationValue = Field(
+        default=Duration.parse("90d"), description="How long rows of the system table are kept."
     )
 
 

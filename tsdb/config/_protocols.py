@@ -9,6 +9,7 @@ from tsdb.config._fields import (
     Address,
     AddressValue,
     DurationValue,
+    EndpointsValue,
     FlagValue,
     OptionalAddressValue,
     PositiveValue,
@@ -53,6 +54,13 @@ class OperationalHttpOptions(Section):
     body_limit: SizeValue = Field(
         default=Size.parse("64MB"),
         description="Maximum request body size; larger requests get 413 before the body is read. 0: no limit.",
+    )
+    public_endpoints: EndpointsValue = Field(
+        default=("/", "/health", "/ready", "/status", "/metrics"),
+        description=(
+            "Operational endpoints that need no login when user_provider is set; /config can be added. "
+            "Those left out need a login, /config and /debug/log_level that of an administrator."
+        ),
     )
     tls: TlsOptions = Field(default=TlsOptions(), description="Transport security of the HTTP server.")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tsdb.database._cells import canonical_json
+from tsdb.database._failures import note_text
 from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Connected, Process, ProcessList
-from tsdb.database._services import DatabaseOptions, Services
+from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQueryOptions
 from tsdb.database.database import Database
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
@@ -18,11 +19,14 @@ __all__ = [
     "Output",
     "Process",
     "ProcessList",
+    "RecordType",
     "Records",
     "RejectionLog",
     "Services",
     "Session",
+    "SlowQueryOptions",
     "TableRecords",
     "canonical_json",
+    "note_text",
     "read_all",
 ]

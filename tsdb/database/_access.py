@@ -30,7 +30,7 @@ def authorize(services: Services, session: Session) -> Identity:
         return identity
     if identity is None:
         if services.authenticator.is_enabled:
-            raise PermissionDenied("nobody has logged in")
+            raise PermissionDenied("a login is required")
         return SYSTEM
     found = services.authenticator.refresh(identity)
     if found is not identity:

@@ -12,7 +12,7 @@ from tsdb.database._names import resolve
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine import StrictWindows
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import RegionId, TableInfo, parse_timestamp, table_id_of
 from tsdb.query import Session, TableRecords
 from tsdb.sql.statements import Admin, Name
@@ -28,6 +28,7 @@ class AdminTargetMissing(TsdbError):
     """What an ADMIN function should work on is not there."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.UNDEFINED_TABLE
 
 
 def admin(statement: Admin, services: Services, session: Session) -> TableRecords:

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
 from tsdb.database._create_table import make_column
-from tsdb.database._defaults import default_scalar, make_default
+from tsdb.database._defaults import default_scalar, make_default, retyped_default
 from tsdb.database._names import check_new_name, check_writable, resolve
 from tsdb.database._options import ALTERABLE, check_altered_options, check_modes
 from tsdb.database._services import Services
@@ -55,7 +55,7 @@ class _Change:
     def column(self, name: str) -> ColumnInfo:
         found = self.table.by_name.get(name)
         if found is None:
-            raise ColumnNotFound(f"Column {name} not exists in table {self.table.name}")
+            raise ColumnNotFound.of(self.table.name, name, self.table.by_name)
         return found
 
     def invalid(self, reason: str) -> InvalidArguments:
@@ -181,8 +181,9 @@ def _modify_type(operation: sql.ModifyTypeOp, change: _Change) -> None:
         raise change.invalid(f"column '{column.name}' must be nullable to ensure safe conversion.")
     if operation.type == column.type:
         return
+    default = retyped_default(column, operation.type)
     change.regions.append(RetypeColumn(column.name, operation.type.arrow))
-    change.replace_column(column, replace(column, type=operation.type))
+    change.replace_column(column, replace(column, type=operation.type, default=default))
 
 
 def _set_default(operation: sql.SetDefaultOp, change: _Change) -> None:

@@ -27,6 +27,10 @@ class IncompatibleTypes(InvalidArguments):
     status = Status.PLAN_QUERY
 
 
+_DIGITS_MAX = 76
+"""Of the widest decimal."""
+
+
 def assign_column(values: pa.Array | pa.ChunkedArray, column: ColumnInfo, *, zone: str) -> pa.Array | pa.ChunkedArray:
     """Return values as the column's type."""
     try:
@@ -74,9 +78,15 @@ def _assign(values: pa.Array | pa.ChunkedArray, column: ColumnInfo, zone: str) -
     if pt.is_floating(target):
         return values.cast(target, safe=False)
     if pt.is_decimal(target) and pt.is_decimal(source):
-        return values.cast(target, safe=False)
+        wide = values.cast(pa.decimal256(_DIGITS_MAX, source.scale))
+        rounded = pc.round(wide, ndigits=column.type.scale, round_mode="half_towards_infinity")
+        return rounded.cast(pa.decimal256(_DIGITS_MAX, column.type.scale), safe=False).cast(target)
+    if pt.is_decimal(target) and pt.is_integer(source):
+        # A narrow decimal takes no wide integers, whatever their values are.
+        return values.cast(pa.decimal256(_DIGITS_MAX, column.type.scale)).cast(target)
     if pt.is_decimal(target) and pt.is_floating(source):
-        return pc.round(values, ndigits=column.type.scale).cast(target, safe=False)
+        rounded = pc.round(values, ndigits=column.type.scale)
+        return rounded.cast(pa.decimal256(_DIGITS_MAX, column.type.scale), safe=False).cast(target)
     return values.cast(target)
 
 

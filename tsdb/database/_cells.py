@@ -148,7 +148,7 @@ def _timestamps(cells: Sequence[Any], kinds: set[type], column: ColumnInfo, zone
             check_range(value, unit)
         return counts.cast(kind)
     texts = [str(cell) if isinstance(cell, int) else cell for cell in cells]
-    return parse_timestamps(pa.array(texts, pa.string()), unit, zone, allow_date=False)
+    return parse_timestamps(pa.array(texts, pa.string()), unit, zone)
 
 
 # Below, no unit is out of the calendar.

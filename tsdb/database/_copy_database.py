@@ -21,7 +21,7 @@ from tsdb.database._create_table import create_table
 from tsdb.database._names import check_writable, resolve_database
 from tsdb.database._objects import create_database, create_view
 from tsdb.database._show_create import render_create_database, render_create_table
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import Cancelled, InvalidArguments, TsdbError
 from tsdb.model import TableInfo
 from tsdb.query import Channel, Session
 from tsdb.sql import Dialect, parse, statements
@@ -79,7 +79,7 @@ class _Errors:
             return 0
 
     def add(self, error: TsdbError, what: str) -> None:
-        if not self._goes_on:
+        if not self._goes_on or isinstance(error, Cancelled):
             raise error
         _log.warning("COPY DATABASE skipped a part", part=what, error=error)
 

@@ -78,7 +78,7 @@ class CopyJob:
                 rows = self._fitted(table, batch)
                 if limit is not None:
                     rows = rows.slice(0, limit - total)
-                total += put_rows(self.services, table, rows)
+                total += put_rows(self.services, table, rows, self.process.token)
                 if limit is not None and total >= limit:
                     return total
         return total

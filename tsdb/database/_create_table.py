@@ -149,7 +149,7 @@ def _key_columns(statement: CreateTable) -> tuple[str, ...]:
     names = {column.name for column in statement.columns}
     for key in statement.primary_key:
         if key not in names:
-            raise InvalidArguments(f"the primary key names a column that is not there: {key}")
+            raise InvalidArguments(f"the primary key names a column that does not exist: {key}")
         if key == statement.time_index:
             raise InvalidArguments("the time index cannot be part of the primary key", column=key)
     if len(set(statement.primary_key)) != len(statement.primary_key):
@@ -197,7 +197,7 @@ def _partition_rules(statement: CreateTable, columns: tuple[ColumnInfo, ...]) ->
     by_name = {column.name: column for column in columns}
     for name in statement.partition_columns:
         if name not in by_name:
-            raise InvalidSyntax(f"the partition names a column that is not there: {name}")
+            raise InvalidSyntax(f"the partition names a column that does not exist: {name}")
     if not statement.partition_rules:
         return ()
     types = {name: by_name[name].type for name in statement.partition_columns}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +10,17 @@ import pyarrow as pa
 
 from tsdb.database._cells import convert_cells
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.model import ColumnDefault, ColumnId, ColumnInfo, DataType, Kind, Semantic, parse_timestamp, to_unit
+from tsdb.model import (
+    ColumnDefault,
+    ColumnId,
+    ColumnInfo,
+    DataType,
+    Kind,
+    Semantic,
+    cast_or_null,
+    parse_timestamp,
+    to_unit,
+)
 from tsdb.sql.statements import DefaultExpression
 
 _NOW_FUNCTIONS = {"now": "now()", "current_timestamp": "current_timestamp()"}
@@ -35,6 +46,30 @@ def make_default(name: str, kind: DataType, said: DefaultExpression, zone: str) 
     except InvalidArguments as error:
         raise InvalidArguments(f"Invalid default value {said.text!r} for column {name}: {error}") from error
     return default
+
+
+def retyped_default(column: ColumnInfo, kind: DataType) -> ColumnDefault | None:
+    """Return the default of a column for another type; an error when it has no value there."""
+    default = column.default
+    if default is None or (default.function is not None and kind.is_timestamp):
+        return default
+    refusal = InvalidArguments(
+        f"the default {default.function or default.literal} of column {column.name} cannot be converted to {kind.name}",
+        hint="set another default or drop it first",
+    )
+    old = default_scalar(column, now_ns=0)
+    if old is None or default.function is not None:
+        raise refusal
+    new = cast_or_null(pa.array([old.as_py()], column.type.arrow), kind.arrow)
+    text = new[0].as_py() if pa.types.is_string(kind.arrow) else new.cast(pa.string())[0].as_py()
+    if text is None:
+        raise refusal
+    converted = ColumnDefault(literal=f"{text}+0000" if kind.is_timestamp else text)
+    try:
+        default_array(replace(column, type=kind, default=converted), 1, now_ns=0)
+    except InvalidArguments as error:
+        raise refusal from error
+    return converted
 
 
 def _stored_text(kind: DataType, said: DefaultExpression, zone: str) -> str:
@@ -66,9 +101,16 @@ def default_scalar(column: ColumnInfo, *, now_ns: int) -> pa.Scalar | None:
     return convert_cells([cell], column, zone="UTC", is_lenient=False)[0]
 
 
+def _is_nonzero(text: str) -> bool:
+    try:
+        return float(text) != 0
+    except ValueError:
+        return False
+
+
 def _cell(kind: DataType, text: str) -> Any:
     if kind.kind is Kind.BOOLEAN:
-        return text.lower() in ("true", "1")
+        return text.lower() == "true" or _is_nonzero(text)
     try:
         if kind.is_integer:
             return int(text)

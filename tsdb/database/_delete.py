@@ -44,7 +44,7 @@ def delete_where(
         # The keys come from one snapshot, so what is deleted on the way does not disturb it.
         for batch in records:
             process.check()
-            deleted += delete_keys(services, table, pa.Table.from_batches([batch]))
+            deleted += delete_keys(services, table, pa.Table.from_batches([batch]), process.token)
     finally:
         records.close()
     return deleted
@@ -65,7 +65,8 @@ def delete_rows(name: str, keys: pa.Table, time: str, services: Services, sessio
             raise ColumnNotFound(f"{column} is not a tag of table {name}, rows are deleted by tags and time")
     columns = [_key_column(tag, given.get(tag.name), keys.num_rows) for tag in table.tags]
     columns.append(_key_column(table.time_index, keys.column(time), keys.num_rows))
-    return delete_keys(services, table, pa.table(columns, [each.name for each in (*table.tags, table.time_index)]))
+    names = [each.name for each in (*table.tags, table.time_index)]
+    return delete_keys(services, table, pa.table(columns, names), session.token)
 
 
 def _key_column(column: ColumnInfo, values: pa.ChunkedArray | None, rows: int) -> pa.Array:

@@ -7,7 +7,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from tsdb.model import (
     can_widen,
     type_of_field,
 )
+from tsdb.query import WriteToken
 
 ATTEMPTS_MAX = 5
 """How often a change of the table is tried again that somebody else's change has overtaken."""
@@ -58,10 +59,10 @@ def write_frame(
         except (CatalogOutdated, TableAlreadyExists):
             if attempt == ATTEMPTS_MAX - 1:
                 raise
-    return _put_frame(services, table, frame)
+    return _put_frame(services, table, frame, None)
 
 
-def append_frame(services: Services, database: str, name: str, frame: pa.Table) -> int:
+def append_frame(services: Services, database: str, name: str, frame: pa.Table, token: WriteToken | None) -> int:
     """Write all rows of a frame into a table that is there and stays as it is; the number of rows."""
     check_writable(database)
     table = services.catalog.table(database, name)
@@ -70,9 +71,9 @@ def append_frame(services: Services, database: str, name: str, frame: pa.Table) 
     for field in frame.schema:
         known = table.by_name.get(field.name)
         if known is None:
-            raise ColumnNotFound(f"Column {field.name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, field.name, table.by_name)
         _check_holds(table, known, _type(field), field)
-    return _put_frame(services, table, frame)
+    return _put_frame(services, table, frame, token)
 
 
 def create_frame_table(
@@ -94,13 +95,29 @@ def create_frame_table(
     services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
 
 
-def _put_frame(services: Services, table: TableInfo, frame: pa.Table) -> int:
+def create_own_table(
+    services: Services, database: str, name: str, schema: pa.Schema, *, time: str, options: Mapping[str, str]
+) -> None:
+    """Create a table of the server itself, in a database that users only read; TableAlreadyExists if it is there."""
+    services.catalog.create_table(_new_table(services, database, name, schema.empty_table(), (), time, options))
+
+
+def put_frame(services: Services, database: str, name: str, frame: pa.Table, create: Callable[[], None]) -> int:
+    """Write rows of the server itself into one of its own tables, which `create` makes when it is missing."""
+    table = services.catalog.find_table(database, name)
+    if table is None:
+        create()
+        table = services.catalog.table(database, name)
+    return _put_frame(services, table, frame, None)
+
+
+def _put_frame(services: Services, table: TableInfo, frame: pa.Table, token: WriteToken | None) -> int:
     given = {
         column: assign_column(_plain(frame.column(column)), table.by_name[column], zone="UTC")
         for column in frame.column_names
     }
     rows = complete_rows(table, given, frame.num_rows, now_ns=services.clock.now_ns())
-    return put_rows(services, table, rows)
+    return put_rows(services, table, rows, token)
 
 
 def _check_unique(names: Sequence[str]) -> None:
@@ -131,7 +148,9 @@ def _fitting_table(
     table = services.catalog.find_table(database, name)
     if table is None:
         check_table_name(name)
-        return services.catalog.create_table(_new_table(services, database, name, frame, tags, time))
+        # Without tags, rows of the same time are different rows rather than versions of one.
+        options = {} if tags else {"append_mode": "true"}
+        return services.catalog.create_table(_new_table(services, database, name, frame, tags, time, options))
     check_metric_writable(table)
     if table.time_index.name != time:
         raise InvalidArguments(f"the time index of table {name} is {table.time_index.name!r}, not {time!r}")

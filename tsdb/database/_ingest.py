@@ -7,6 +7,7 @@
 - A batch names the version of the schema that it was made for. One that a change of the table has overtaken is made
   again from the new description, and only for regions that do not have it.
 - Each region takes its part as a whole or not at all.
+- Before each table and each part the token of the session is asked whether the write is still wanted.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from tsdb.database._names import check_table_name, check_writable
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine import SchemaOutdated
-from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import AddColumn, ColumnExists, RegionId, TableInfo
-from tsdb.query import Session
+from tsdb.query import Session, WriteToken
 
 PAUSE_SECONDS_MAX = 0.05
 """The longest pause before a request looks again at a table that somebody else is changing."""
@@ -96,6 +97,7 @@ class _Plan:
 class _Progress:
     """What a request has done so far."""
 
+    token: WriteToken
     rows: int = 0
     created: dict[str, None] = field(default_factory=dict)
     added: dict[tuple[str, str, str], None] = field(default_factory=dict)
@@ -104,7 +106,16 @@ class _Progress:
     written: set[tuple[int, RegionId, int]] = field(default_factory=set)
     """The parts that are durable: of which rows, in which region, and which of its parts."""
 
+    planned: set[tuple[str, str]] = field(default_factory=set)
+    """The tables that have to be created or widened."""
+
+    def expect(self, tables: Iterable[tuple[str, str]]) -> None:
+        before = len(self.planned)
+        self.planned.update(tables)
+        self.token.expect(len(self.planned) - before)
+
     def note(self, plan: _Plan) -> None:
+        self.token.note(tables=1)
         if plan.was is None:
             if plan.physical is not None:
                 self.created[plan.physical.name] = None
@@ -140,7 +151,7 @@ class Ingestion:
 
     def write(self, rows: Sequence[TableRows], request: IngestRequest) -> WriteOutcome:
         """Write rows; they are durable and visible when this returns. IngestRejected if some do not fit."""
-        progress = _Progress()
+        progress = _Progress((None if request.is_dry else request.session.token) or WriteToken())
         pending = list(enumerate(each for each in rows if each.rows))
         deadline = self._services.clock.monotonic_ns() + self._services.options.write_timeout
         pause = 0.0
@@ -257,13 +268,16 @@ class Ingestion:
         first: dict[tuple[str, str], _Plan] = {}
         for plan in needed:
             first.setdefault((plan.table.database, plan.table.name), plan)
+        progress.expect(first)
         self._create_physical(first.values(), progress)
         self._create_logical([plan for plan in first.values() if plan.was is None and plan.table.is_logical], progress)
         for plan in first.values():
             if plan.was is not None:
+                progress.token.enter()
                 plan.fitted.table = self._services.catalog.alter_table(plan.was, plan.table.changed(), plan.changes)
                 progress.note(plan)
             elif not plan.table.is_logical:
+                progress.token.enter()
                 plan.fitted.table = self._services.catalog.create_table(plan.table)
                 progress.note(plan)
         if len(first) != len(needed):
@@ -273,6 +287,7 @@ class Ingestion:
     def _create_physical(self, plans: Iterable[_Plan], progress: _Progress) -> None:
         drafts = {(plan.physical.database, plan.physical.name): plan.physical for plan in plans if plan.physical}
         for draft in drafts.values():
+            progress.token.enter()
             progress.created[self._services.catalog.create_table(draft).name] = None
         if drafts:
             # What the new logical tables are on has its id only now.
@@ -281,6 +296,7 @@ class Ingestion:
     def _create_logical(self, plans: Sequence[_Plan], progress: _Progress) -> None:
         if not plans:
             return
+        progress.token.enter()
         made = self._services.catalog.create_logical_tables([plan.table for plan in plans])
         for plan, table in zip(plans, made, strict=True):
             plan.fitted.table = table
@@ -291,11 +307,12 @@ class Ingestion:
     def _write_all(self, plans: Mapping[int, _Plan], progress: _Progress) -> set[int]:
         """Hand every part to its region, then wait for all; the numbers of rows that must be planned again."""
         writings, stale = self._make_writings(plans, progress)
-        futures = [self._send(each.part) for each in writings]
-        failure: TsdbError | None = None
-        for writing, future in zip(writings, futures, strict=True):
+        futures, failure = self._send_all(writings, progress.token)
+        for writing, future in zip(writings, futures, strict=False):
             try:
-                progress.rows += future.result()
+                rows = future.result()
+                progress.rows += rows
+                progress.token.note(rows=rows)
                 progress.written.add(writing.key)
             except SchemaOutdated:
                 stale.update(writing.numbers)
@@ -307,6 +324,17 @@ class Ingestion:
         if failure is not None:
             raise failure
         return stale
+
+    def _send_all(self, writings: Sequence[_Writing], token: WriteToken) -> tuple[list[Future[int]], TsdbError | None]:
+        """Send parts until the write is cancelled: those that were sent are waited for in any case."""
+        futures: list[Future[int]] = []
+        try:
+            for each in writings:
+                token.enter()
+                futures.append(self._send(each.part))
+        except Cancelled as error:
+            return futures, error
+        return futures, None
 
     def _make_writings(self, plans: Mapping[int, _Plan], progress: _Progress) -> tuple[list[_Writing], set[int]]:
         writings: list[_Writing] = []

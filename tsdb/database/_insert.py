@@ -50,7 +50,7 @@ def insert(
     table = target_table(statement, services, session)
     columns = _target_columns(statement, table)
     if statement.values is not None:
-        return Affected(_insert_values(statement.values, table, columns, services, session))
+        return Affected(_insert_values(statement.values, table, columns, services, session, process))
     assert statement.query is not None
     records = services.queries.query(statement.query.text, session, tables=tables)
     return Affected(insert_rows(records, table, columns, services, session, process))
@@ -73,7 +73,7 @@ def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
     for name in statement.columns:
         column = table.by_name.get(name)
         if column is None:
-            raise ColumnNotFound(f"Column {name} not exists in table {table.name}")
+            raise ColumnNotFound.of(table.name, name, table.by_name)
         if column in chosen:
             raise InvalidArguments(f"column {name} is named twice")
         chosen.append(column)
@@ -81,7 +81,12 @@ def _target_columns(statement: Insert, table: TableInfo) -> list[ColumnInfo]:
 
 
 def _insert_values(
-    values: Values, table: TableInfo, columns: Sequence[ColumnInfo], services: Services, session: Session
+    values: Values,
+    table: TableInfo,
+    columns: Sequence[ColumnInfo],
+    services: Services,
+    session: Session,
+    process: Process,
 ) -> int:
     if len(columns) != len(values.columns):
         raise InvalidArguments(
@@ -91,7 +96,7 @@ def _insert_values(
     given: dict[str, pa.Array] = {}
     for column, cells in zip(columns, values.columns, strict=True):
         given[column.name] = _column_of_cells(cells, column, values, services, session, now_ns)
-    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns))
+    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns), process.token)
 
 
 def _column_of_cells(
@@ -175,15 +180,15 @@ def insert_rows(
             held.append(complete_rows(table, given, batch.num_rows, now_ns=services.clock.now_ns()))
             held_bytes += held[-1].nbytes
             if held_bytes > HELD_BYTES_MAX:
-                total += _put_all(services, table, held)
-        return total + _put_all(services, table, held)
+                total += _put_all(services, table, held, process)
+        return total + _put_all(services, table, held, process)
     finally:
         records.close()
 
 
-def _put_all(services: Services, table: TableInfo, held: list[pa.Table]) -> int:
+def _put_all(services: Services, table: TableInfo, held: list[pa.Table], process: Process) -> int:
     """Write what is held back, and hold it no longer."""
-    total = sum(put_rows(services, table, rows) for rows in held)
+    total = sum(put_rows(services, table, rows, process.token) for rows in held)
     held.clear()
     return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+from tsdb.errors import InvalidArguments, Reason, Status, TsdbError, Unsupported
 from tsdb.model import CATALOG
 from tsdb.query import Session
 from tsdb.sql.statements import Dialect, Name
@@ -14,14 +14,15 @@ _PATTERN = re.compile(r"[a-zA-Z_:-][a-zA-Z0-9_:\-.@#]*")
 NAME_CHARS_MAX = 255
 """How long the name of a database, table or view may be."""
 
-READ_ONLY_DATABASES = frozenset({"information_schema", "pg_catalog"})
-"""Databases whose tables describe the others."""
+READ_ONLY_DATABASES = frozenset({"information_schema", "pg_catalog", "tsdb_private"})
+"""Databases whose tables describe the others, or record what the server did."""
 
 
 class InvalidName(TsdbError):
     """A name that nothing may have."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.INVALID_NAME
 
 
 def resolve(name: Name, session: Session) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def drop_table(statement: statements.DropTable, services: Services, session: Ses
         if table is None:
             if statement.if_exists:
                 continue
-            raise TableNotFound(database, name)
+            raise TableNotFound(database, name, near=services.catalog.near_table(database, name))
         found.append(table)
     services.catalog.drop_tables(found)
     return Affected(0)
@@ -166,7 +166,7 @@ def comment(statement: statements.Comment, services: Services, session: Session)
         return Affected(0)
     column = table.by_name.get(statement.column)
     if column is None:
-        raise ColumnNotFound(f"Column {statement.column} not exists in table {table.name}")
+        raise ColumnNotFound.of(table.name, statement.column, table.by_name)
     new = replace(column, comment=statement.comment)
     columns = tuple(new if each is column else each for each in table.columns)
     services.catalog.alter_table(table, table.changed(columns=columns))
@@ -269,6 +269,6 @@ def drop_view(statement: statements.DropView, services: Services, session: Sessi
     if services.catalog.find_view(database, name) is None:
         if statement.if_exists:
             return Affected(0)
-        raise TableNotFound(database, name)
+        raise TableNotFound(database, name, near=services.catalog.near_table(database, name))
     services.catalog.drop_view(database, name)
     return Affected(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import MergeMode
 from tsdb.units import Duration, Size
 
@@ -22,6 +22,7 @@ class UnexpectedOption(TsdbError):
     """An option that a new table cannot have."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.INVALID_PARAMETER
 
 
 _HUMAN_UNITS = (

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
-from tsdb.errors import Cancelled, InvalidArguments
-from tsdb.query import Session
+from tsdb.errors import Cancelled, UnknownProcess
+from tsdb.query import Session, WriteToken
 
 TEXT_CHARS_MAX = 4096
 """How much of a statement the process list keeps."""
@@ -25,6 +25,12 @@ class Process:
     text: str
     started_ns: int
     is_cancelled: bool = False
+    is_finishing: bool = False
+    """Whether it was answered, while work behind it that cannot be interrupted still runs."""
+    forget: Callable[[Process], None] = lambda _: None
+    """Takes it off the list."""
+    _holds: int = 0
+    token: WriteToken = field(default_factory=WriteToken)
     _stops: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,8 +46,28 @@ class Process:
         with self._lock:
             self.is_cancelled = True
             stops = list(self._stops)
+        self.token.cancel()
         for stop in stops:
             stop()
+
+    def hold(self) -> Callable[[], None]:
+        """Keep the statement in the list until the returned function is called, even after its answer."""
+        with self._lock:
+            self._holds += 1
+        return self._release
+
+    def _release(self) -> None:
+        with self._lock:
+            self._holds -= 1
+            is_over = self.is_finishing and not self._holds
+        if is_over:
+            self.forget(self)
+
+    def finish(self) -> bool:
+        """Note that the statement was answered; tells whether nothing of it runs any more."""
+        with self._lock:
+            self.is_finishing = True
+            return not self._holds
 
     def check(self) -> None:
         """Raise Cancelled when the statement is not wanted any more: between the steps of a long one."""
@@ -82,11 +108,18 @@ class ProcessList:
     def enter(self, session: Session, text: str) -> Process:
         number = next(self._numbers)
         process = Process(f"{self.frontend}/{number}", session, text[:TEXT_CHARS_MAX], self._clock.now_ns())
+        process.forget = self._forget
+        if session.token is not None:
+            process.token = session.token
         self._running[process.id] = process
         return process
 
-    def leave(self, process: Process) -> None:
+    def _forget(self, process: Process) -> None:
         self._running.pop(process.id, None)
+
+    def leave(self, process: Process) -> None:
+        if process.finish():
+            self._forget(process)
         connected = self._connected.get(process.session.connection_id)
         if connected is not None:
             connected.quiet_since_ns = self._clock.now_ns()
@@ -111,28 +144,28 @@ class ProcessList:
     def cancel_session(self, session: Session) -> None:
         """Stop whatever runs for a session."""
         for process in self.all():
-            if process.session is session:
+            if process.session is session and not process.is_finishing:
                 process.cancel()
 
     def check_connection(self, connection_id: int) -> None:
         """Raise Cancelled when what a connection runs is not wanted any more."""
         for process in list(self._running.values()):
-            if process.session.connection_id == connection_id:
+            if process.session.connection_id == connection_id and not process.is_finishing:
                 process.check()
 
     def kill(self, process_id: str) -> int:
-        """Stop one statement; the number of statements that were stopped."""
+        """Stop one statement; the number of statements that were stopped. UnknownProcess if it does not run."""
         process = self._running.get(process_id)
         if process is None:
-            if "/" not in process_id:
-                raise InvalidArguments(f"Invalid process id: {process_id!r}", hint="SHOW PROCESSLIST names them")
-            return 0
+            raise UnknownProcess(f"Unknown process id: {process_id!r}", hint="SHOW PROCESSLIST lists them")
         process.cancel()
         return 1
 
     def kill_connection(self, connection_id: int) -> int:
-        """Stop what a connection runs."""
+        """Stop what a connection runs; UnknownProcess if there is no such connection."""
         found = [process for process in self.all() if process.session.connection_id == connection_id]
+        if not found and connection_id not in self._connected:
+            raise UnknownProcess(f"Unknown process id: {connection_id}", hint="SHOW PROCESSLIST lists them")
         for process in found:
             process.cancel()
         return len(found)

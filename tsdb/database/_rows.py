@@ -17,9 +17,10 @@ from tsdb.database._conform_rows import conform_rows
 from tsdb.database._defaults import default_array
 from tsdb.database._services import Services
 from tsdb.engine import SchemaOutdated
-from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.errors import Cancelled, InvalidArguments, Unsupported
 from tsdb.metric import ON_PHYSICAL, check_writable, write_batch
 from tsdb.model import Batch, OpType, PartitionRule, RegionId, RegionSchema, TableInfo, region_id
+from tsdb.query import WriteToken
 
 ROWS_PER_BATCH = 65_536
 """Larger inserts are written in several batches: one log entry stays of a bearable size."""
@@ -48,15 +49,15 @@ def complete_rows(
     return pa.table(columns, schema=table.arrow)
 
 
-def put_rows(services: Services, table: TableInfo, rows: pa.Table) -> int:
+def put_rows(services: Services, table: TableInfo, rows: pa.Table, token: WriteToken | None = None) -> int:
     """Write rows that have all columns of the table; the number of rows, once they are durable and visible."""
-    return _write(services, table, rows, OpType.PUT)
+    return _write(services, table, rows, OpType.PUT, token or WriteToken())
 
 
-def delete_keys(services: Services, table: TableInfo, keys: pa.Table) -> int:
+def delete_keys(services: Services, table: TableInfo, keys: pa.Table, token: WriteToken | None = None) -> int:
     """Delete rows by tags and time."""
     check_deletable(services, table)
-    return _write(services, table, keys, OpType.DELETE)
+    return _write(services, table, keys, OpType.DELETE, token or WriteToken())
 
 
 def check_deletable(services: Services, table: TableInfo) -> None:
@@ -77,7 +78,7 @@ def stored_in(services: Services, table: TableInfo) -> TableInfo:
     return physical
 
 
-def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> int:
+def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType, token: WriteToken) -> int:
     if not rows.num_rows:
         return 0
     check_writable(table)
@@ -89,7 +90,7 @@ def _write(services: Services, table: TableInfo, rows: pa.Table, op: OpType) -> 
         for batch in part.combine_chunks().to_batches(max_chunksize=ROWS_PER_BATCH)
     ]
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        outdated = _write_pieces(services, table, pieces, op)
+        outdated = _write_pieces(services, table, pieces, op, token)
         if outdated is None:
             break
         if attempt == ATTEMPTS_MAX:
@@ -107,21 +108,32 @@ class _Piece:
     is_written: bool = False
 
 
-def _write_pieces(services: Services, table: TableInfo, pieces: list[_Piece], op: OpType) -> SchemaOutdated | None:
+def _write_pieces(
+    services: Services, table: TableInfo, pieces: list[_Piece], op: OpType, token: WriteToken
+) -> SchemaOutdated | None:
     """Write pieces, all at once; an error if some are refused because their region has another schema by now."""
     outdated: SchemaOutdated | None = None
+    stopped: Cancelled | None = None
     writing: list[tuple[_Piece, Future[int]]] = []
     for piece in pieces:
         try:
+            token.enter()
             writing.append((piece, _start_write(services, table, piece, op)))
         except SchemaOutdated as error:
             outdated = error
+        except Cancelled as error:
+            # Pieces that were sent before are waited for: they are counted.
+            stopped = error
+            break
     for piece, future in writing:
         try:
             future.result()
             piece.is_written = True
+            token.note(rows=piece.rows.num_rows)
         except SchemaOutdated as error:
             outdated = error
+    if stopped is not None:
+        raise stopped
     return outdated
 
 

@@ -27,10 +27,12 @@ from tsdb.database._rows import stored_in
 from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
 from tsdb.engine.errors import RegionNotFound, SchemaOutdated
+from tsdb.errors import Cancelled
 from tsdb.ingest import TableRows, WriteOutcome
 from tsdb.ingest.prometheus import MetricRows, Samples
 from tsdb.metric import make_series
 from tsdb.model import HISTOGRAM_COLUMN, Batch, RegionId, TableInfo
+from tsdb.query import WriteToken
 
 DIRECTORIES_MAX = 64
 """For how many databases, or sources of numbers, known series are remembered."""
@@ -59,17 +61,28 @@ class SampleWriter:
             tables = samples.tables(unknown)
             outcome = self._write_tables(tables, request)
             self._learn(directory, samples, tables, request)
-        futures = [(each, self._send(samples, each)) for each in found]
+        token, stopped = request.session.token or WriteToken(), None
+        futures = []
+        try:
+            for each in found:
+                token.enter()
+                futures.append((each, self._send(samples, each)))
+        except Cancelled as error:
+            stopped = error
         written = 0
         for each, future in futures:
             try:
-                written += future.result()
+                rows = future.result()
+                written += rows
+                token.note(rows=rows)
             except (SchemaOutdated, RegionNotFound):
                 # The table is not what it was when its series were entered: look at everything again.
                 directory.forget(each.series)
                 more = self._write_tables(samples.tables(each.positions), request)
                 outcome = _add(outcome, more)
         count_accepted(request.protocol, written)
+        if stopped is not None:
+            raise stopped
         return replace(outcome, rows=outcome.rows + written)
 
     def begin(self, samples: Samples, request: IngestRequest) -> Future[int] | None:
@@ -83,6 +96,8 @@ class SampleWriter:
         found, unknown = self._find(self._directory(samples, request), samples)
         if len(unknown) or len(found) != 1:
             return None
+        if request.session.token is not None:
+            request.session.token.enter()
         writing = self._send(samples, found[0])
         writing.add_done_callback(partial(_count, request.protocol))
         return writing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from tsdb.auth import Authenticator, UserStore
@@ -18,6 +19,24 @@ from tsdb.query.information_schema import InformationContext
 from tsdb.units import Duration
 
 
+class RecordType(StrEnum):
+    """Where slow statements are recorded."""
+
+    SYSTEM_TABLE = "system_table"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowQueryOptions:
+    """The section `slow_query` of the configuration."""
+
+    is_enabled: bool = False
+    record_type: RecordType = RecordType.SYSTEM_TABLE
+    threshold: Duration = Duration.of_seconds(30)
+    sample_ratio: float = 1.0
+    ttl: str = "90d"
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
     """What whoever builds a database decides."""
@@ -28,6 +47,8 @@ class DatabaseOptions:
     """The storages a table may choose beside the default one, in lower case."""
     write_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for room in the write buffer."""
+    slow_queries: SlowQueryOptions = field(default_factory=SlowQueryOptions)
+    """Which statements are recorded as slow, and where."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ def _create_view(statement: Show, services: Sources, session: Session) -> pa.Tab
     if view is None:
         if services.catalog.find_table(database, name) is not None:
             raise InvalidArguments(f"{CATALOG}.{database}.{name} is a table, not a view", hint="use SHOW CREATE TABLE")
-        raise TableNotFound(database, name)
+        raise TableNotFound(database, name, near=services.catalog.near_table(database, name))
     return text_table(("View", "Create View"), [(name, view.definition)])
 
 

@@ -41,6 +41,8 @@ class Directory(Protocol):
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
 
+    def near_table(self, database: str, name: str) -> str | None: ...
+
     def effective_options(self, table: TableInfo) -> dict[str, str]: ...
 
 
@@ -90,7 +92,7 @@ def find_table(database: str, name: str, services: Sources, session: Session) ->
     found = found or services.catalog.find_view(database, name)
     found = found or next((each for each in _system_tables(database, session) if each.name == name), None)
     if found is None:
-        raise TableNotFound(database, name)
+        raise TableNotFound(database, name, near=services.catalog.near_table(database, name))
     return found
 
 

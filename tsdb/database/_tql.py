@@ -96,7 +96,7 @@ def _time_ms(name: str, value: Any) -> int:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise InvalidArguments(f"the {name} of TQL is no time: {value!r}") from None
+            raise InvalidArguments(f"the {name} of TQL is not a time: {value!r}") from None
         return _time_ms(name, moment)
     if isinstance(value, datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -110,7 +110,7 @@ def _duration_ms(name: str, value: Any) -> int:
         try:
             ms = _seconds(name, float(value) if isinstance(value, str) else value)
         except ValueError:
-            raise InvalidArguments(f"the {name} of TQL is no duration: {value!r}") from None
+            raise InvalidArguments(f"the {name} of TQL is not a duration: {value!r}") from None
     if ms <= 0:
         raise InvalidArguments(f"the {name} of TQL must be greater than 0")
     return ms

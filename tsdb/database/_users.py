@@ -161,7 +161,7 @@ def _check_password(password: str) -> None:
     try:
         password.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidArguments("the password is no valid text") from None
+        raise InvalidArguments("the password is not valid UTF-8") from None
 
 
 def _check_users(names: tuple[str, ...], services: Services) -> None:

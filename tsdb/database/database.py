@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache, partial
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from tsdb.database._copy import copy
 from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
+from tsdb.database._failures import note_statement, note_text, parse_noted
 from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._headings import headed_schema, with_headings
 from tsdb.database._ingest import Ingestion, IngestRequest
@@ -36,24 +38,32 @@ from tsdb.database._remote_read import read_remote
 from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
+from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
-from tsdb.errors import InvalidArguments, NotBrief, Unsupported
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
-from tsdb.query.promql import PromqlEngine
+from tsdb.query.promql import PromqlEngine, Span
 from tsdb.sql import Parsed, parse, statements
-from tsdb.telemetry import counter
+from tsdb.telemetry import counter, histogram
 
 _STATEMENTS = counter(
     "tsdb_database_statements_total", "Statements that were executed, by kind and outcome.", labels=("kind", "outcome")
 )
 
+_SECONDS = histogram(
+    "tsdb_database_statement_elapsed_seconds",
+    "Time from the start of a statement until its last row was read, by kind.",
+    labels=("kind",),
+)
+
 # To find the counter of some labels takes longer than to count.
 _counter_of = cache(_STATEMENTS.labels)
+_seconds_of = cache(_SECONDS.labels)
 
 EXECUTE_DEPTH_MAX = 8
 """How deep EXECUTE may execute EXECUTE."""
@@ -68,6 +78,7 @@ class Database:
             services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
         )
         services.queries.expand_with(self._expand)
+        self.slow_queries = SlowQueries(services, services.options.slow_queries)
         self._ingestion = Ingestion(services)
         self._samples = SampleWriter(services, self._ingestion)
 
@@ -81,7 +92,7 @@ class Database:
 
         `tables` are visible to queries by their bare names, as if they were tables of the session's database.
         """
-        for parsed in parse(text, session.dialect):
+        for parsed in parse_noted(text, session.dialect):
             yield self._run(parsed, session, tables=tables)
 
     def has_table(self, name: str, session: Session) -> bool:
@@ -103,7 +114,7 @@ class Database:
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
-        written = append_frame(self.services, database, name, frame)
+        written = append_frame(self.services, database, name, frame, session.token)
         count_accepted(protocol, written)
         return written
 
@@ -204,7 +215,7 @@ class Database:
 
     def run(self, text: str, session: Session) -> Output:
         """Run a text of exactly one statement."""
-        found = parse(text, session.dialect)
+        found = parse_noted(text, session.dialect)
         if len(found) != 1:
             raise InvalidArguments(f"expected one statement, found {len(found)}")
         return self._run(found[0], session)
@@ -250,22 +261,37 @@ class Database:
         """Return the table that a name of one to three parts stands for in a session; None for anything else."""
         return self.services.queries.find_table(parts, session)
 
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for, for those who may write to it; they need not read it."""
+        check_writing(self.services, session)
+        database, name = resolve(statements.Name(tuple(parts)), session)
+        check_target(session, database)
+        return self.services.catalog.table(database, name)
+
     @contextmanager
-    def running_promql(self, text: str, session: Session) -> Iterator[Callable[[], None]]:
+    def running_promql(self, text: str, session: Session, span: Span | None = None) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
+        started = perf_counter()
         try:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
         except NotBrief:
             raise
-        except BaseException:
+        except BaseException as error:
             _counter_of("Promql", "error").inc()
+            if isinstance(error, TsdbError):
+                note_text(error, text)
             raise
         _counter_of("Promql", "ok").inc()
+        seconds = perf_counter() - started
+        _seconds_of("Promql").observe(seconds)
+        self.slow_queries.note(seconds, text, session.database, is_promql=True, span=span)
 
     def cancel(self, session: Session) -> None:
         """Stop what runs for a session; from any thread."""
+        if session.token is not None:
+            session.token.cancel()
         self.services.processes.cancel_session(session)
 
     def _run(
@@ -279,25 +305,42 @@ class Database:
         statement, kind = parsed.statement, type(parsed.statement).__name__
         if isinstance(statement, statements.Execute):
             return self._execute(statement, session, depth)
-        check_statement(statement, self.services, session)
+        try:
+            check_statement(statement, self.services, session)
+        except TsdbError as error:
+            note_statement(error, parsed)
+            raise
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
         process = self.services.processes.enter(session, _users.discreet_text(parsed))
+        session.statement = process
+        started = perf_counter()
+
+        def leave() -> None:
+            seconds = perf_counter() - started
+            self.services.processes.leave(process)
+            _seconds_of(kind).observe(seconds)
+            self.slow_queries.note(seconds, process.text, session.database, is_promql=kind == "Tql")
+
         try:
             output = self._dispatch(parsed, session, process, tables)
         except NotBrief:
             self.services.processes.leave(process)
             raise
-        except BaseException:
-            self.services.processes.leave(process)
+        except BaseException as error:
+            leave()
             _counter_of(kind, "error").inc()
+            if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
+                process.token.is_over = True
+                error.message = f"{error.message}; {process.token.describe()}"
+            note_statement(error, parsed)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):
-            self.services.processes.leave(process)
+            leave()
             return output
         process.on_cancel(output.close)
-        return _TrackedRecords(output, lambda: self.services.processes.leave(process))
+        return _TrackedRecords(output, parsed, leave)
 
     def _expand(self, text: str, session: Session) -> tuple[str, Mapping[str, pa.Table]]:
         """Evaluate the TQL of a query."""
@@ -332,11 +375,13 @@ class Database:
         run = _SIMPLE.get(type(statement))
         if run is None:
             raise Unsupported(f"{type(statement).__name__} is not supported")
+        if isinstance(statement, _CHANGES_SCHEMA):
+            process.token.enter()
         return run(statement, services, session)
 
     def _execute(self, statement: statements.Execute, session: Session, depth: int) -> Output:
         if depth >= EXECUTE_DEPTH_MAX:
-            raise InvalidArguments("prepared statements execute each other without end")
+            raise InvalidArguments("prepared statements execute each other recursively")
         return self._run(self._executed(statement, session), session, depth + 1)
 
     def _executed(self, statement: statements.Execute, session: Session) -> Parsed:
@@ -354,9 +399,10 @@ _ANSWERS_FREELY = (statements.Show, statements.Describe, statements.Tql, stateme
 class _TrackedRecords:
     """Rows of a statement that stays in the process list until they are read."""
 
-    def __init__(self, records: Records, leave: Callable[[], None]) -> None:
+    def __init__(self, records: Records, parsed: Parsed, leave: Callable[[], None]) -> None:
         self._records = records
-        self._leave = leave
+        self._parsed = parsed
+        self._leave: Callable[[], None] | None = leave
 
     @property
     def schema(self) -> pa.Schema:
@@ -365,12 +411,21 @@ class _TrackedRecords:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._records
+        except TsdbError as error:
+            note_statement(error, self._parsed)
+            raise
         finally:
-            self._leave()
+            self._end()
 
     def close(self) -> None:
-        self._leave()
+        self._end()
         self._records.close()
+
+    def _end(self) -> None:
+        """Leave the process list, once."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
 
 
 def _transaction(statement: statements.Transaction, services: Services, session: Session) -> Affected:
@@ -401,6 +456,19 @@ def _kill(statement: statements.Kill, services: Services, session: Session) -> A
     assert statement.connection is not None
     return Affected(services.processes.kill_connection(statement.connection))
 
+
+_CHANGES_SCHEMA = (
+    statements.CreateDatabase,
+    statements.AlterDatabase,
+    statements.DropDatabase,
+    statements.CreateTable,
+    statements.CreateTableLike,
+    statements.AlterTable,
+    statements.DropTable,
+    statements.CreateView,
+    statements.DropView,
+)
+"""What becomes visible in one step."""
 
 _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.CreateDatabase: _objects.create_database,

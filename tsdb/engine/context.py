@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
 from tsdb.engine.background import Background
@@ -10,6 +10,7 @@ from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
 from tsdb.engine.memtable import Memtable
 from tsdb.engine.merge_memory import MergeMemory
+from tsdb.engine.region_names import RegionNames
 from tsdb.engine.wal import Wal
 from tsdb.model import RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
@@ -57,6 +58,7 @@ class EngineContext:
     caches: Caches
     clock: Clock
     merge_memory: MergeMemory
+    names: RegionNames = field(default_factory=RegionNames)
 
     def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
         """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""

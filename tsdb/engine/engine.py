@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import region_change, region_compact, region_drop, region_scan, region_trim
+from tsdb.engine import gauges, region_change, region_compact, region_drop, region_scan, region_trim
 from tsdb.engine.background import Background
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.cache import Caches
@@ -28,13 +28,13 @@ from tsdb.engine.errors import (
     StorageUnavailable,
 )
 from tsdb.engine.housekeeping import Housekeeping
-from tsdb.engine.listing import Listing
+from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.recovery import finish_drops, make_region, recover
 from tsdb.engine.region import Region, StrictWindows
 from tsdb.engine.region_flush import start_flush
-from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, stat_region
+from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region_sweep import start_sweep
 from tsdb.engine.region_write import check_batch, check_operation, commit_writes
 from tsdb.engine.scan import RegionDataset, Snapshot
@@ -46,9 +46,6 @@ from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChang
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
-
-DATA = "data"
-"""Where regions live in the store."""
 
 CLOSE_GRACE = Duration.of_seconds(30)
 _LAST_SECONDS = 1.0
@@ -81,6 +78,7 @@ class Engine:
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)
+        self._unwatch = gauges.watch(self)
 
     @classmethod
     def open(
@@ -95,11 +93,12 @@ class Engine:
         clock: Clock | None = None,
         on_fatal: Callable[[TsdbError], None] | None = None,
         has_housekeeping: bool = True,
+        names: Callable[[RegionId], str | None] | None = None,
     ) -> Engine:
         """Open the engine and everything in it; returns when all regions are ready.
 
-        `regions` are those the catalog knows, by their directories; without it they are found by their manifests. The
-        caller holds the lock of the data directory.
+        `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
+        `names` tells the table of a region, for the log. The caller holds the lock of the data directory.
         """
         options, wal_options = options or EngineOptions(), wal_options or WalOptions()
         clock = clock or SystemClock()
@@ -126,6 +125,8 @@ class Engine:
         background = Background(options.max_background_jobs)
         memory = MergeMemory(options.merge_memory_size)
         context = EngineContext(options, store, wal, buffer, background, caches, clock, memory)
+        if names is not None:
+            context.names.find = names
         engine = cls(context, purge_interval=wal_options.purge_interval)
         opened.append(engine)
         try:
@@ -145,6 +146,20 @@ class Engine:
     def quarantined(self) -> Mapping[RegionId, str]:
         """Regions that are not served, and why."""
         return self._quarantined
+
+    @property
+    def open_regions(self) -> list[Region]:
+        return list(self._regions.values())
+
+    @property
+    def directories(self) -> dict[str, Path]:
+        """Where the data and the log are, if they are on a disk."""
+        found = {"wal": self._context.wal.directory}
+        return {"data": store.root, **found} if isinstance(store := self._context.store, LocalStore) else found
+
+    def name_regions(self, find: Callable[[RegionId], str | None]) -> None:
+        """Let the log name the table of a region; `find` is called for every line about one."""
+        self._context.names.find = find
 
     @property
     def regions(self) -> tuple[RegionId, ...]:
@@ -185,7 +200,12 @@ class Engine:
         except ManifestNotDurable as error:
             # It must not be created again and found to be there: rows would rest on what a power loss takes away.
             self._quarantine(region_id, directory, str(error))
-            _log.error("a region is not served until a restart", region=region_id, error=error)
+            _log.error(
+                "a region is not served until a restart",
+                region=region_id,
+                table=self._context.names(region_id),
+                error=error,
+            )
             raise
         return make_region(self._context, manifest, region_id, directory, self._worker_of(region_id))
 
@@ -293,6 +313,10 @@ class Engine:
     def stat(self, region_id: RegionId) -> RegionStat:
         return stat_region(self._region(region_id))
 
+    def time_range(self, region_id: RegionId) -> TimeRange | None:
+        """Return a range that holds the times of all rows of a region; None if it has none."""
+        return find_time_range(self._region(region_id))
+
     def files(self, region_id: RegionId) -> list[FileFacts]:
         """Describe the data files of a region, in the order of time."""
         return describe_files(self._region(region_id))
@@ -305,6 +329,7 @@ class Engine:
         if self._is_closed:
             return
         self._is_closed = True
+        self._unwatch()
         clock = self._context.clock
         deadline_ns = clock.monotonic_ns() + grace
 
@@ -331,7 +356,12 @@ class Engine:
                 error = late
             if error is not None:
                 is_clean = False
-                _log.warning("a region was not flushed at the end; the log has its rows", region=region_id, error=error)
+                _log.warning(
+                    "a region was not flushed at the end; the log has its rows",
+                    region=region_id,
+                    table=self._context.names(region_id),
+                    error=error,
+                )
         return is_clean
 
     def _check_open(self) -> None:

@@ -135,7 +135,7 @@ class Housekeeping:
         pinning = set(result.pinning)
         for region in self._regions():
             if region.id in pinning:
-                _log.info("flushing a region that holds back the log", region=region.id)
+                _log.info("flushing a region that holds back the log", region=region.id, table=region.table)
                 self._flush(region)
 
     def expire(self) -> None:

@@ -13,6 +13,8 @@ from tsdb.engine.manifest import ManifestState, data_path
 from tsdb.model import RegionId
 from tsdb.store import ObjectMeta, ObjectStore
 
+DATA = "data"
+"""Where regions live in the store."""
 DROPPING = ".dropping"
 """An object of this name in a region's directory says that the region is dropped, whatever else is there."""
 
@@ -39,9 +41,13 @@ class Listing:
 
     def regions(self) -> dict[RegionId, str]:
         """Find the regions by their manifests, for a start without a catalog; dropped ones are not among them."""
+        return {region_of(directory): directory for directory in self.directories()}
+
+    def directories(self) -> list[str]:
+        """Return the directories that have a manifest and are not being dropped."""
         split = (path.split("/") for path in self._paths)
         found = {"/".join(parts[:-2]) for parts in split if len(parts) > 2 and parts[-2] == "manifest"}
-        return {region_of(directory): directory for directory in sorted(found.difference(self.dropped()))}
+        return sorted(found.difference(self.dropped()))
 
 
 def region_of(directory: str) -> RegionId:

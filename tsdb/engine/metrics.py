@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.telemetry import counter, gauge
+from tsdb.telemetry import counter, gauge, histogram
 
 REPLAYED_ROWS = gauge("tsdb_engine_recovery_replayed_rows", "Rows replayed from the log since the process started.")
 STALLED_WRITES = counter("tsdb_engine_writes_stalled_total", "Writes that had to wait for memory.")
@@ -30,4 +30,9 @@ COMPACTIONS_POSTPONED = counter(
     "tsdb_engine_compactions_postponed_total",
     "Times that compactions were put off, by reason: writes (writers wait for memory), queue (too many wait).",
     labels=("reason",),
+)
+
+FLUSH_SECONDS = histogram("tsdb_engine_flush_elapsed_seconds", "Time that a flush takes to write its data files.")
+COMPACTION_SECONDS = histogram(
+    "tsdb_engine_compaction_elapsed_seconds", "Time from the start of a compaction to its end."
 )

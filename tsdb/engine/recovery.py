@@ -90,6 +90,7 @@ def make_region(
         last_sequence=state.flushed_sequence,
         last_flush_ns=context.clock.monotonic_ns(),
         compact_due_ns=context.clock.monotonic_ns() + first_look_ns(region_id),
+        names=context.names,
     )
     region.adopt(context)
     return region
@@ -109,7 +110,7 @@ def recover(
             found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id), objects)
         except (FileCorrupted, ManifestCorrupted, ManifestNotFound, StoreError) as error:
             found.quarantined[region_id] = str(error)
-            _log.error("a region cannot be opened", region=region_id, error=error)
+            _log.error("a region cannot be opened", region=region_id, table=context.names(region_id), error=error)
     _replay(context, found)
     return found
 
@@ -128,7 +129,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
         if reason is not None:
             found.quarantined[region_id] = reason
             del found.regions[region_id]
-            _log.error("a region is quarantined", region=region_id, reason=reason)
+            _log.error("a region is quarantined", region=region_id, table=context.names(region_id), reason=reason)
     with ThreadPoolExecutor(1, thread_name_prefix="tsdb-replay") as executor:
         _apply_all(context, found, one_ahead(iter(replay), executor))
     for region in found.regions.values():

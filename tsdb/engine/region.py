@@ -21,6 +21,7 @@ from tsdb.engine.context import EngineContext
 from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFound, RegionReadOnly
 from tsdb.engine.manifest import Action, FileMeta, Manifest
 from tsdb.engine.memtable import Memtable
+from tsdb.engine.region_names import RegionNames
 from tsdb.engine.sst import SstFile, delete_files
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
@@ -172,12 +173,19 @@ class Region:
     """Files that a compaction could not read, and leaves alone."""
     written_bytes: int = 0
     """Bytes of rows that were written since the region was opened."""
+    names: RegionNames = field(default_factory=RegionNames)
+    """Knows what the table of the region is called."""
     seen_bytes: int = -1
     """How many of them there were when somebody looked last."""
     quiet_since_ns: int = 0
     """The monotonic time since which they are so many."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
+
+    @property
+    def table(self) -> str:
+        """The table of the region as `database.table`, for the log."""
+        return self.names(self.id)
 
     def check_writable(self) -> None:
         """Raise the error that tells a writer why not."""
@@ -222,7 +230,7 @@ class Region:
 
     def _stop_for_good(self, error: TsdbError) -> None:
         if self.state is RegionState.WRITABLE:
-            _log.error("a region takes no more writes until a restart", region=self.id, error=error)
+            _log.error("a region takes no more writes until a restart", region=self.id, table=self.table, error=error)
         self.stop_writing(str(error))
 
     def forget(self, file_ids: Collection[str]) -> None:
@@ -268,7 +276,7 @@ class Region:
             try:
                 self.manifest.checkpoint()
             except StoreError as error:
-                _log.warning("a checkpoint of the manifest failed", region=self.id, error=error)
+                _log.warning("a checkpoint of the manifest failed", region=self.id, table=self.table, error=error)
 
     def adopt(self, context: EngineContext) -> None:
         """Bring the version in line with the manifest: schema, options, files, and which memtables are still needed."""

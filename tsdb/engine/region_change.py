@@ -98,4 +98,4 @@ def discard_unflushed(context: EngineContext, region: Region) -> None:
     crash_point("discard.before_manifest")
     region.commit(context, Edit(flushed_entry_id=region.last_entry_id, flushed_sequence=region.last_sequence))
     crash_point("discard.after_manifest")
-    _log.warning("rows that were not flushed are discarded", region=region.id)
+    _log.warning("rows that were not flushed are discarded", region=region.id, table=region.table)

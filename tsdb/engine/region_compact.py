@@ -43,6 +43,7 @@ from tsdb.engine.metrics import (
     COMPACTED_WRITTEN_BYTES,
     COMPACTION_CANCELLED,
     COMPACTION_FAILED,
+    COMPACTION_SECONDS,
     COMPACTIONS_RUNNING,
 )
 from tsdb.engine.region import CompactionWaiter, FileHandle, Region, RegionState, StrictWindows, Version
@@ -362,6 +363,7 @@ def _tell(region: Region, read: list[FileMeta], written: list[FileMeta], elapsed
     rows, written_bytes = sum(meta.rows for meta in written), sum(meta.size_bytes for meta in written)
     read_bytes = sum(meta.size_bytes for meta in read)
     COMPACTED.inc()
+    COMPACTION_SECONDS.observe(elapsed_ns / _NS)
     COMPACTED_FILES.inc(len(read))
     COMPACTED_ROWS.inc(rows)
     COMPACTED_READ_BYTES.inc(read_bytes)
@@ -369,6 +371,7 @@ def _tell(region: Region, read: list[FileMeta], written: list[FileMeta], elapsed
     _log.info(
         "compacted",
         region=region.id,
+        table=region.table,
         files=len(read),
         into=len(written),
         rows=rows,
@@ -392,7 +395,13 @@ def _fail(context: EngineContext, region: Region, waiter: CompactionWaiter | Non
         delay = min(RETRY_SECONDS_MAX, 2.0 ** min(region.compaction_failures, _DOUBLINGS_MAX))
         region.compact_due_ns, region.compact_rest_ns = now, now + int(delay * _NS)
         _set_aside(region, error)
-        _log.warning("a compaction failed", region=region.id, failures=region.compaction_failures, error=error)
+        _log.warning(
+            "a compaction failed",
+            region=region.id,
+            table=region.table,
+            failures=region.compaction_failures,
+            error=error,
+        )
     _end(context, region, waiter, error)
 
 

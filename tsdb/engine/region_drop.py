@@ -73,7 +73,7 @@ def drop(context: EngineContext, region: Region) -> PendingDrop:
         context.buffer.release(frozen.nbytes)
     context.buffer.wake()
     _tell_manifest_and_log(context, region)
-    _log.info("dropped", region=region.id)
+    _log.info("dropped", region=region.id, table=region.table)
     return PendingDrop(region.id, region.directory, region, readers)
 
 
@@ -127,7 +127,7 @@ def _tell_manifest_and_log(context: EngineContext, region: Region) -> None:
         crash_point("drop.after_manifest")
         context.wal.drop_region(region.id)
     except TsdbError as error:
-        _log.warning("a drop is known by its marker only", region=region.id, error=error)
+        _log.warning("a drop is known by its marker only", region=region.id, table=region.table, error=error)
 
 
 def finish_drop(context: EngineContext, region_id: RegionId, directory: str) -> None:

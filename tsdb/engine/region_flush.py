@@ -18,7 +18,7 @@ from tsdb.engine.context import EngineContext
 from tsdb.engine.flush_plan import PlannedFile, plan_files
 from tsdb.engine.manifest import Edit
 from tsdb.engine.merge import Merge, Selection
-from tsdb.engine.metrics import FLUSH_FAILED, FLUSHED, FLUSHED_ROWS
+from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
 from tsdb.engine.sst import WrittenFile, write_sst
 from tsdb.engine.uncommitted import discard, discard_unless_landed
@@ -98,7 +98,8 @@ def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) 
 def _run(context: EngineContext, job: FlushJob) -> None:
     """Write the files and bring them back to the worker. On a background thread."""
     try:
-        written = _write_files(context, job)
+        with FLUSH_SECONDS.time():
+            written = _write_files(context, job)
     except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
         failure = error
         _on_worker(job.region, job.waiters, lambda: _fail(context, job.region, failure, job.waiters))
@@ -124,6 +125,7 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
         _log.info(
             "flushed",
             region=region.id,
+            table=region.table,
             files=len(written),
             rows=rows,
             bytes=sum(file.meta.size_bytes for file in written),
@@ -139,7 +141,14 @@ def _fail(context: EngineContext, region: Region, error: BaseException, waiters:
     FLUSH_FAILED.inc()
     delay = min(RETRY_SECONDS_MAX, 0.1 * 2 ** min(region.flush_failures, _DOUBLINGS_MAX))
     region.retry_flush_ns = context.clock.monotonic_ns() + int(delay * 1e9)
-    _log.error("a flush failed", region=region.id, failures=region.flush_failures, retry_seconds=delay, error=error)
+    _log.error(
+        "a flush failed",
+        region=region.id,
+        table=region.table,
+        failures=region.flush_failures,
+        retry_seconds=delay,
+        error=error,
+    )
     _refuse(waiters, error)
     _end(context, region)
     context.buffer.wake()

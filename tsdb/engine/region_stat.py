@@ -83,6 +83,19 @@ def stat_region(region: Region) -> RegionStat:
     )
 
 
+def find_time_range(region: Region) -> TimeRange | None:
+    """Return a range that holds the times of all rows, those of deleted ones included; None if there are none."""
+    version = region.version
+    found = None
+    for span in (
+        *(memtable.time_range for memtable in version.memtables),
+        *(handle.meta.time_range for handle in version.files),
+    ):
+        if span is not None:
+            found = span if found is None else found.union(span)
+    return found
+
+
 def describe_files(region: Region) -> list[FileFacts]:
     """Describe the data files of a region, in the order of time."""
     metas = sorted((handle.meta for handle in region.version.files), key=lambda meta: meta.time_range.start)

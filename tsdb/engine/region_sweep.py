@@ -40,4 +40,4 @@ def _sweep(
     )
     deleted = run_orphan_sweep(context.store, orphans)
     if deleted:
-        _log.info("orphans deleted", region=region.id, files=len(deleted))
+        _log.info("orphans deleted", region=region.id, table=region.table, files=len(deleted))

@@ -87,4 +87,6 @@ def _remove(context: EngineContext, region: Region, files: Sequence[FileMeta]) -
     crash_point("trim.before_manifest")
     region.commit(context, Edit(removed=tuple(meta.file_id for meta in files)))
     crash_point("trim.after_manifest")
-    _log.info("files removed", region=region.id, files=len(files), rows=sum(meta.rows for meta in files))
+    _log.info(
+        "files removed", region=region.id, table=region.table, files=len(files), rows=sum(meta.rows for meta in files)
+    )

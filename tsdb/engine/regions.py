@@ -65,5 +65,8 @@ class Regions(Protocol):
 
     def stat(self, region_id: RegionId) -> RegionStat: ...
 
+    def time_range(self, region_id: RegionId) -> TimeRange | None:
+        """Return a range that holds the times of all rows of a region; None if it has none."""
+
     def files(self, region_id: RegionId) -> list[FileFacts]:
         """Describe the data files of a region, in the order of time."""

@@ -26,6 +26,13 @@ from tsdb.model import DataType, Kind
 NEW_TABLE = NewTable(time_unit="ms", value_column=VALUE_COLUMN, single_value=True)
 """How tables of new metrics look."""
 
+OBJECTS_MAX = 1_000_000
+"""How many objects and arrays a body may hold; a point is two of them. Each takes a hundred times its bytes."""
+VALUES_MAX = 10_000_000
+"""How many values a body may hold."""
+CHECK_POINTS = 1024
+"""After so many points it is asked again whether the request is still wanted."""
+
 _MILLISECOND_DIGITS = 13
 _MILLISECONDS_FROM = 10 ** (_MILLISECOND_DIGITS - 1)
 _TIME_MAX = 2**63 - 1
@@ -52,6 +59,11 @@ class Point(NamedTuple):
 
 def parse_body(body: bytes) -> list[object]:
     """Read one JSON object, or an array of them; what each is worth `parse_point` tells."""
+    if body.count(b"{") + body.count(b"[") > OBJECTS_MAX or body.count(b",") > VALUES_MAX:
+        raise InvalidArguments(
+            f"the body holds more than {OBJECTS_MAX} objects and arrays, or {VALUES_MAX} values",
+            hint="send smaller requests",
+        )
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:

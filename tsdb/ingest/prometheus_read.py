@@ -23,6 +23,10 @@ from tsdb.errors import InvalidArguments
 
 METRIC_LABEL = "__name__"
 DATABASE_LABELS = frozenset({"x_tsdb_database", "x_greptime_database", "__database__", "__schema__"})
+REQUEST_BYTES_MAX = 1 << 20
+"""How large a request to read may be, unpacked."""
+QUERIES_MAX = 1000
+"""How many queries one request may have."""
 PATTERN_CHARS_MAX = 1 << 16
 
 _SAMPLES = 0
@@ -88,11 +92,15 @@ def _anchored(pattern: str) -> str:
 
 def parse_read_request(message: bytes) -> list[ReadQuery]:
     """Read what is asked for; InvalidArguments if it cannot be answered."""
+    if len(message) > REQUEST_BYTES_MAX:
+        raise InvalidArguments(f"a request to read has at most {REQUEST_BYTES_MAX} bytes")
     queries: list[bytes] = []
     accepted: list[int] = []
     for number, value in _fields(message):
         if number == 1:
             queries.append(_bytes(value))
+            if len(queries) > QUERIES_MAX:
+                raise InvalidArguments(f"a request to read has at most {QUERIES_MAX} queries")
         elif number == 2:
             accepted += [value] if isinstance(value, int) else _varints(value)
     if accepted and _SAMPLES not in accepted:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ class SqliteKv:
         self._broken: str | None = None
         self._connection: sqlite3.Connection | None = None
         with self._failures("open"):
+            _make_private(self._path)
             self._connection = sqlite3.connect(
                 self._path, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
             )
@@ -130,6 +132,21 @@ class SqliteKv:
                 reason=name,
                 hint="free space on the disk" if name == "SQLITE_FULL" else "look at the disk",
             ) from error
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone: the log and the shared memory of SQLite get the rights of the file."""
+    if str(path) == ":memory:":
+        return
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            if each.exists() and each.stat().st_mode & 0o077:
+                each.chmod(0o600)
+    except OSError as error:
+        raise KvUnavailable(
+            f"unable to open the metadata: {error.strerror}", path=path, hint="look at the directory"
+        ) from error
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -78,7 +78,7 @@ def _plan_logical(draft: TableInfo, physical: TableInfo, said: frozenset[str]) -
     if PHYSICAL in said:
         raise InvalidArguments(f"a table is physical or logical: {PHYSICAL} and {ON_PHYSICAL} exclude each other")
     if not physical.is_physical:
-        raise InvalidArguments(f"table {physical.name} is no physical table of the metric engine")
+        raise InvalidArguments(f"table {physical.name} is not a physical table of the metric engine")
     unknown = [key for key in sorted(said) if key not in _LOGICAL_OPTIONS and not key.startswith(_LOGICAL_PREFIXES)]
     if unknown:
         raise InvalidArguments(

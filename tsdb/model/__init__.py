@@ -18,6 +18,7 @@ from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
 from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
 from tsdb.model._metric import METRIC_TSID, add_histogram, add_labels
+from tsdb.model._offsets import ZoneOffsets, instants_of, local_times, offsets_of
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
@@ -38,16 +39,17 @@ from tsdb.model._table import (
     ViewInfo,
 )
 from tsdb.model._time import TimeRange
+from tsdb.model._time_texts import floor_to_unit, parse_timestamps
 from tsdb.model._types import TYPE_KEY, DataType, Kind, type_name, type_of_arrow, type_of_field
 from tsdb.model._zone import (
+    NS_PER_UNIT,
     InvalidTimestamp,
     InvalidTimeZone,
     canonical_zone,
     check_range,
-    floor_to_unit,
+    names_zone,
     parse_date,
     parse_timestamp,
-    parse_timestamps,
     to_unit,
     zone_of,
 )
@@ -61,6 +63,7 @@ __all__ = [
     "METRIC_LABELS",
     "METRIC_TABLE_ID",
     "METRIC_TSID",
+    "NS_PER_UNIT",
     "TYPE_KEY",
     "USER_TABLE_ID_MIN",
     "AddColumn",
@@ -96,6 +99,7 @@ __all__ = [
     "TimeRange",
     "ViewInfo",
     "WidenColumn",
+    "ZoneOffsets",
     "add_histogram",
     "add_labels",
     "alter",
@@ -106,9 +110,13 @@ __all__ = [
     "floor_to_unit",
     "group_series",
     "hash_tags",
+    "instants_of",
     "is_castable",
+    "local_times",
     "make_tags",
     "metric_type",
+    "names_zone",
+    "offsets_of",
     "parse_date",
     "parse_timestamp",
     "parse_timestamps",

@@ -8,6 +8,7 @@ between; so a column remembers the types it had.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow.types as pt
 from tsdb.errors import InvalidArguments, Status
 from tsdb.model._cast import cast_value_or_null, is_castable
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
+from tsdb.nearest import nearest
 
 
 class ColumnExists(InvalidArguments):
@@ -29,6 +31,13 @@ class ColumnNotFound(InvalidArguments):
     """There is no column of this name."""
 
     status = Status.TABLE_COLUMN_NOT_FOUND
+
+    @classmethod
+    def of(cls, table: str, column: str, columns: Iterable[str]) -> ColumnNotFound:
+        """The error for a column that a table does not have; `columns` are those that it has."""
+        near = nearest(column, columns)
+        hint = None if near is None else f"did you mean {near}?"
+        return cls(f"Column {column} does not exist in table {table}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

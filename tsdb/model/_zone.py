@@ -11,9 +11,6 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tsdb.errors import InvalidArguments
 
 _OFFSET = re.compile(r"([+-])(\d{1,2}):?(\d{2})?")
@@ -23,7 +20,6 @@ _TIMESTAMP = re.compile(
     r"\s*(Z|[+-]\d{1,2}:?(?:\d{2})?)?",
     re.IGNORECASE,
 )
-_CANONICAL = r"^[12]\d{3}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?Z?$"
 # 400 years of the Gregorian calendar: dates beyond what `datetime` knows are shifted by whole cycles.
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 NS_PER_UNIT = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -53,7 +49,7 @@ def canonical_zone(text: str) -> str:
         return "UTC"
     if match := _OFFSET.fullmatch(name):
         hours, minutes = int(match[2]), int(match[3] or 0)
-        if hours <= 14 and minutes < 60:
+        if hours < 24 and minutes < 60:
             return f"{match[1]}{hours:02}:{minutes:02}"
     known = _names().get(name.lower())
     if known is None:
@@ -73,12 +69,12 @@ def zone_of(text: str) -> tzinfo:
     return ZoneInfo(name)
 
 
-def parse_timestamp(text: str, zone: str = "UTC", *, allow_date: bool = True) -> int:
+def parse_timestamp(text: str, zone: str = "UTC") -> int:
     """Return nanoseconds since the epoch, of any size; InvalidTimestamp if it is not one."""
     if zone == "UTC" and (seconds := _plain_seconds(text)) is not None:
         return seconds * 1_000_000_000
     match = _TIMESTAMP.fullmatch(text.strip())
-    if match is None or (match[4] is None and not allow_date):
+    if match is None:
         raise InvalidTimestamp(f"{text!r} is not a timestamp", hint="write it like 2024-01-30 12:30:00.5")
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     fraction = int((match[7] or "").ljust(9, "0") or 0)
@@ -126,40 +122,10 @@ def check_range(value: int, unit: str) -> None:
         raise InvalidTimestamp(f"{value} is outside of the range of timestamps in {unit}")
 
 
-def parse_timestamps(values: pa.Array, unit: str, zone: str = "UTC", *, allow_date: bool = True) -> pa.Array:
-    """Read a column of text as timestamps of a unit; digits alone are counts of that unit."""
-    kind = pa.timestamp(unit)
-    if canonical_zone(zone) == "UTC" and _are_canonical(values):
-        plain = pc.replace_substring_regex(values, "Z$", "")
-        try:
-            return floor_to_unit(plain.cast(pa.timestamp("ns")), unit)
-        except pa.ArrowInvalid:
-            pass  # beyond what nanoseconds hold, or no such day: one by one, with an error that says which
-    encoded = values.dictionary_encode()
-    parsed = [_count_in(text, unit, zone, allow_date) for text in encoded.dictionary.to_pylist()]
-    return pa.array(parsed, pa.int64()).take(encoded.indices).cast(kind)
-
-
-def floor_to_unit(times: pa.Array | pa.ChunkedArray, unit: str) -> pa.Array | pa.ChunkedArray:
-    """Return timestamps in a unit, rounded down where it is a coarser one."""
-    return pc.floor_temporal(times, unit=_UNIT_WORDS[unit]).cast(pa.timestamp(unit))
-
-
-_UNIT_WORDS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
-_DIGITS = re.compile(r"\s*[+-]?\d+\s*")
-
-
-def _are_canonical(values: pa.Array) -> bool:
-    matches = pc.match_substring_regex(values, _CANONICAL)
-    return bool(pc.all(matches, min_count=0).as_py())
-
-
-def _count_in(text: str, unit: str, zone: str, allow_date: bool) -> int:
-    if _DIGITS.fullmatch(text):
-        value = int(text)
-        check_range(value, unit)
-        return value
-    return to_unit(parse_timestamp(text, zone, allow_date=allow_date), unit)
+def names_zone(text: str) -> bool:
+    """Tell whether a text of a time says of which zone it is."""
+    match = _TIMESTAMP.fullmatch(text.strip())
+    return match is not None and match[8] is not None
 
 
 def parse_date(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
 from tsdb.query._visible import visible
+from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
 from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
@@ -24,6 +25,7 @@ __all__ = [
     "Session",
     "TableMissing",
     "TableRecords",
+    "WriteToken",
     "read_all",
     "visible",
 ]

@@ -7,11 +7,10 @@ So is everything that would be an error.
 from __future__ import annotations
 
 import re
-from functools import reduce
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Call, Literal, Node, Ref
+from tsdb.engine.scan import Call, Literal, Node, Ref, joined
 from tsdb.model import ColumnInfo, InvalidTimestamp, Kind, TableInfo, check_range, parse_timestamp
 from tsdb.sql import clauses
 from tsdb.sql.tag_expression import TagExpression
@@ -48,7 +47,7 @@ def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> 
         parts = [fit_condition(part, table, zone) for part in condition.parts]
         function = "and_kleene" if condition.is_and else "or_kleene"
         found = [part for part in parts if part is not None]
-        return reduce(lambda left, right: Call(function, (left, right)), found) if len(found) == len(parts) else None
+        return joined(function, found) if len(found) == len(parts) else None
     if isinstance(condition, TagExpression):
         return None
     if isinstance(condition, clauses.Not):
@@ -125,7 +124,7 @@ def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.
 
 
 def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Scalar | None:
-    """A number counts units of the column; a text is local time of the session, or of UTC, to the nanosecond."""
+    """A number counts units of the column; a text is local time of the session, to the nanosecond."""
     try:
         if not literal.is_string:
             if not literal.text.lstrip("-").isdigit():
@@ -135,7 +134,7 @@ def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Sca
             return pa.scalar(number, arrow)
         if literal.is_timestamp and not is_canonical_time(literal.text):
             return None
-        nanoseconds = parse_timestamp(literal.text, "UTC" if literal.is_timestamp else zone)
+        nanoseconds = parse_timestamp(literal.text, zone)
     except (InvalidTimestamp, pa.ArrowInvalid, OverflowError):
         return None
     return pa.scalar(nanoseconds, pa.timestamp("ns")) if nanoseconds in _INT64 else None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
+import pyarrow as pa
+from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from tsdb.model import CATALOG
 from tsdb.query._providers import LazyCatalog, TableSource
@@ -28,6 +29,18 @@ _SETTINGS = {
     "datafusion.catalog.create_default_catalog_and_schema": "false",
     "datafusion.catalog.default_catalog": CATALOG,
 }
+_WORKERS_MIN = 32
+
+# All rules of the optimiser. Without them, to optimise a plan is to check it and to bring its types in line.
+_RULE_NAMES = """
+rewrite_set_comparison optimize_unions simplify_expressions replace_distinct_aggregate eliminate_join
+decorrelate_predicate_subquery scalar_subquery_to_join decorrelate_lateral_join extract_equijoin_predicate
+eliminate_duplicated_expr eliminate_filter eliminate_cross_join eliminate_limit propagate_empty_relation
+filter_null_join_keys eliminate_outer_join push_down_limit push_down_filter
+single_distinct_aggregation_to_group_by eliminate_group_by_constant common_sub_expression_eliminate
+extract_leaf_expressions push_down_leaf_projections optimize_projections unions_to_filter
+"""
+_OPTIMIZER_RULES = _RULE_NAMES.split()
 # Without this rule tables are not asked to filter: for filters that cannot be handed over.
 _FILTER_RULE = "push_down_filter"
 
@@ -54,11 +67,14 @@ class Contexts:
         if options.memory_bytes:
             runtime = runtime.with_fair_spill_pool(int(options.memory_bytes))
         if options.spill_dir is not None:
-            options.spill_dir.mkdir(parents=True, exist_ok=True)
+            options.spill_dir.mkdir(0o700, parents=True, exist_ok=True)
             runtime = runtime.with_disk_manager_specified(str(options.spill_dir))
         else:
             runtime = runtime.with_disk_manager_os()
         self._runtime = runtime
+        # Read by DataFusion when its threads are started. A query that was given up occupies one of them until it comes
+        # to a place where it can stop, and must not keep all others from running.
+        os.environ.setdefault("TOKIO_WORKER_THREADS", str(max(_WORKERS_MIN, 2 * (os.cpu_count() or 1))))
         self.parallelism = options.parallelism or os.cpu_count() or 1
 
     def make(
@@ -90,6 +106,18 @@ class Contexts:
         if not has_filters:
             context.remove_optimizer_rule(_FILTER_RULE)
         return context
+
+
+def coerced_frame(context: SessionContext, frame: DataFrame) -> DataFrame:
+    """Return a plan in which both sides of a UNION, and the branches of a CASE, have one type.
+
+    Only `optimized_logical_plan` brings types in line, and it holds the interpreter's lock: the optimiser took seconds
+    for a plan of thousands of nodes. Without its rules that step is short. The context optimises nothing after this.
+    """
+    for rule in _OPTIMIZER_RULES:
+        context.remove_optimizer_rule(rule)
+    checked = context.create_dataframe_from_logical_plan(frame.logical_plan()).optimized_logical_plan()
+    return context.create_dataframe_from_logical_plan(checked)
 
 
 def _register(context: SessionContext, function: Any) -> None:

@@ -124,7 +124,8 @@ class QueryEngine:
                 return TableRecords(analyzed_aggregate(found))
             found.close()
         planned, stream = self._planner.start(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
-        explained = read_all(QueryRecords(stream, planned.schema, planned.life, self._waiter))
+        records = QueryRecords(stream, planned.schema, planned.life, self._waiter, self._planner.unfinished)
+        explained = read_all(records)
         answer = analyzed(statement, explained, planned.life.scans)
         return TableRecords(with_reason(answer, found) if isinstance(found, str) and not statement.format else answer)
 
@@ -144,6 +145,7 @@ class QueryEngine:
 
     def close(self) -> None:
         """Stop the thread that waits for queries."""
+        self._planner.close()
         self._waiter.close()
 
     def _find_aggregate(
@@ -183,4 +185,5 @@ class QueryEngine:
     ) -> Records:
         job = self._planner.prepare(text, tokens, session, tables, prefix=prefix)
         planned, stream = self._planner.start(job)
-        return QueryRecords(stream, planned.schema, planned.life, None if job.is_single else self._waiter)
+        waiter = None if job.is_single and job.is_small else self._waiter
+        return QueryRecords(stream, planned.schema, planned.life, waiter, self._planner.unfinished)

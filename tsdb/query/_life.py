@@ -12,6 +12,7 @@ from typing import Any
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled, DeadlineExceeded
+from tsdb.query.session import Statement
 from tsdb.units import Duration
 
 _NS_PER_SECOND = 1e9
@@ -20,19 +21,29 @@ _NS_PER_SECOND = 1e9
 class QueryLife:
     """What the parts of a query share; safe to use from several threads."""
 
-    def __init__(self, clock: Clock, timeout: Duration | None, hurry: Callable[[], None] | None = None) -> None:
-        """`hurry` raises when whoever waits for the query cannot wait any longer."""
+    def __init__(
+        self,
+        clock: Clock,
+        timeout: Duration | None,
+        hurry: Callable[[], None] | None = None,
+        statement: Statement | None = None,
+    ) -> None:
+        """`hurry` raises when whoever waits for the query cannot wait any longer; `statement` is what it runs for."""
         self._hurry = hurry
+        self._statement = statement
         self.clock = clock
         self.timeout = timeout
         self._deadline_ns = None if timeout is None else clock.monotonic_ns() + timeout
         self._lock = threading.Lock()
         self._is_over = False
         self._releases: list[Callable[[], None]] = []
+        self._stops: list[Callable[[], None]] = []
         self.is_cancelled = False
         self.failure: Exception | None = None
         self.scans: list[Any] = []
         """The datasets that were handed to DataFusion, for EXPLAIN ANALYZE."""
+        if statement is not None:
+            statement.on_cancel(self.cancel)
 
     def check(self) -> None:
         """Raise if the query should not go on."""
@@ -68,8 +79,24 @@ class QueryLife:
                 return
         release()
 
+    def on_cancel(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called when the query is cancelled; at once if it was."""
+        with self._lock:
+            self._stops.append(stop)
+            is_late = self.is_cancelled
+        if is_late:
+            stop()
+
     def cancel(self) -> None:
-        self.is_cancelled = True
+        with self._lock:
+            self.is_cancelled = True
+            stops, self._stops = self._stops, []
+        for stop in stops:
+            stop()
+
+    def hold(self) -> Callable[[], None]:
+        """Keep the statement in the process list until the returned function is called."""
+        return _nothing if self._statement is None else self._statement.hold()
 
     def end(self) -> None:
         """Let go of everything the query holds; any number of times."""
@@ -78,3 +105,7 @@ class QueryLife:
             releases, self._releases = self._releases, []
         for release in releases:
             release()
+
+
+def _nothing() -> None:
+    """Nobody shows what runs."""

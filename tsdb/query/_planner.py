@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +17,11 @@ from datafusion import DataFrame, SessionContext
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import NotBrief, TsdbError
+from tsdb.errors import Busy, Cancelled, DeadlineExceeded, NotBrief, TsdbError
 from tsdb.model import (
     CATALOG,
     METRIC_ENGINE,
+    NS_PER_UNIT,
     ColumnId,
     ColumnInfo,
     DataType,
@@ -30,16 +31,21 @@ from tsdb.model import (
     ViewInfo,
     type_of_field,
 )
-from tsdb.query._context import READ_ONLY, Contexts, QueryOptions
+from tsdb.query._context import READ_ONLY, Contexts, QueryOptions, coerced_frame
 from tsdb.query._dialects import translate_query
+from tsdb.query._job import Job, Planned, SeenAggregate, SeenOuter, ViewChain
 from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX
-from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource, in_thread
+from tsdb.query._memory import MemoryWatch
+from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
+from tsdb.query._planning import Planning, Unfinished
+from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
 from tsdb.query._records import QueryRecords, result_schema
 from tsdb.query._seen import Misfit, SeenShapes, shifted
 from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
+from tsdb.query._threads import in_thread
+from tsdb.query._view_sizes import ViewSizes, check_size
 from tsdb.query._visible import visible
-from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
+from tsdb.query.errors import TableMissing, execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.mysql_variables import mysql_variable
@@ -47,7 +53,6 @@ from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
-    FittedQuery,
     OuterRecords,
     RunFilter,
     Shapes,
@@ -88,9 +93,14 @@ _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
 _WORD = re.compile(r"[a-z_]\w*")
 
+_INT64_MAX = 2**63 - 1
+_YEAR_NS = 366 * 86_400 * 10**9
+_BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
+
 # What can make much of one table: series of numbers that are joined with it, recursion.
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 
+_JOIN_WORDS = frozenset({"join", "exists", "in", "lateral"})
 # What can give a column that is none of a table's.
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
 SAME_NAMES_MAX = 100
@@ -100,58 +110,13 @@ _SAME_NAMES = re.compile(
 )
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-_COERCED = re.compile(r"\b(?:union|intersect|except|recursive|case)\b", re.IGNORECASE)
+_COERCING_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT", "RECURSIVE", "CASE"})
+_COERCED = re.compile(rf"\b(?:{'|'.join(_COERCING_WORDS)})\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 Above = Callable[[str, pa.Table, Session], Records]
 InformationSource = Callable[[Session], InformationContext]
 Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A query that is ready to be planned."""
-
-    text: str
-    session: Session
-    tables: Mapping[str, pa.Table]
-    is_ordered: bool
-    is_single: bool
-    """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
-    is_explained: bool
-    views: tuple[ViewInfo, ...]
-    """The views whose own text this is, one in the other."""
-    limit: int | None
-    """The largest LIMIT in it, if it may concern `numbers`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenAggregate:
-    """What an aggregate over runs means, whatever its conditions are."""
-
-    fitted: FittedQuery
-    schema: pa.Schema
-    kinds: Sequence[pa.DataType]
-    """The types of the schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenOuter:
-    """What a query over an aggregate means, whatever the conditions of that are."""
-
-    below: SeenAggregate
-    above: str
-    schema: pa.Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A query that DataFusion has planned."""
-
-    frame: DataFrame
-    life: QueryLife
-    schema: pa.Schema
-    """The columns of its answer."""
 
 
 class Planner:
@@ -172,6 +137,9 @@ class Planner:
         self._information = information
         self._contexts = Contexts(options)
         self._shapes = Shapes()
+        self.unfinished = Unfinished()
+        self._planning = Planning(self.unfinished)
+        self._memory = MemoryWatch(int(options.memory_bytes), self.unfinished)
         self._tag_values = TagValues(self._evaluate)
         self._seen: SeenShapes[PlainSelection | SeenAggregate | SeenOuter] = SeenShapes()
         self.expand: Expand = lambda text, session: (text, {})
@@ -185,13 +153,14 @@ class Planner:
         tables: Mapping[str, pa.Table],
         *,
         prefix: str = "",
-        views: tuple[ViewInfo, ...] = (),
+        views: ViewChain | None = None,
     ) -> Job:
         """Look at the text of a query and edit it; `prefix` goes before the edited text.
 
         `views` are those whose own text this is, one in the other.
         """
         check_query_limits(text, tokens)
+        chain = views or ViewChain()
         if (
             session.dialect is not Dialect.GENERIC
             and (edited := translate_query(text, tokens, session.dialect)) != text
@@ -200,11 +169,13 @@ class Planner:
         layout = Layout(text, tokens)
         refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
+        is_small = self._check_size(layout, named, session, tables)
         rules = RewriteRules(
             dialect=session.dialect,
-            columns=self._columns(layout, named, session, tables, views),
+            columns=self._columns(layout, named, session, tables, chain),
             zone=session.time_zone,
             variable=lambda name: session_variable(session, name),
+            is_wide=not _BINNING.isdisjoint(layout.words) and self._is_wide(layout, named, session, tables),
         )
         names_numbers = any(each.name == NUMBERS for each in named)
         job = Job(
@@ -214,22 +185,31 @@ class Planner:
             is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
             is_explained=bool(prefix),
-            views=views,
+            views=chain,
             limit=limit_of(layout) if names_numbers else None,
+            is_small=is_small,
         )
-        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job))
+        derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
 
-    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job) -> ColumnTypes:
+    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job, named: Sequence[TableRef]) -> ColumnTypes:
         """Return the types of columns that no table of ours has; names that stand for several types are left out."""
         kinds: dict[str, set[DataType | None]] = {}
         for rows in job.tables.values():
             for field in rows.schema:
                 kinds.setdefault(field.name, set()).add(type_of_field(field))
-        if _DERIVING_WORDS.isdisjoint(layout.words) and not job.views:
+        is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
+        if is_of_tables or job.views.path:
+            # The text of a view is planned within a plan already; once more for each would double with each view.
+            return _certain(kinds)
+        is_coerced_later = any(word in _COERCING_WORDS for word in layout.words)
+        if is_coerced_later or any(self._find_view(each, job.session) is not None for each in named):
+            # Until it is optimised, a plan says that a CASE or a UNION has the type of its first branch.
             return _certain(kinds)
         try:
             planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
+        except (Cancelled, DeadlineExceeded, Busy):
+            raise
         except TsdbError:
             return _certain(kinds)
         text = planned.frame.logical_plan().display_indent_schema()
@@ -238,6 +218,42 @@ class Planner:
             found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
             kinds.setdefault(name, set()).add(found)
         return _certain(kinds)
+
+    def _is_wide(
+        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+    ) -> bool:
+        """Tell whether a table that a query names may have times that nanoseconds do not hold.
+
+        The planner's functions of time compute in nanoseconds. Of the time index it is known which times there are; any
+        other column of a coarser unit that is in the text may have some.
+        """
+        words = {word.lower() for word in layout.words}
+        for reference in named:
+            is_ours = len(reference.parts) > 1 or reference.name not in tables
+            table = self.find_table(reference.parts, session) if is_ours else None
+            if table is not None and self._may_be_wide(table, words):
+                return True
+        return False
+
+    def _may_be_wide(self, table: TableInfo, words: set[str]) -> bool:
+        coarse = [each for each in table.columns if each.type.is_timestamp and each.type.arrow.unit != "ns"]
+        if any(each is not table.time_index and each.name.lower() in words for each in coarse):
+            return True
+        if table.engine == "file":
+            return False
+        unit = NS_PER_UNIT[table.time_index.type.arrow.unit]
+        # Of times next to the least one, even of nanoseconds, the start of their year is out of range.
+        first, last = (_YEAR_NS - _INT64_MAX) // unit, _INT64_MAX // unit
+        spans = [self._regions.time_range(each) for each in table.region_ids]
+        return any(span is not None and (span.start < first or span.last > last) for span in spans)
+
+    def _check_size(
+        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+    ) -> bool:
+        """Refuse a query that is too large after expansion; tells whether it is a small one."""
+        known = {each.parts for each in named if len(each.parts) == 1 and each.name in tables}
+        sizes = ViewSizes(lambda parts: None if parts in known else self._view_named(parts, session))
+        return check_size(layout, named, session.dialect, sizes)
 
     def _is_single(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
@@ -256,7 +272,7 @@ class Planner:
         named: Sequence[TableRef],
         session: Session,
         tables: Mapping[str, pa.Table],
-        views: tuple[ViewInfo, ...],
+        views: ViewChain,
     ) -> ColumnTypes:
         """Return the types of the columns whose comparisons may need an edit."""
         known: dict[str, dict[str, DataType]] = {}
@@ -274,30 +290,49 @@ class Planner:
         return ColumnTypes(known, redefined_names(layout, session.dialect) if known else frozenset())
 
     def _find_view(self, reference: TableRef, session: Session) -> ViewInfo | None:
-        database = session.database if len(reference.parts) == 1 else reference.parts[-2]
-        if (own := session.views.get((database, reference.name))) is not None:
-            return own
-        return self._catalog.find_view(database, reference.name) if _may_read(session, database) else None
+        return self._view_named(reference.parts, session)
 
-    def _view_columns(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> dict[str, DataType]:
+    def _view_named(self, parts: Sequence[str], session: Session) -> ViewInfo | None:
+        if len(parts) > 3 or (len(parts) == 3 and parts[0] != CATALOG):
+            return None
+        database = session.database if len(parts) == 1 else parts[-2]
+        if (own := session.views.get((database, parts[-1]))) is not None:
+            return own
+        return self._catalog.find_view(database, parts[-1]) if _may_read(session, database) else None
+
+    def _view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
-        if view in views:
+        if view in views.path:
             return {}
+        kinds = views.kinds.get(view)
+        if kinds is None:
+            kinds = views.kinds[view] = self._plan_view_columns(view, session, views)
+        return kinds
+
+    def _plan_view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         try:
             planned = self.plan(self._prepare_view(view, session, views))
+        except (Cancelled, DeadlineExceeded, Busy):
+            raise
         except TsdbError:
             return {}
         planned.life.end()
         return {field.name: kind for field in planned.schema if (kind := type_of_field(field)) is not None}
 
-    def _prepare_view(self, view: ViewInfo, session: Session, views: tuple[ViewInfo, ...]) -> Job:
+    def _prepare_view(self, view: ViewInfo, session: Session, views: ViewChain) -> Job:
         """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
+        job = views.prepared.get(view)
+        if job is None:
+            job = views.prepared[view] = self._prepare_view_text(view, session, views)
+        return job
+
+    def _prepare_view_text(self, view: ViewInfo, session: Session, views: ViewChain) -> Job:
         own = replace(session, database=view.database, channel=Channel.HTTP)
         text, tables = self.expand(view.query, own)
         if view.columns:
             names = ", ".join(_quoted(name) for name in view.columns)
             text = f"SELECT * FROM ({text}\n) AS {_quoted(view.name)} ({names})"
-        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=(*views, view))
+        return self.prepare(text, tokenize(text, own.dialect), own, tables, views=views.within(view))
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
@@ -388,7 +423,7 @@ class Planner:
             lambda: self._schema_of(text, tokens, session),
         )
         meaning = SeenAggregate(fitted, schema, schema.types)
-        if not tables:
+        if not tables and not fitted.is_of_range:
             self._seen.remember(text, session, fitted.where, query.table, table, lambda: meaning)
         return self._start_aggregate(meaning, fitted.filter, session, plan)
 
@@ -447,6 +482,8 @@ class Planner:
         (named,) = find_tables(Layout(text, tokens), session.dialect)
         # Bound expressions over tags are of this query alone; they are bound anew each time.
         fitted = inner.fitted
+        if fitted.is_of_range:
+            return
         where = shifted(fitted.where, apart.shift)
         meaning = SeenOuter(SeenAggregate(fitted, inner.schema, inner.schema.types), apart.above, schema)
         self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)
@@ -506,6 +543,33 @@ class Planner:
 
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
+        if not job.is_single or not job.is_small:
+            self.unfinished.check()
+            self._memory.check()
+        if job.is_small:
+            return self._start(job)
+        return self._planning.run(self._watched(job), lambda: self._start(job), lambda found: found[0].give_up())
+
+    def plan(self, job: Job) -> Planned:
+        """Have DataFusion plan a query."""
+        if job.is_small or job.session.hurry is not None:
+            return self._plan(job)
+        return self._planning.run(self._watched(job), lambda: self._plan(job), Planned.give_up)
+
+    def _watched(self, job: Job) -> QueryLife:
+        life = self._life(job)
+        self._memory.watch(life)
+        return life
+
+    def _life(self, job: Job) -> QueryLife:
+        session = job.session
+        return QueryLife(self._clock, session.timeout or self._options.timeout, statement=session.statement)
+
+    def close(self) -> None:
+        """Stop the threads that plan."""
+        self._planning.close()
+
+    def _start(self, job: Job) -> tuple[Planned, Any]:
         planned = self._plan_numbers(job)
         try:
             try:
@@ -514,18 +578,19 @@ class Planner:
                 if not is_bridge_failure(error):
                     raise
                 planned.life.end()
-                planned = self.plan(job, has_filters=False)
+                planned = self._plan(job, has_filters=False)
                 return planned, planned.frame.execute_stream()
         except BaseException as error:
             planned.life.end()
             raise _translated(error, planned.life, execution_error) from error
 
-    def plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
-        """Have DataFusion plan a query."""
+    def _plan(self, job: Job, *, has_filters: bool = True, numbers_rows: int = NUMBERS_ROWS) -> Planned:
         if job.session.hurry is not None:
             # Once it runs, nobody is asked until it has something to show.
             raise NotBrief
-        life = QueryLife(self._clock, job.session.timeout or self._options.timeout)
+        life = self._life(job)
+        if not job.is_single or not job.is_small:
+            self._memory.watch(life)
         source = self._source(
             life,
             job.session,
@@ -534,22 +599,30 @@ class Planner:
             is_single=job.is_single,
             numbers_rows=numbers_rows,
         )
-        source.plan_view = lambda view: self._plan_view(view, job, source)
+        source.plan_view = lambda view: self._plan_view(view, job, source, life)
         try:
-            context = self._context(job, source, has_filters=has_filters)
+            context = self._context(job, source, life, has_filters=has_filters)
             frame = _plan_text(context, job)
             schema = frame.schema()
             if _COERCED.search(job.text) is not None and not job.is_explained:
-                # Only the optimiser brings both sides of a UNION, or the branches of a CASE, to one type.
-                schema = context.create_dataframe_from_logical_plan(frame.optimized_logical_plan()).schema()
+                schema = coerced_frame(context, frame).schema()
         except BaseException as error:
             life.end()
-            raise _translated(error, life, planning_error) from error
+            raise self._with_near_table(_translated(error, life, planning_error), job.session) from error
         return Planned(frame, life, _with_headers(result_schema(schema)))
 
-    def _context(self, job: Job, source: TableSource, *, has_filters: bool = True) -> SessionContext:
+    def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
+        """Return an error; one about a missing table says which one was probably meant."""
+        if isinstance(error, TableMissing) and _may_read(session, error.database):
+            near = self._catalog.near_table(error.database, error.name)
+            error.hint = None if near is None else f"did you mean {near}?"
+        return error
+
+    def _context(self, job: Job, source: TableSource, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
         functions = functions_named(job.session, words)
+        series = [name for name in SERIES_FUNCTIONS if name in words]
+        functions += series_functions(series, life, is_joined=not words.isdisjoint(_JOIN_WORDS) or "," in job.text)
         if job.session.dialect is Dialect.POSTGRESQL and not _PG_FUNCTIONS.isdisjoint(words):
             known = pg_functions(self._information(job.session) if self._information is not None else None)
             functions += [each for each in known if each.name in words]
@@ -564,7 +637,7 @@ class Planner:
 
     def _plan_numbers(self, job: Job) -> Planned:
         """Plan a query; one that takes more of `numbers` than there usually are gets them."""
-        planned = self.plan(job)
+        planned = self._plan(job)
         if job.limit is None or job.limit <= NUMBERS_ROWS:
             return planned
         try:
@@ -575,16 +648,18 @@ class Planner:
         if match is None:
             return planned
         planned.life.end()
-        return self.plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
+        return self._plan(job, numbers_rows=min(int(match[1]), NUMBERS_ROWS_MAX))
 
-    def _plan_view(self, view: ViewInfo, job: Job, source: TableSource) -> DataFrame:
+    def _plan_view(self, view: ViewInfo, job: Job, source: TableSource, life: QueryLife) -> DataFrame:
         """Plan the query of a view over the tables of the query that names it."""
         prepared = self._prepare_view(view, job.session, job.views)
         prepared = replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
         for name, rows in prepared.tables.items():
             source.add(view.database, name, rows)
         try:
-            return self._context(prepared, source).sql_with_options(prepared.text, READ_ONLY)
+            context = self._context(prepared, source, life)
+            frame = context.sql_with_options(prepared.text, READ_ONLY)
+            return frame if _COERCED.search(prepared.text) is None else coerced_frame(context, frame)
         except BaseException as error:
             raise _translated(error, None, planning_error) from error
 
@@ -605,7 +680,7 @@ class Planner:
         if session.is_describing:
             return ()
         own = replace(session, is_describing=True, hurry=None)
-        kinds = in_thread(lambda: self._view_columns(view, own, ()))
+        kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
         return tuple(
             ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
             for number, (name, kind) in enumerate(kinds.items())

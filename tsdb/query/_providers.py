@@ -8,9 +8,8 @@ the caller of `SessionContext.sql` as it was raised.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import datafusion
 import pyarrow as pa
@@ -23,10 +22,9 @@ from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.metric import open_table
 from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NumbersDataset
+from tsdb.query._numbers import NUMBERS, numbers_table
 from tsdb.query._table_dataset import TableDataset
-
-T = TypeVar("T")
+from tsdb.query._threads import in_thread
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -46,6 +44,8 @@ class TableCatalog(Protocol):
     def logical_tables(self, physical: TableInfo) -> list[TableInfo]: ...
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
+
+    def near_table(self, database: str, name: str) -> str | None: ...
 
 
 class TableSource:
@@ -117,7 +117,7 @@ class TableSource:
         if (view := self._catalog.find_view(database, name)) is not None:
             return self._open_view(view)
         if database == DEFAULT_DATABASE and name == NUMBERS:
-            return Table(NumbersDataset(self._numbers_rows, self._life))
+            return numbers_table(self._numbers_rows, self._life)
         return None
 
     def dataset(self, table: TableInfo) -> Any:
@@ -205,33 +205,27 @@ def external_dataset(table: TableInfo) -> ds.Dataset:
     if not os.path.exists(path):
         raise ExternalFileMissing("the file of an external table is missing", table=table.full_name, location=location)
     try:
-        return ds.dataset(path, schema=table.arrow, format=kind)
+        return _with_time_index(ds.dataset(path, schema=table.arrow, format=kind), table)
     except (OSError, pa.ArrowInvalid) as error:
         raise ExternalFileMissing(
             f"the file of an external table cannot be read: {error}", table=table.full_name, location=location
         ) from error
 
 
+def _with_time_index(files: ds.FileSystemDataset, table: TableInfo) -> ds.Dataset:
+    """Give files without a time index the epoch as one: a column that may not be null cannot be missing."""
+    time = table.time_index
+    epoch = ds.field(time.name) == pa.scalar(0, time.type.arrow)
+    fragments = [
+        each
+        if time.name in each.physical_schema.names
+        else files.format.make_fragment(each.path, files.filesystem, partition_expression=epoch)
+        for each in files.get_fragments()
+    ]
+    return ds.FileSystemDataset(fragments, files.schema, files.format, files.filesystem)
+
+
 class ExternalFileMissing(TsdbError):
     """The files behind an external table are not there or cannot be read."""
 
     status = Status.STORAGE_UNAVAILABLE
-
-
-def in_thread(work: Callable[[], T]) -> T:
-    """Run something that enters DataFusion from a call that it made: a thread may not enter it twice."""
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="query-planner")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]

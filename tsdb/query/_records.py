@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+from datafusion import RecordBatch
 
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.query._life import QueryLife
-from tsdb.query.errors import execution_error, is_panic
+from tsdb.query._planning import Unfinished
+from tsdb.query.errors import OutOfMemory, execution_error, is_panic
 
 
 class Waiter:
@@ -30,14 +33,14 @@ class Waiter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def submit(self, stream: Any) -> concurrent.futures.Future[Any]:
-        """Ask a stream for its next batch; the future gives None at its end."""
+    def submit(self, stream: Any, work: Work) -> concurrent.futures.Future[Any]:
+        """Ask a stream for its next batch; the future gives None at its end. `work` follows what DataFusion does."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="query-waiter", daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(_next_batch(stream), self._loop)
+            return asyncio.run_coroutine_threadsafe(_next_batch(stream, work), self._loop)
 
     def close(self) -> None:
         """Give up every wait and stop the thread."""
@@ -60,18 +63,50 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _next_batch(stream: Any) -> Any:
+async def _next_batch(stream: Any, work: Work) -> Any:
     try:
-        return await stream.__anext__()
+        return RecordBatch(await work.follow(stream.rbs.__anext__()))
     except StopAsyncIteration:
         return None
+
+
+class Work:
+    """What DataFusion does for the next batch of a query, as long as it does it.
+
+    Its task holds the future that waits for it, so that the end of that future is the end of the task: cancelling the
+    future is a wish that the task obeys when it comes to a place where it can stop.
+    """
+
+    def __init__(self) -> None:
+        self._future: weakref.ref[Any] | None = None
+
+    def follow(self, future: Any) -> Any:
+        self._future = weakref.ref(future)
+        return future
+
+    def on_end(self, call: Callable[[], None]) -> bool:
+        """Have something called when the task ends; False if it has ended."""
+        future = None if self._future is None else self._future()
+        if future is None:
+            return False
+        weakref.finalize(future, call).atexit = False
+        return True
 
 
 class QueryRecords:
     """The rows of one query."""
 
-    def __init__(self, stream: Any, schema: pa.Schema, life: QueryLife, waiter: Waiter | None) -> None:
+    def __init__(
+        self,
+        stream: Any,
+        schema: pa.Schema,
+        life: QueryLife,
+        waiter: Waiter | None,
+        unfinished: Unfinished | None = None,
+    ) -> None:
         """Without a waiter, the thread that wants rows computes them."""
+        self._unfinished = unfinished
+        self._work = Work()
         self._schema = schema
         self._life = life
         self._waiter = waiter
@@ -81,6 +116,7 @@ class QueryRecords:
         self._is_closed = False
         self._is_read_to_end = False
         self._ask()
+        life.on_cancel(_weak_close(weakref.ref(self)))
 
     @property
     def schema(self) -> pa.Schema:
@@ -114,9 +150,17 @@ class QueryRecords:
             self._life.end()
             return
         self._life.cancel()
-        if pending is not None:
-            pending.cancel()
+        if pending is not None and not pending.done():
+            self._give_up(pending)
         self._life.end()
+
+    def _give_up(self, pending: concurrent.futures.Future[Any]) -> None:
+        """Stop waiting for a batch; what DataFusion still does for it is counted until it ends."""
+        if self._unfinished is not None:
+            end = self._unfinished.add(self._life)
+            if not self._work.on_end(end):
+                end()
+        pending.cancel()
 
     def __del__(self) -> None:
         self.close()
@@ -126,14 +170,14 @@ class QueryRecords:
             return
         with self._lock:
             if not self._is_closed:
-                self._pending = self._waiter.submit(self._stream)
+                self._pending = self._waiter.submit(self._stream, self._work)
 
     def _next(self) -> Any:
         """Return the next batch, None at the end."""
         with self._lock:
             stream, pending = self._stream, self._pending
         if stream is None:
-            raise Cancelled("the query was cancelled")
+            raise self._cancelled()
         try:
             self._life.check()
             return next(stream, None) if pending is None else self._wait(pending)
@@ -148,17 +192,32 @@ class QueryRecords:
         try:
             return pending.result(self._life.remaining_seconds())
         except concurrent.futures.CancelledError:
-            raise Cancelled("the query was cancelled") from None
+            raise self._cancelled() from None
         except TimeoutError:
             if pending.done() and not pending.cancelled():
                 raise  # the work itself met a timeout
             raise self._life.expired() from None
+
+    def _cancelled(self) -> TsdbError:
+        failure = self._life.failure
+        return failure if isinstance(failure, OutOfMemory) else Cancelled("the query was cancelled")
 
     def _error(self, error: BaseException | None) -> TsdbError:
         failure = self._life.failure
         if isinstance(failure, TsdbError):
             return failure
         return execution_error(failure or error or RuntimeError("unknown error"))
+
+
+def _weak_close(found: weakref.ref[QueryRecords]) -> Callable[[], None]:
+    """Close rows unless they are gone: what is registered with a query must not keep them."""
+
+    def close() -> None:
+        records = found()
+        if records is not None:
+            records.close()
+
+    return close
 
 
 def result_schema(schema: pa.Schema) -> pa.Schema:

@@ -79,7 +79,7 @@ class _TimeBound:
             text = self.slot.text(literals, dialect)
             if literal.is_timestamp and not is_canonical_time(text):
                 raise Misfit
-            nanoseconds = parse_timestamp(text, "UTC" if literal.is_timestamp else zone)
+            nanoseconds = parse_timestamp(text, zone)
         except InvalidTimestamp as error:
             raise Misfit from error
         if nanoseconds not in _INT64:

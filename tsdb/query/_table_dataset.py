@@ -23,12 +23,14 @@ import pyarrow.dataset as ds
 
 from tsdb.model import METRIC_ENGINE, TableInfo
 from tsdb.query._life import QueryLife
+from tsdb.query._pace import Pace
 
 SORTED_ROWS_MAX = 131_072
 """Sorting this many rows of five columns took 45 ms; more are not worth holding back the first of them."""
 
 
 _JOINED_BATCH_ROWS_MAX = 2048
+_JOINED_FIRST_ROWS = 256
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
@@ -135,12 +137,20 @@ class TableScanner:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         try:
             self._life.check()
+            most = self._batch_rows_max
+            pace = None if most is None else Pace(min(most, _JOINED_FIRST_ROWS), most)
             for batch in self._read():
                 whole = _with_schema(batch, self.projected_schema)
-                step = self._batch_rows_max or max(whole.num_rows, 1)
-                for start in range(0, whole.num_rows, step):
-                    yield whole.slice(start, step)
+                if pace is None:
+                    yield whole
                     self._life.check()
+                    continue
+                start = 0
+                while start < whole.num_rows:
+                    rows = pace.next_rows()
+                    yield whole.slice(start, rows)
+                    self._life.check()
+                    start += rows
         except Exception as error:
             self._life.fail(error)
             raise

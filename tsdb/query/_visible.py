@@ -37,6 +37,8 @@ class WholeCatalog(Protocol):
 
     def find_view(self, database: str, name: str) -> ViewInfo | None: ...
 
+    def near_table(self, database: str, name: str) -> str | None: ...
+
     def effective_options(self, table: TableInfo) -> dict[str, str]: ...
 
 
@@ -116,6 +118,9 @@ class VisibleCatalog:
     def find_view(self, database: str, name: str) -> ViewInfo | None:
         self._check(database)
         return self._catalog.find_view(database, name)
+
+    def near_table(self, database: str, name: str) -> str | None:
+        return self._catalog.near_table(database, name) if self._identity.may_see(database) else None
 
     def table_by_id(self, table_id: int) -> TableInfo | None:
         return self._catalog.table_by_id(table_id)

@@ -1,21 +1,30 @@
 """Errors of queries, and what the texts of DataFusion mean.
 
-DataFusion tells its errors as text. Where the text came from decides the status: parsing and planning happen in
-`SessionContext.sql`, everything later is execution. What our own code raised below DataFusion (a scan, a deadline) is
-kept aside by whoever raised it and never read back out of a text.
+DataFusion reports its errors as text. Where the text comes from decides the status: parsing and planning happen in
+`SessionContext.sql`, everything later is execution. What our own code raises below DataFusion (a scan, a deadline) is
+kept by the `QueryLife` and never read back out of a text.
+
+    text ─▶ wrappers off ─▶ the first rule of `_error_rules` that matches: message, reason ─▶ names of types as in SQL
+
+A message never shows the inside of the query engine: its own names of types, its syntax trees, or advice to its
+developers. Everything that is not known to be an error inside of the engine is a mistake in the query.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 
-from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported
-from tsdb.query.functions import function_error_text
+from tsdb.errors import InvalidSyntax, Reason, Status, TsdbError, Unsupported
+from tsdb.nearest import nearest
+from tsdb.query._error_rules import FUNCTION_MISMATCH, RULES, explain_mismatch, in_sql_words
+from tsdb.query._known_functions import known_functions, window_functions
+from tsdb.query.functions import function_error
 
 
 class PlanQuery(TsdbError):
-    """The query is well formed and means nothing: an unknown column, operands that do not fit."""
+    """The query is well formed and cannot be planned: an unknown column, operands that do not fit."""
 
     status = Status.PLAN_QUERY
 
@@ -31,33 +40,56 @@ class TableMissing(TsdbError):
 
     status = Status.TABLE_NOT_FOUND
 
+    def __init__(self, catalog: str, database: str, name: str) -> None:
+        super().__init__(f"{PLAN_PREFIX}Table not found: {catalog}.{database}.{name}")
+        self.database = database
+        self.name = name
+
 
 class OutOfMemory(TsdbError):
-    """The queries that run now need more memory than they may take."""
+    """The running queries need more memory than they may take."""
 
     status = Status.RUNTIME_RESOURCES_EXHAUSTED
 
 
 class QueryPanic(TsdbError):
-    """The query engine met a state it does not know: an error in it, not in the query."""
+    """The query engine failed: an error in it, not in the query."""
 
     status = Status.UNEXPECTED
 
 
 PLAN_PREFIX = "Failed to plan SQL: "
+ENGINE_FAILED = "the query engine failed on this query; the log of the server has the details"
 
-_MISSING_TABLE = re.compile(r"table '([^']+)' not found")
+_MISSING_TABLE = re.compile(r"(?<!function )\btable '([^'.]+\.[^'.]+\.[^']+)' not found")
 _PARSER_ERROR = re.compile(r'SQL error: (?:ParserError|TokenizerError)\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)
+_RECURSION_LIMIT = re.compile(r"SQL error: RecursionLimitExceeded")
 _JUNK = re.compile(r"Expected: end of statement, found: (\w+) at Line")
-_PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '[^']*'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
+_PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '([^']*)'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
+_VALUE_ERRORS = frozenset(
+    {
+        "ValueError",
+        "OverflowError",
+        "pyarrow.lib.ArrowInvalid",
+        "pyarrow.lib.ArrowNotImplementedError",
+        "pyarrow.lib.ArrowTypeError",
+    }
+)
+"""Errors of Python that a function raises because of the values it was given."""
 _WRAPPERS = re.compile(
     r"^(?:DataFusion error: |External error: |Execution error: |Error during planning: |Schema error: "
-    r"|Arrow error: |Optimizer rule '\w+' failed\s+caused by\s+|type_coercion\s+caused by\s+|External: )+"
+    r"|Arrow error: |Optimizer rule '\w+' failed\s+caused by\s+|\w+\s+caused by\s+|External: |Compute error: "
+    r"|Cast error: |Parser error: |Invalid argument error: |Substrait error: )+"
 )
 _NOT_IMPLEMENTED = "This feature is not implemented: "
-_UNSUPPORTED_LIMIT = f"{_NOT_IMPLEMENTED}Unsupported LIMIT"  # known from the text alone, told late
+_UNSUPPORTED_LIMIT = f"{_NOT_IMPLEMENTED}Unsupported LIMIT"  # the planner knows it, and reports it at execution
 _FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
+_INTERNAL = re.compile(r"(?:^|: |caused by\s+)Internal error: ")
 _BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scalar|Expression)")
+_NO_FIELD = re.compile(
+    r"No field named (?P<name>.+?)\.(?: Did you mean '[^']*'\?)?(?: Valid fields are (?P<valid>.*)\.)?$"
+)
+_NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 
 
 def is_panic(error: BaseException) -> bool:
@@ -76,21 +108,22 @@ def planning_error(error: BaseException) -> TsdbError:
         return error
     text = str(error)
     if is_panic(error):
-        return QueryPanic(f"the query could not be planned: {_first_line(text)}")
+        return QueryPanic(ENGINE_FAILED)
     if match := _PARSER_ERROR.match(text):
-        message = match[1].replace('\\"', '"')
-        if junk := _JUNK.match(message):
-            return Unsupported(f"SQL statement is not supported, keyword: {junk[1]}")
-        return InvalidSyntax(f"Invalid SQL syntax: {message}")
+        return _parser_error(match[1])
+    if _RECURSION_LIMIT.match(text):
+        return InvalidSyntax("Invalid SQL syntax: the statement is nested too deeply")
     if match := _MISSING_TABLE.search(text):
-        return TableMissing(f"{PLAN_PREFIX}Table not found: {match[1]}")
+        catalog, database, name = match[1].split(".", 2)
+        return TableMissing(catalog, database, name)
     if _NOT_IMPLEMENTED in text:
-        return Unsupported(text.split(_NOT_IMPLEMENTED, 1)[1])
+        return Unsupported(_rewrite(text.split(_NOT_IMPLEMENTED, 1)[1])[0])
     if match := _FORBIDDEN.match(text):
-        return Unsupported(f"a query cannot do this: {text[match.end() :]}")
+        return Unsupported(f"a query cannot contain this statement: {in_sql_words(text[match.end() :])}")
     if "Resources exhausted" in text:
         return _out_of_memory(text)
-    return PlanQuery(f"{PLAN_PREFIX}{_clean(text)}")
+    message, reason = _rewrite(text)
+    return _with_reason(PlanQuery(f"{PLAN_PREFIX}{message}"), reason)
 
 
 def execution_error(error: BaseException) -> TsdbError:
@@ -99,30 +132,97 @@ def execution_error(error: BaseException) -> TsdbError:
         return error
     text = str(error)
     if is_panic(error):
-        return QueryPanic(f"the query failed: {_first_line(text)}")
+        if "capacity overflow" in text:
+            return _with_reason(ExecuteQuery("a value of the result would be too large"), Reason.OUT_OF_RANGE)
+        return QueryPanic(ENGINE_FAILED)
     if "Resources exhausted" in text:
         return _out_of_memory(text)
-    message = _clean(text)
-    if message.startswith(_UNSUPPORTED_LIMIT):
-        return Unsupported(message)
-    return ExecuteQuery(message)
+    if _WRAPPERS.sub("", text).startswith(_UNSUPPORTED_LIMIT):
+        return Unsupported("LIMIT and OFFSET take an integer constant")
+    if _is_fault(text):
+        return QueryPanic(ENGINE_FAILED)
+    message, reason = _rewrite(text)
+    return _with_reason(ExecuteQuery(message), reason)
+
+
+def _is_fault(text: str) -> bool:
+    """Tell whether an error of execution is one of the engine or of a function, not of the query."""
+    if function_error(text) is not None or FUNCTION_MISMATCH.search(text):
+        return False
+    if match := _PYTHON_ERROR.search(text):
+        return match[1] not in _VALUE_ERRORS
+    return _INTERNAL.search(text) is not None
+
+
+def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
+    error.sql_reason = reason
+    return error
+
+
+def _parser_error(quoted: str) -> TsdbError:
+    message = quoted.replace('\\"', '"').replace("\\'", "'")
+    if junk := _JUNK.match(message):
+        return _with_reason(Unsupported(f"SQL statement is not supported, keyword: {junk[1]}"), Reason.SYNTAX)
+    return InvalidSyntax(f"Invalid SQL syntax: {message}")
 
 
 def _out_of_memory(text: str) -> OutOfMemory:
-    what = text.split("Resources exhausted: ", 1)[-1]
+    what = text.split("Resources exhausted: ", 1)[-1].split("\n", 1)[0]
     return OutOfMemory(
-        f"the query needs more memory than queries may take: {_first_line(what)}",
-        hint="ask for less, or raise the memory limit of queries",
+        f"the query needs more memory than queries may take: {what}",
+        hint="select fewer rows or groups, or raise the memory limit of queries",
     )
 
 
-def _clean(text: str) -> str:
-    """Take the wrappings off a message; of an error in a function of ours, return its own message."""
-    if (message := function_error_text(text)) is not None:
-        return message
+def _rewrite(text: str) -> tuple[str, Reason | None]:
+    """Return the message for a client and what exactly is wrong, if a rule knows it."""
+    if (found := function_error(text)) is not None:
+        return in_sql_words(found[0]), found[1]
     if match := _PYTHON_ERROR.search(text):
-        return _message_of(match[1])
-    return _WRAPPERS.sub("", text).replace("\n", " ")
+        return in_sql_words(_message_of(match[2])), None
+    if (mismatch := explain_mismatch(text)) is not None:
+        return mismatch
+    text = _WRAPPERS.sub("", text)
+    flat = " ".join(text.split("\n"))
+    if match := _NO_FIELD.match(flat):
+        return _unknown_column(match["name"], match["valid"])
+    if match := _NO_FUNCTION.match(flat):
+        return unknown_function(match["name"], known_functions())
+    for rule in RULES:
+        if match := rule.pattern.search(text):
+            return in_sql_words(rule.render(match, flat)), rule.reason
+    return in_sql_words(flat), None
+
+
+def _unknown_column(name: str, valid: str | None) -> tuple[str, Reason]:
+    """Return the message for a column that does not exist, with the columns there are."""
+    fields = list(dict.fromkeys(_fields_of(valid))) if valid else []
+    by_name = {_plain_name(field): field for field in reversed(fields)}
+    close = nearest(_plain_name(name), by_name) if _plain_name(name) not in by_name else _plain_name(name)
+    hint = f" Did you mean '{by_name[close]}'?" if close is not None else ""
+    listed = f" Valid fields are {', '.join(fields)}." if fields else ""
+    return f"No field named {name}.{hint}{listed}", Reason.UNDEFINED_COLUMN
+
+
+def _fields_of(valid: str) -> list[str]:
+    """Split `a.b, "c, d"` at the commas outside of quotes."""
+    return [each.strip() for each in re.findall(r'(?:"(?:[^"]|"")*"|[^,"])+', valid)]
+
+
+def _plain_name(field: str) -> str:
+    """Return the last part of a name, without quotes."""
+    parts = re.findall(r'"(?:[^"]|"")*"|[^."]+', field)
+    last = parts[-1] if parts else field
+    return last[1:-1].replace('""', '"') if last.startswith('"') else last
+
+
+def unknown_function(name: str, known: Iterable[str]) -> tuple[str, Reason]:
+    """Return the message for a function that does not exist."""
+    if name.lower() in window_functions():
+        return f"Function '{name}' is a window function and needs OVER (…)", Reason.UNDEFINED_FUNCTION
+    close = nearest(name, known)
+    hint = f" Did you mean '{close}'?" if close is not None else ""
+    return f"Invalid function '{name}'.{hint}", Reason.UNDEFINED_FUNCTION
 
 
 def _message_of(arguments: str) -> str:
@@ -132,7 +232,3 @@ def _message_of(arguments: str) -> str:
     except (SyntaxError, ValueError):
         return arguments
     return str(values[0]) if values else "unknown error"
-
-
-def _first_line(text: str) -> str:
-    return text.split("\n", 1)[0]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tsdb.auth import Identity
 from tsdb.model import DEFAULT_DATABASE, ViewInfo
+from tsdb.query._write_token import WriteToken
 from tsdb.query.advisory_locks import SessionLocks
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
@@ -40,6 +41,16 @@ class Channel(StrEnum):
 _DIALECTS = {Channel.MYSQL: Dialect.MYSQL, Channel.POSTGRES: Dialect.POSTGRESQL}
 
 
+class Statement(Protocol):
+    """The running statement, as far as its queries need to know it."""
+
+    def on_cancel(self, stop: Callable[[], None]) -> None:
+        """Have `stop` called when the statement is cancelled; at once if it was."""
+
+    def hold(self) -> Callable[[], None]:
+        """Keep the statement in the process list until the returned function is called, even after its answer."""
+
+
 @dataclass(slots=True)
 class Session:
     """What a connection has chosen."""
@@ -58,6 +69,10 @@ class Session:
     """How long one statement may take; None leaves it to the server."""
     hurry: Callable[[], None] | None = None
     """Raises NotBrief when a statement takes longer than whoever waits for it can; set only for those that read."""
+    statement: Statement | None = None
+    """What runs now, set by the database when a statement begins."""
+    token: WriteToken | None = None
+    """Stops what the session of a single request writes; None gives every statement its own."""
     variables: dict[str, str] = field(default_factory=dict)
     """What SET has set, beside time zone and database; names in lower case."""
     warnings: list[str] = field(default_factory=list)

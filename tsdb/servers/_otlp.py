@@ -87,6 +87,11 @@ class OtlpRequest:
     needs_pipeline: bool = True
     """Whether traces must say which model they mean."""
 
+    def check(self) -> None:
+        """Raise Cancelled if nobody waits for the answer any more."""
+        if self.session.token is not None:
+            self.session.token.check()
+
 
 class OtlpWriter:
     """Writes requests; each answers with an encoded message, a dry run with what would be done."""
@@ -98,7 +103,7 @@ class OtlpWriter:
 
     def metrics(self, request: OtlpRequest) -> bytes | WriteOutcome:
         """Write data points."""
-        parsed = parse_metrics(request.body, _read_options(request))
+        parsed = parse_metrics(request.body, _read_options(request), check=request.check)
         work = _Work(self._database, request, "otlp_metrics")
         refused = work.write(parsed, self._metric_tables)
         if isinstance(refused, WriteOutcome):
@@ -121,7 +126,7 @@ class OtlpWriter:
                 hint=f"send x-tsdb-pipeline-name: {TRACE_PIPELINES[0]}",
             )
         table = request.find("trace-table-name") or TRACE_TABLE
-        parsed = parse_traces(request.body, table)
+        parsed = parse_traces(request.body, table, check=request.check)
         work = _Work(self._database, request, "otlp_traces")
         refused = work.write(parsed, trace_tables(_read_partitions(request)))
         if isinstance(refused, WriteOutcome):
@@ -143,6 +148,7 @@ class OtlpWriter:
             now_ns=self._clock.now_ns(),
             table=request.find("log-table-name") or LOG_TABLE,
             extracted=_read_names(request, "log-extract-keys", ","),
+            check=request.check,
         )
         refused = _Work(self._database, request, "otlp_logs").write(parsed, LOG_TABLES)
         if isinstance(refused, WriteOutcome):

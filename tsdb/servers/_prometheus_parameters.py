@@ -33,7 +33,7 @@ def parse_time_ms(name: str, text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no time: {text!r}") from None
+            raise InvalidArguments(f"the parameter {name} is not a time: {text!r}") from None
         if moment.tzinfo is None:
             raise InvalidArguments(f"the parameter {name} has no time zone: {text!r}") from None
         return round(moment.timestamp() * 1000)
@@ -49,7 +49,7 @@ def parse_step_ms(name: str, text: str) -> int:
         try:
             seconds = float(text)
         except ValueError:
-            raise InvalidArguments(f"the parameter {name} is no duration: {text!r}") from None
+            raise InvalidArguments(f"the parameter {name} is not a duration: {text!r}") from None
         if not abs(seconds) < _TIME_MAX:
             raise InvalidArguments(f"the parameter {name} is out of range: {text!r}")
         ms = round(seconds * 1000)

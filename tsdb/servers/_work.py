@@ -50,6 +50,11 @@ class Work:
         self.step_seconds = 0.0
         """How long the last step took."""
 
+    @property
+    def step(self) -> Future[tuple[bytes, bool]] | None:
+        """The step under way, or the last one: a part of the answer, and whether that was its end."""
+        return self._step
+
     async def next_chunk(self) -> bytes:
         """Return the next part of the answer; b"" only at its end."""
         if self.is_over:

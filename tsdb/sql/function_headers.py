@@ -14,6 +14,9 @@ from tsdb.sql.function_names import INNER_NAMES
 
 _MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
 _OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
+_CALENDAR = re.compile(
+    r"(zone__(?:shift|move|plus|minus)|date_add__zone|date_sub__zone|date_trunc__back|date_bin__back)\("
+)
 _SQUARE = re.compile(r"\[[^\[\]]*\]")
 _WORD = re.compile(r"\b(CASE|WHEN|THEN|ELSE|END)\b")
 
@@ -39,6 +42,8 @@ def _restore(text: str, match: re.Match[str]) -> str:
         return _restore_case(match[1], arguments, rest) or text
     if match[2] and match[3] == "list" and match[2] in AGGREGATES:
         return (_restore_list(match[2], text[opening + 1 : closing]) or text[: closing + 1]) + rest
+    if match[2] == "zone" and (match[3] == "text" or match[3].startswith("cast_")):
+        return arguments[1 if match[3] == "text" else 0] + rest
     if match[2]:
         name = f"{match[2]}__{match[3]}"
         return f"{match[2]}({','.join(_written(name, arguments))}){rest}" if name in INNER_NAMES else text
@@ -102,9 +107,25 @@ def _operation(text: str) -> str | None:
         return None
     name = _OPERATOR_NAMES.get(text[closing + 2 : closing + 3])
     right = text[closing + 4 :]
+    if (match := _CALENDAR.match(right)) is not None:
+        return _calendar_call(match[1], text[opening + 1 : closing], _split(right[match.end() : -1]))
     if name is None or not right.startswith("coalesce(") or _closing(right, opening) != len(right) - 1:
         return None
     return f"{name}({text[opening + 1 : closing]},{right[opening + 1 : -1]})"
+
+
+def _calendar_call(name: str, time: str, arguments: list[str]) -> str:
+    """`ts - date_trunc__back('day', …)` as `date_trunc('day',ts)`; what only shifts a time is the time itself."""
+    if name == "date_trunc__back":
+        return f"date_trunc({arguments[0]},{time})"
+    if name == "date_bin__back":
+        origin = [] if arguments[3] == "NULL" else [arguments[3]]
+        return f"date_bin({','.join([arguments[0], time, *origin])})"
+    if name in ("zone__plus", "zone__minus"):
+        return f"{time} {'+' if name == 'zone__plus' else '-'} {arguments[2]}"
+    if name in ("date_add__zone", "date_sub__zone"):
+        return f"{name.removesuffix('__zone')}({time},{arguments[2]})"
+    return time
 
 
 def _restore_case(name: str, test: list[str], rest: str) -> str | None:

@@ -100,12 +100,12 @@ def _shift(operator: str) -> Callable[[list[str]], str | None]:
         time, interval = arguments
         if _is_string(time):
             time = f"arrow_cast({time}, 'Timestamp(ms)')"
-        return f"coalesce(coalesce({time}) {operator} coalesce(CAST({_spell_interval(interval)} AS INTERVAL)))"
+        return f"coalesce(coalesce({time}) {operator} coalesce(CAST({spell_interval(interval)} AS INTERVAL)))"
 
     return expand
 
 
-def _spell_interval(text: str) -> str:
+def spell_interval(text: str) -> str:
     """Write `'1y2mon'` as `'1 years 2 months'`; any other text stays as it is."""
     if not _is_string(text) or " " in text.strip():
         return text

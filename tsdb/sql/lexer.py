@@ -192,7 +192,7 @@ def check_length(text: str) -> None:
 
 def _open_ended(text: str, offset: int) -> InvalidSyntax:
     what = {"'": "string", "/": "comment"}.get(text[offset], "quoted name")
-    return syntax_error(text, offset, f"the {what} that begins here does not end")
+    return syntax_error(text, offset, f"the {what} that begins here is not terminated")
 
 
 def locate(text: str, offset: int) -> tuple[int, int]:

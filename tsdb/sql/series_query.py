@@ -21,7 +21,7 @@ from tsdb.sql.rewrite import KEYWORDS
 from tsdb.sql.statements import Dialect
 from tsdb.sql.tag_expression import TagExpression, find_end, make_expression, split_at_and
 
-_PLAIN_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?)?")
+_PLAIN_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(Z)?)?")
 _S, _DAY = 1_000_000_000, 86_400 * 1_000_000_000
 _MONDAY = 4 * _DAY
 """1970-01-05 was a Monday: weeks start there."""
@@ -54,8 +54,12 @@ class Bucket:
 
     column: str
     width_ns: int
-    origin_ns: int
-    """From 0 to before the width."""
+    origin_ns: int | None = None
+    """A local time that buckets are counted from; the first of 1970 if the query says nothing."""
+    is_utc: bool = False
+    """The origin is a time of UTC."""
+    is_calendar: bool = False
+    """They lie by what clocks show, not by the time that has passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +266,7 @@ class _Reader(ClauseReader):
         self.operator(",")
         column = self.column()
         self.operator(")")
-        return Bucket(column, width, _MONDAY % width if width == 7 * _DAY else 0)
+        return Bucket(column, width, _MONDAY if width == 7 * _DAY else None, is_calendar=True)
 
     def _bin(self) -> Bucket:
         self.word("INTERVAL")
@@ -272,19 +276,21 @@ class _Reader(ClauseReader):
             raise OtherClause("date_bin has an interval that is not a number of fixed units")
         self.operator(",")
         column = self.column()
-        origin = self._origin() if self.take_operator(",") else 0
+        origin, is_utc = self._origin() if self.take_operator(",") else (None, False)
         self.operator(")")
-        return Bucket(column, width, origin % width)
+        unit = unquote(token, self._dialect).strip().partition(" ")[2].strip().lower()
+        return Bucket(column, width, origin, is_utc, is_calendar=unit.startswith(("day", "week")))
 
-    def _origin(self) -> int:
-        """Read what date_bin counts from: a time of UTC in its plainest form."""
+    def _origin(self) -> tuple[int, bool]:
+        """Read what date_bin counts from: a time in its plainest form, local or of UTC."""
         self.word("TIMESTAMP")
         token = self.next()
         text = unquote(token, self._dialect) if token.kind == TokenKind.STRING else ""
-        if _PLAIN_TIME.fullmatch(text) is None:
+        match = _PLAIN_TIME.fullmatch(text)
+        if match is None:
             raise OtherClause("date_bin has an origin that is no plain time")
         try:
-            return parse_timestamp(text)
+            return parse_timestamp(text), match[1] is not None
         except InvalidTimestamp as error:
             raise OtherClause("date_bin has an origin that is no time") from error
 

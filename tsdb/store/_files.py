@@ -20,11 +20,15 @@ if sys.platform == "darwin":
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _ZEROES = bytes(1 << 20)
 
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+"""What the database writes is for its own user alone, whatever the umask says: rows, metadata, hashes of passwords."""
+
 
 class Files:
     """The machine's own file system."""
 
-    def open(self, path: Path, flags: int, mode: int = 0o644) -> int:
+    def open(self, path: Path, flags: int, mode: int = PRIVATE_FILE) -> int:
         return os.open(path, flags, mode)
 
     def close(self, fd: int) -> None:
@@ -75,7 +79,7 @@ class Files:
         os.unlink(path)
 
     def mkdir(self, path: Path) -> None:
-        os.mkdir(path)
+        os.mkdir(path, PRIVATE_DIRECTORY)
 
     def rmdir(self, path: Path) -> None:
         os.rmdir(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -15,8 +16,13 @@ from typing import Self
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import StartError
+from tsdb.store._files import PRIVATE_DIRECTORY, PRIVATE_FILE
+from tsdb.telemetry import get_logger
 
 _NAME = "LOCK"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+_log = get_logger("tsdb.store")
 
 
 class DirectoryLock:
@@ -88,8 +94,9 @@ class DirectoryLock:
 
     def _open_exclusive(self) -> int:
         try:
-            self._path.mkdir(parents=True, exist_ok=True)
-            return os.open(self._path / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
+            self._path.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            _make_private(self._path)
+            return os.open(self._path / _NAME, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as error:
             raise StartError(
                 f"{self._key}: {self._path} cannot be used: {error.strerror}",
@@ -99,3 +106,21 @@ class DirectoryLock:
     def _in_use(self, owner: list[str]) -> StartError:
         who = f"process {owner[0]} (since {owner[1]})" if len(owner) == 2 else "another process"
         return StartError(f"{self._key}: {self._path} is in use by {who}", hint="stop it or choose another directory")
+
+
+def _make_private(directory: Path) -> None:
+    """Close a directory to other users: what lies in it may have been created when it was open to them.
+
+    One that is shared by design, as `/tmp` is, or that holds other things than a database, stays as it is.
+    """
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if not mode & _OTHERS:
+        return
+    is_ours = (directory / _NAME).exists() or not any(directory.iterdir())
+    try:
+        if is_ours and not mode & stat.S_ISVTX:
+            directory.chmod(mode & ~_OTHERS)
+            return
+    except PermissionError:
+        pass
+    _log.warning("other users may look into the data directory", path=directory, mode=oct(mode), hint="chmod 700")

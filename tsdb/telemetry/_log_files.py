@@ -7,6 +7,7 @@ Lines are collected in memory and written with one system call when the writer r
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from contextlib import suppress
@@ -19,6 +20,11 @@ KEPT_FILES_MAX = 720
 BUFFER_BYTES_MAX = 64 * 1024
 
 _HOUR_NS = 3_600_000_000_000
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file that is for its owner alone if it is new: statements and addresses of clients are in the log."""
+    return os.open(path, flags, 0o600)
 
 
 class HourlyFile:
@@ -37,7 +43,7 @@ class HourlyFile:
         """Open the file of the hour of `now_ns`, with the errors of the file system."""
         hour = now_ns // _HOUR_NS
         stamp = time.strftime("%Y-%m-%d-%H", time.gmtime(hour * 3600))
-        file = FileIO(self._directory / f"{self._prefix}.{stamp}", "a")
+        file = FileIO(self._directory / f"{self._prefix}.{stamp}", "a", opener=_open_private)
         self._close_file()
         self._file, self._hour = file, hour
         self._remove_oldest()

@@ -26,6 +26,8 @@ from tsdb.telemetry._metrics import counter, gauge
 from tsdb.telemetry._secrets import Redactor
 
 QUEUED_RECORDS_MAX = 10_000
+SLOW_QUERIES = "tsdb.slow_query"
+"""The logger whose lines also go to a file of their own, which exists once there is one."""
 STOP_SECONDS_MAX = 5.0
 """How long `stop` waits for a disk or terminal that takes no more bytes."""
 
@@ -141,6 +143,7 @@ class LogWriter:
         *,
         file: HourlyFile,
         error_file: HourlyFile,
+        slow_file: HourlyFile,
         stdout: TextIO | None,
         has_colour: bool,
     ) -> None:
@@ -148,6 +151,7 @@ class LogWriter:
         self._format = line_format
         self._file = file
         self._error_file = error_file
+        self._slow_file = slow_file
         self._stdout = stdout
         self._has_colour = has_colour
         self._has_failed = False
@@ -176,6 +180,7 @@ class LogWriter:
         self._flush()
         self._try(self._file.close)
         self._try(self._error_file.close)
+        self._try(self._slow_file.close)
 
     def _write_gap(self) -> None:
         if gap := self._handler.take_gap():
@@ -187,6 +192,8 @@ class LogWriter:
         self._try(lambda: self._file.append(line, entry.now_ns))
         if entry.level >= logging.ERROR:
             self._try(lambda: self._error_file.append(line, entry.now_ns))
+        if entry.target == SLOW_QUERIES:
+            self._try(lambda: self._slow_file.append(line, entry.now_ns))
         if self._stdout is not None:
             if self._has_colour:
                 level = f"{_LEVEL_COLOURS[level]}{level}{_COLOUR_OFF}"
@@ -195,6 +202,7 @@ class LogWriter:
     def _flush(self) -> None:
         self._try(self._file.flush, proves_recovery=False)
         self._try(self._error_file.flush, proves_recovery=False)
+        self._try(self._slow_file.flush, proves_recovery=False)
         self._print("")
 
     def _try(self, write: Callable[[], None], *, proves_recovery: bool = True) -> None:

@@ -51,9 +51,11 @@ class Logger:
         if self._is_enabled_for(logging.WARNING):
             self._write(logging.WARNING, message, fields)
 
-    def error(self, message: str, /, **fields: object) -> None:
+    def error(self, message: str, /, *, exc_info: BaseException | None = None, **fields: object) -> None:
+        """Write an error, with the traceback of an exception if there is one."""
         if self._is_enabled_for(logging.ERROR):
-            self._write(logging.ERROR, message, fields)
+            found = None if exc_info is None else (type(exc_info), exc_info, exc_info.__traceback__)
+            self._write(logging.ERROR, message, fields, found)
 
     def exception(self, message: str, /, **fields: object) -> None:
         """Write an error with the traceback of the exception that is being handled."""

@@ -95,7 +95,7 @@ def setup_logging(
     log_filter = parse_log_filter(level)
     file, error_file = HourlyFile(directory, app), HourlyFile(directory, f"{app}-err")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
         file.open(clock.now_ns())
         error_file.open(clock.now_ns())
     except OSError as error:
@@ -110,6 +110,7 @@ def setup_logging(
         LineFormat(Redactor(secrets)),
         file=file,
         error_file=error_file,
+        slow_file=HourlyFile(directory, f"{app}-slow-queries"),
         stdout=stdout,
         has_colour=stdout is not None and stdout.isatty() and not os.environ.get("NO_COLOR"),
     )

@@ -18,6 +18,9 @@ use crate::remote_write::histogram;
 use crate::remote_write::names::{name_v1, name_v2};
 use crate::remote_write::table::{NO_KEY, Trail};
 
+/// How many descriptions of metrics are read of one request; further ones are skipped, as senders repeat them.
+const METADATA_MAX: usize = 100_000;
+
 /// Nobody's series takes less; by this and the first one it is told how many there may be.
 const ENTRY_BYTES_MIN: usize = 64;
 
@@ -98,7 +101,12 @@ pub fn read_v1(body: &[u8], trail: &mut Trail<'_>) -> Result<Columns, Malformed>
                 let length = value.bytes("a series")?.len();
                 columns.entry_v1(body, fields.position() - length..fields.position(), trail)?;
             }
-            Some((3, value)) => columns.metadata.push(metadata_v1(value.bytes("metadata")?)?),
+            Some((3, value)) => {
+                let message = value.bytes("metadata")?;
+                if columns.metadata.len() < METADATA_MAX {
+                    columns.metadata.push(metadata_v1(message)?);
+                }
+            }
             Some(_) => {}
         }
     }

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
-from tsdb.query.functions import function_error_text, functions_for
+from tsdb.query.functions import function_error, functions_for
 from tsdb.query.session import Session
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.rewrite import Layout, RewriteRules, header_of, rewrite
@@ -50,9 +50,9 @@ def error(expression: str) -> str:
     """The message with which a function refuses its arguments."""
     with pytest.raises(Exception, match="FunctionError") as caught:
         value(expression)
-    text = function_error_text(str(caught.value))
-    assert text is not None
-    return text
+    found = function_error(str(caught.value))
+    assert found is not None
+    return found[0]
 
 
 def check(expression: str, expected: Any, *, zone: str = "UTC") -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.query.functions.asking import column
-from tsdb.errors import Status
-from tsdb.query.functions import FunctionError, function_error_text
+from tsdb.errors import Reason, Status
+from tsdb.query.functions import FunctionError, function_error
 from tsdb.query.functions._define import by_distinct, map_distinct, map_rows, to_integers
 
 _KEYS = st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30)
@@ -56,8 +56,11 @@ def test_numbers_that_are_no_integers_become_null() -> None:
 def test_an_error_keeps_its_message_through_the_query_engine() -> None:
     error = FunctionError('it\'s "wrong" (really)', hint="look")
     assert error.status is Status.ENGINE_EXECUTE_QUERY
-    assert function_error_text(f"wrapped: PyErr {{ value: {error!r}, … }}") == 'it\'s "wrong" (really); look'
-    assert function_error_text("another error") is None
+    assert function_error(f"wrapped: PyErr {{ value: {error!r}, … }}") == (
+        'it\'s "wrong" (really); look',
+        Reason.INVALID_PARAMETER,
+    )
+    assert function_error("another error") is None
 
 
 def test_dictionary_and_view_columns_are_taken_as_strings() -> None:

@@ -207,11 +207,17 @@ def test_explain_analyze_of_a_query_over_cells_tells_of_both(made: World) -> Non
     assert plans[-1] == "Total rows: 3"
 
 
-def test_sums_of_integers_wrap_as_the_planners_do(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_sums_of_integers_do_not_wrap_around(tmp_path_factory: pytest.TempPathFactory) -> None:
     with world(tmp_path_factory.mktemp("wrap")) as found:
         table = found.create("w", [("ts", NANOS), ("host", STRING), ("n", BIGINT)], tags=["host"])
         found.put(table, [{"host": "a", "ts": at, "n": 2**63 - 1} for at in range(3)])
-        got, planned = both(found, "SELECT sum(n), avg(n), min(n) FROM w")
+        found.put(table, [{"host": "b", "ts": 9, "n": 2**63 - 1}])
+        off = Session()
+        off.variables["series_aggregate"] = "off"
+        for session in (Session(), off):
+            with pytest.raises(TsdbError, match="out of range"):
+                read_all(found.queries.query("SELECT host, sum(n) FROM w GROUP BY host", session))
+        got, planned = both(found, "SELECT sum(n), avg(n), min(n) FROM w WHERE host = 'b'")
         assert got.to_pylist() == planned.to_pylist()
 
 

@@ -160,7 +160,7 @@ def test_several_tables_are_written_or_none(served: RunningServer) -> None:
             insert(rows("x", [schema("v", v1.VECTOR, vector_type=v1.VectorTypeExtension(dim=3)), TS], [b"1", 1])),
             "expected 12 bytes, received 1",
         ),
-        (v1.GreptimeRequest(), "asks for nothing"),
+        (v1.GreptimeRequest(), "contains nothing"),
         (v1.GreptimeRequest(ddl=v1.DdlRequest()), "defines nothing"),
         (v1.GreptimeRequest(query=v1.QueryRequest()), "has no query"),
     ],

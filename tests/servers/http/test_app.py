@@ -51,16 +51,31 @@ async def test_an_answer_has_its_status_type_and_length() -> None:
     assert answer.headers == {"content-type": "text/plain; charset=utf-8", "content-length": "5"}
 
 
-async def test_an_unknown_path_is_404_with_an_empty_body() -> None:
-    answer = await call(make_app(), "GET", "/nowhere")
-    assert (answer.status, answer.body, answer.headers) == (404, b"", {"content-length": "0"})
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/nowhere", ""),
+        ("/v1/sqll", "; did you mean /v1/sql?"),
+        ("/sql", "; did you mean /v1/sql?"),
+        ("/v1", "; did you mean /v1/sql?"),
+        ("/V1/SQL/", "; did you mean /v1/sql?"),
+        ("/v1/sql/query", "; did you mean /v1/sql?"),
+    ],
+)
+async def test_an_unknown_path_is_404_and_names_the_nearest_endpoints(path: str, hint: str) -> None:
+    app = make_app()
+    app.add("/v1/sql", hello)
+    answer = await call(app, "GET", path)
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+    assert answer.json()["error"] == f"there is no endpoint {path}{hint}"
 
 
 async def test_a_wrong_method_is_405_and_says_which_are_right() -> None:
     app = make_app()
     app.add("/x", hello, methods=("GET", "POST"))
     answer = await call(app, "DELETE", "/x")
-    assert (answer.status, answer.body, answer.headers["allow"]) == (405, b"", "GET, HEAD, POST")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert "it supports GET, HEAD, POST" in answer.json()["error"]
 
 
 async def test_head_is_get_without_its_body() -> None:
@@ -248,11 +263,13 @@ async def test_only_faults_of_the_server_are_logged_as_errors(
 # Timeouts
 
 
-async def test_a_request_that_takes_too_long_is_408_with_an_empty_body() -> None:
+async def test_a_request_that_takes_too_long_is_408_and_says_what_allows_more_time() -> None:
     app = make_app(timeout="10ms")
     app.add("/x", wait_for_ever)
     answer = await call(app, "GET", "/x")
-    assert (answer.status, answer.body) == (408, b"")
+    assert (answer.status, answer.json()["code"]) == (408, 1008)
+    assert "http.timeout" in answer.json()["error"]
+    assert "x-tsdb-timeout" in answer.json()["error"]
     assert answer.is_complete
 
 
@@ -381,7 +398,7 @@ async def test_interrupted_requests_are_503_when_the_server_stops() -> None:
     await asyncio.sleep(0)
     app.interrupt_requests()
     answer = await exchange.finish()
-    assert (answer.status, answer.body) == (503, b"")
+    assert (answer.status, answer.json()["code"], answer.headers["retry-after"]) == (503, 1009, "1")
 
 
 # Streams

@@ -214,7 +214,10 @@ def test_promql_is_also_answered_like_sql(world: World) -> None:
     records = answer.json()["output"][0]["records"]
     assert [column["name"] for column in records["schema"]["column_schemas"]] == ["tsdb_value", "job", "zone", "ts"]
     assert records["rows"] == [[1.0, "a", "x", 0], [2.0, "a", "x", 10000]]
-    assert world.raw("GET", "/v1/promql?query=1&start=0&end=0&step=1&format=csv").body == b"0,1.0\r\n"
+    assert (
+        world.raw("GET", "/v1/promql?query=1&start=0&end=0&step=1&format=csv").body
+        == b"1970-01-01 00:00:00.000,1.0\r\n"
+    )
     assert world.raw("GET", "/v1/promql?query=1").status == 400
 
 

@@ -86,6 +86,23 @@ def test_text_without_a_zone_is_read_in_the_time_zone_of_the_session(server: Ser
         assert cursor.execute("SELECT host FROM kinds WHERE ts = '2022-11-03 11:39:57.450'") == 1
 
 
+def test_calendars_and_formats_are_those_of_the_session(server: Served) -> None:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET time_zone = 'Asia/Kolkata'")
+        cursor.execute(
+            "SELECT date_trunc('hour', ts), extract(hour FROM ts), CAST(ts AS DATE), "
+            "date_format(ts, '%%d %%M %%H:%%i:%%s') "
+            "FROM kinds WHERE host = %s",
+            ("a",),
+        )
+        (found,) = cursor.fetchall()
+        assert found == (dt.datetime(2022, 11, 3, 9), 9, dt.date(2022, 11, 3), "03 November 09:09:57")
+        cursor.execute("SELECT date_trunc('day', ts) AS k, count(*) FROM kinds GROUP BY k ORDER BY k")
+        assert cursor.fetchall()[0][0] == dt.datetime(2022, 11, 3)
+        cursor.execute("SELECT str_to_date('03/11/2022', '%d/%m/%Y'), CAST('2022-11-03 09:09' AS DATETIME)")
+        assert cursor.fetchall() == ((dt.datetime(2022, 11, 3), dt.datetime(2022, 11, 3, 9, 9)),)
+
+
 def test_values_without_a_form_of_their_own_are_text(server: Served) -> None:
     ((listed, time, odd, none),) = server.fetch(
         "SELECT make_array(1, NULL, 3), CAST('10:11:12.5' AS TIME), CAST('NaN' AS DOUBLE), NULL"

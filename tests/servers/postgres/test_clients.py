@@ -78,6 +78,26 @@ def test_psycopg_compares_columns_with_values_of_their_types(kinds: RunningServe
         assert connection.execute("SELECT %s, %s, %s::int, %s", (1, "x", "5", None)).fetchall() == [(1, "x", 5, None)]
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_calendars_are_those_of_the_session(kinds: RunningServer, binary: bool) -> None:
+    with kinds.connect() as connection, connection.cursor(binary=binary) as cursor:
+        cursor.execute("SET TIME ZONE 'America/New_York'")
+        local = NOW - timedelta(hours=4)
+        cursor.execute(
+            "SELECT ts, date_trunc('day', ts), extract(hour FROM ts), ts::date AS d, to_char(ts, 'HH24:MI TZ') "
+            "FROM kinds WHERE ts = %s",
+            (local,),
+        )
+        day = datetime(2024, 5, 6)
+        assert cursor.fetchall() == [(local, day, 3, date(2024, 5, 6), "03:08 EDT")]
+        cursor.execute("SELECT date_trunc('month', ts) AS m, count(*) FROM kinds GROUP BY m ORDER BY m")
+        assert cursor.fetchall() == [(datetime(2023, 12, 1), 1), (datetime(2024, 5, 1), 1)]
+        cursor.execute("SELECT count(*) FROM kinds WHERE date_trunc('day', ts) = %s", (day,))
+        assert cursor.fetchone() == (1,)
+        cursor.execute("SELECT ts AT TIME ZONE 'UTC' FROM kinds WHERE ts = %s", (local,))
+        assert cursor.fetchone() == (NOW,)
+
+
 def test_psycopg_pipelines_and_writes_many(pg: RunningServer) -> None:
     with pg.connect() as connection, connection.cursor() as cursor:
         cursor.execute("CREATE TABLE many (k STRING PRIMARY KEY, i BIGINT, ts TIMESTAMP TIME INDEX)")
@@ -312,3 +332,24 @@ def test_sqlalchemy_reflects_and_queries(pg: RunningServer, driver: str) -> None
             connection.execute(sqlalchemy.text(f"SELECT count(*) FROM {name} WHERE k = :k"), {"k": "a"}).scalar() == 1
         )
     engine.dispose()
+
+
+def test_update_and_execute_are_tagged_with_the_rows_they_changed(pg: RunningServer) -> None:
+    with pg.connect() as connection:
+        connection.execute("CREATE TABLE tagged (ts TIMESTAMP TIME INDEX, h STRING PRIMARY KEY, v DOUBLE)")
+        connection.execute("INSERT INTO tagged VALUES (1, 'a', 1), (2, 'b', 2)")
+        updated = connection.execute("UPDATE tagged SET v = %s WHERE h = %s", (7.5, "b"))
+        assert (updated.statusmessage, updated.rowcount) == ("UPDATE 1", 1)
+        tags = [
+            ("PREPARE tagged_i AS INSERT INTO tagged VALUES ($1, $2, $3)", "PREPARE"),
+            ("EXECUTE tagged_i (3, 'c', 1.0)", "INSERT 0 1"),
+            ("PREPARE tagged_u AS UPDATE tagged SET v = v + 1", "PREPARE"),
+            ("EXECUTE tagged_u", "UPDATE 3"),
+            ("PREPARE tagged_d AS DELETE FROM tagged WHERE h = $1", "PREPARE"),
+            ("EXECUTE tagged_d ('c')", "DELETE 1"),
+            ("PREPARE tagged_q AS SELECT h, v, v FROM tagged ORDER BY h", "PREPARE"),
+            ("EXECUTE tagged_q", "SELECT 2"),
+        ]
+        for text, tag in tags:
+            assert connection.execute(text).statusmessage == tag, text
+        assert connection.execute("EXECUTE tagged_q").fetchall() == [("a", 2.0, 2.0), ("b", 8.5, 8.5)]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import psycopg
 import psycopg2
 import pyarrow as pa
 import pytest
@@ -143,6 +147,85 @@ def test_who_may_not_write_may_not_copy(tmp_path: Path) -> None:
             connection.execute("CREATE TABLE kept (ts TIMESTAMP TIME INDEX)")
         with server.connect(user="reader", password="r") as reader, pytest.raises(errors.InsufficientPrivilege):
             reader.cursor().copy("COPY kept FROM STDIN").__enter__()
+
+
+_DENIED = "42501"
+_RIGHTS = [
+    # What is run, and which of reader, writer and stranger (rights in another database alone) may.
+    ("COPY kept FROM STDIN", (False, True, False)),
+    ("COPY kept (ts, v) FROM STDIN WITH (FORMAT csv)", (False, True, False)),
+    ("COPY kept FROM STDIN WITH (FORMAT binary)", (False, True, False)),
+    ("COPY kept TO STDOUT", (True, False, False)),
+    ("COPY (SELECT * FROM kept) TO STDOUT", (True, False, False)),
+    ("COPY kept TO 'kept.parquet'", (False, False, False)),
+    ("SELECT * FROM kept", (True, False, False)),
+    ("SELECT * FROM shown", (True, False, False)),
+    ("EXPLAIN SELECT * FROM kept", (True, False, False)),
+    ("EXPLAIN ANALYZE SELECT * FROM kept", (True, False, False)),
+    ("SHOW CREATE TABLE kept", (True, False, False)),
+    ("SHOW COLUMNS FROM kept", (True, False, False)),
+    ("DESCRIBE kept", (True, False, False)),
+    ("TQL EVAL (0, 1, '1s') kept", (True, False, False)),
+    ("DECLARE c CURSOR FOR SELECT * FROM kept", (True, False, False)),
+    ("INSERT INTO kept VALUES ('a', 1, 1)", (False, True, False)),
+    ("INSERT INTO kept SELECT * FROM kept", (False, False, False)),
+    ("DELETE FROM kept WHERE h = 'zz'", (False, True, False)),
+    ("TRUNCATE TABLE other", (False, True, False)),
+    ("CREATE TABLE other2 (ts TIMESTAMP TIME INDEX)", (False, True, False)),
+]
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    known = open_authenticator("catalog_user_provider:cmd:boss=b")
+    with running_server(tmp_path_factory.mktemp("guarded"), authenticator=known) as server:
+        with server.connect(user="boss", password="b") as boss:
+            for statement in (
+                "CREATE TABLE kept (h STRING PRIMARY KEY, ts TIMESTAMP NOT NULL TIME INDEX, v DOUBLE NOT NULL)",
+                "CREATE TABLE other (ts TIMESTAMP TIME INDEX)",
+                "CREATE VIEW shown AS SELECT * FROM kept",
+                "CREATE DATABASE elsewhere",
+                "CREATE USER reader IDENTIFIED BY 'p'",
+                "CREATE USER writer IDENTIFIED BY 'p'",
+                "CREATE USER stranger IDENTIFIED BY 'p'",
+                "GRANT READ ON public.* TO reader",
+                "GRANT WRITE ON public.* TO writer",
+                "GRANT ALL ON elsewhere.* TO stranger",
+            ):
+                boss.execute(statement)
+        yield server
+
+
+@pytest.mark.parametrize(("statement", "allowed"), _RIGHTS)
+def test_who_may_not_is_told_so_at_the_start(
+    guarded: RunningServer, statement: str, allowed: tuple[bool, bool, bool]
+) -> None:
+    found = []
+    for user, database in (("reader", "public"), ("writer", "public"), ("stranger", "elsewhere")):
+        text = re.sub(r"\b(kept|shown|other2?)\b(?!\.parquet)", r"public.\1", statement)
+        text = statement if user != "stranger" or "TQL" in text else text
+        with guarded.connect(user=user, password="p", dbname=database) as connection:
+            found.append(_outcome(connection, text))
+    refused = ["ok" if each else _DENIED for each in allowed]
+    if "TQL" in statement:
+        refused[2] = "ok"  # a metric of one's own database that does not exist is empty
+    assert found == refused
+
+
+def _outcome(connection: psycopg.Connection[Any], statement: str) -> str:
+    try:
+        with connection.cursor() as cursor:
+            if "STDIN" in statement or "STDOUT" in statement:
+                with cursor.copy(statement) as copying:
+                    if "STDOUT" in statement:
+                        list(copying)
+                    elif "binary" in statement:
+                        copying.write(b"PGCOPY\n\xff\r\n\x00" + bytes(8) + b"\xff\xff")
+            else:
+                cursor.execute(statement)
+    except psycopg.Error as error:
+        return error.sqlstate or str(error)
+    return "ok"
 
 
 def test_long_copies_are_written_piece_by_piece(pg: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:

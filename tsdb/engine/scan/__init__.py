@@ -10,7 +10,7 @@ from __future__ import annotations
 from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan
 from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._dataset import TAG_TYPE, RegionDataset
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan._expression import Call, Literal, Node, Ref, joined
 from tsdb.engine.scan._filter import Conditions, TagCheck, TagIs, make_filter
 from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._parts import matching_rows, rows_within
@@ -47,6 +47,7 @@ __all__ = [
     "TagCheck",
     "TagIs",
     "count_rows",
+    "joined",
     "last_rows",
     "make_filter",
     "matching_rows",

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,8 @@ class Call:
 Node = Ref | Literal | Call
 Token = tuple[bytes, bytes]
 
+_CHAINED = frozenset({"and_kleene", "or_kleene"})
+
 
 class Undecodable(ValueError):
     """The expression holds something that is not a column, a literal or a call."""
@@ -80,23 +83,61 @@ def conjuncts_of(node: Node) -> Iterator[Node]:
         yield node
 
 
-def _decode(token: Token, rest: Iterator[Token], literals: list[pa.Array]) -> Node:
-    key, value = token
-    if key == b"field_ref":
-        return Ref(value.decode())
-    if key == b"literal":
-        return Literal(literals[int(value)][0])
-    if key != b"call":
-        raise Undecodable(f"{key!r} in an expression")
-    arguments: list[Node] = []
-    options = None
-    for each in rest:
-        if each[0] == b"end":
-            return Call(value.decode(), tuple(arguments), options)
-        if each[0] == b"options":
-            options = literals[int(each[1])][0]
+def joined(function: str, parts: Sequence[Node]) -> Node:
+    """Return conditions that AND or OR joins as a tree whose depth grows with the logarithm of their number.
+
+    Everything that walks over filters recurses; a chain of thousands as deep as it is long would end that.
+    """
+    nodes = list(parts)
+    while len(nodes) > 1:
+        pairs = [Call(function, (left, right)) for left, right in zip(nodes[::2], nodes[1::2], strict=False)]
+        nodes = [*pairs, *nodes[2 * len(pairs) :]]
+    return nodes[0]
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call whose end was not read yet. A chain of AND or OR is one of them, however deep it is written."""
+
+    function: str
+    arguments: list[Node] = field(default_factory=list)
+    options: pa.StructScalar | None = None
+    chained: int = 0
+    """How many calls of the same connective are open within this one."""
+
+    def close(self) -> Node:
+        if self.function in _CHAINED and len(self.arguments) > 2:
+            return joined(self.function, self.arguments)
+        return Call(self.function, tuple(self.arguments), self.options)
+
+
+def _decode(first: Token, rest: Iterator[Token], literals: list[pa.Array]) -> Node:
+    opened: list[_OpenCall] = []
+    for key, value in chain((first,), rest):
+        if key == b"call":
+            function = value.decode()
+            if opened and function in _CHAINED and opened[-1].function == function:
+                opened[-1].chained += 1
+            else:
+                opened.append(_OpenCall(function))
+            continue
+        if key == b"options":
+            opened[-1].options = literals[int(value)][0]
+            continue
+        if key == b"end":
+            if opened[-1].chained:
+                opened[-1].chained -= 1
+                continue
+            node: Node = opened.pop().close()
+        elif key == b"field_ref":
+            node = Ref(value.decode())
+        elif key == b"literal":
+            node = Literal(literals[int(value)][0])
         else:
-            arguments.append(_decode(each, rest, literals))
+            raise Undecodable(f"{key!r} in an expression")
+        if not opened:
+            return node
+        opened[-1].arguments.append(node)
     raise Undecodable("an expression ends within a call")
 
 

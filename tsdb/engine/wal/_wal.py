@@ -108,6 +108,10 @@ class Wal:
         return wal, recovered.report
 
     @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
     def is_broken(self) -> bool:
         """Nothing more is accepted until a restart."""
         return self._committer.is_broken

@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from tsdb.errors import InvalidArguments
 from tsdb.ingest._builder import RowsBuilder
 from tsdb.ingest.otlp._attributes import attributes, to_json, to_text, to_value
-from tsdb.ingest.otlp._parsed import Parsed, parse_message
+from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection
 from tsdb.model import DataType, Kind
 
@@ -41,23 +41,33 @@ _FIELDS = {
 _TIME_MAX = 2**63 - 1
 
 
-def parse_logs(body: bytes, *, now_ns: int, table: str = LOG_TABLE, extracted: Sequence[str] = ()) -> Parsed:
-    """Make rows of an export request."""
-    request = parse_message(ExportLogsServiceRequest, body)
+def parse_logs(
+    body: bytes,
+    *,
+    now_ns: int,
+    table: str = LOG_TABLE,
+    extracted: Sequence[str] = (),
+    check: Check = unchecked,
+) -> Parsed:
+    """Make rows of an export request; `check` raises when they are not wanted any more."""
+    request, pace = parse_message(ExportLogsServiceRequest, body, "logs"), Pace(check)
     builder = RowsBuilder(table, "ns", _FIELDS, columns=_columns(extracted), tags=("scope_name", *extracted))
     records, rejections = 0, []
     for resource in request.resource_logs:
         own = attributes(resource.resource.attributes)
+        own_json = to_json(own)
         for scope in resource.scope_logs:
+            pace.spend(1)
             found = attributes(scope.scope.attributes)
             fixed = {
                 "scope_version": scope.scope.version,
                 "scope_attributes": to_json(found),
                 "scope_schema_url": scope.schema_url,
-                "resource_attributes": to_json(own),
+                "resource_attributes": own_json,
                 "resource_schema_url": resource.schema_url,
             }
             for record in scope.log_records:
+                pace.spend(1 + len(own) + len(found))
                 try:
                     said = attributes(record.attributes)
                     values = _record_values(record) | {"log_attributes": to_json(said)} | fixed

@@ -36,7 +36,7 @@ from tsdb.ingest.otlp._attributes import Value, attributes, to_text
 from tsdb.ingest.otlp._buckets import bound_text, explicit_buckets, exponential_buckets
 from tsdb.ingest.otlp._names import Strategy, label_name, metric_name, unit_words
 from tsdb.ingest.otlp._native import end_of_series, native_histogram
-from tsdb.ingest.otlp._parsed import Parsed, parse_message
+from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection
 from tsdb.model import HISTOGRAM_COLUMN, DataType, Kind, MetricDescription
 
@@ -94,13 +94,14 @@ def metric_tables(*, with_metric_engine: bool) -> NewTable:
     )
 
 
-def parse_metrics(body: bytes, options: MetricOptions | None = None) -> Parsed:
-    """Make rows of an export request."""
-    request = parse_message(ExportMetricsServiceRequest, body)
-    reader = _Reader(options or MetricOptions())
+def parse_metrics(body: bytes, options: MetricOptions | None = None, *, check: Check = unchecked) -> Parsed:
+    """Make rows of an export request; `check` raises when they are not wanted any more."""
+    request = parse_message(ExportMetricsServiceRequest, body, "metrics")
+    reader = _Reader(options or MetricOptions(), check)
     for resource in request.resource_metrics:
         common = reader.resource_labels(attributes(resource.resource.attributes))
         for scope in resource.scope_metrics:
+            reader.pace.spend(1 + len(common))
             labels = common | reader.scope_labels(scope.scope, scope.schema_url)
             for metric in scope.metrics:
                 reader.read(metric, labels)
@@ -111,8 +112,9 @@ def parse_metrics(body: bytes, options: MetricOptions | None = None) -> Parsed:
 class _Reader:
     """The rows of one request while it is read."""
 
-    def __init__(self, options: MetricOptions) -> None:
+    def __init__(self, options: MetricOptions, check: Check) -> None:
         self._options = options
+        self.pace = Pace(check)
         self.builders: dict[str, RowsBuilder] = {}
         self.points = 0
         self.rejections: list[Rejection] = []
@@ -160,6 +162,7 @@ class _Reader:
         for point in points:
             place = self.points
             self.points += 1
+            self.pace.spend(1 + len(common))
             try:
                 self._read_point(name, point, common, place, is_delta=is_delta)
             except InvalidArguments as error:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from tsdb.errors import InvalidSyntax
+from tsdb._kernels import count_otlp_messages
+from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.ingest.rows import Rejection, TableRows
 from tsdb.model import MetricDescription
 
 _M = TypeVar("_M", bound=Message)
+
+
+class TooManyMessages(InvalidArguments):
+    """A request holds more than can be looked at in one go, however small each of it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +31,38 @@ class Parsed:
     """What metrics say about themselves, by the names that they are stored under."""
 
 
-def parse_message(kind: type[_M], body: bytes) -> _M:
-    """Read a protobuf message."""
+MESSAGES_MAX = 2_000_000
+"""How many messages, the smallest included, a request may hold: each is an object of a hundred bytes and more."""
+
+CHECK_STEPS = 1024
+"""After so many items and attributes it is asked again whether the request is still wanted."""
+
+Check: TypeAlias = Callable[[], None]
+
+
+def unchecked() -> None:
+    """Whoever parses for itself always wants the result."""
+
+
+class Pace:
+    """Asks every now and then whether the result is still wanted; `check` raises if it is not."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self._steps = 0
+
+    def spend(self, steps: int) -> None:
+        """Note that so many items and attributes are being looked at."""
+        self._steps += steps
+        if self._steps >= CHECK_STEPS:
+            self._steps = 0
+            self._check()
+
+
+def parse_message(kind: type[_M], body: bytes, signal: str) -> _M:
+    """Read an export request of `metrics`, `traces` or `logs`; TooManyMessages before anything is made of it."""
+    if count_otlp_messages(body, signal, MESSAGES_MAX) > MESSAGES_MAX:
+        raise TooManyMessages(f"the request holds more than {MESSAGES_MAX} messages", hint="send smaller requests")
     try:
         message: _M = kind.FromString(body)
     except DecodeError as error:

@@ -24,7 +24,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.ingest._builder import RowsBuilder
 from tsdb.ingest.otlp._attributes import Value, attributes, to_json, to_text
 from tsdb.ingest.otlp._columns import TypedColumns
-from tsdb.ingest.otlp._parsed import Parsed, parse_message
+from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection, TableRows
 from tsdb.model import DataType, Kind
 
@@ -59,19 +59,21 @@ _CHOICE_TIME = 4_102_444_800_000_000_000
 """2100-01-01."""
 
 
-def parse_traces(body: bytes, table: str = TRACE_TABLE) -> Parsed:
-    """Make rows of an export request."""
-    request = parse_message(ExportTraceServiceRequest, body)
+def parse_traces(body: bytes, table: str = TRACE_TABLE, *, check: Check = unchecked) -> Parsed:
+    """Make rows of an export request; `check` raises when they are not wanted any more."""
+    request, pace = parse_message(ExportTraceServiceRequest, body, "traces"), Pace(check)
     reader = _Reader(table)
     for resource in request.resource_spans:
         own = attributes(resource.resource.attributes)
         service = own.pop("service.name", None)
         common = {f"resource_attributes.{name}": value for name, value in own.items()}
         for scope in resource.scope_spans:
+            pace.spend(1 + len(common))
             found = attributes(scope.scope.attributes)
             attached = common | {f"scope_attributes.{name}": value for name, value in found.items()}
             fixed = {"scope_name": scope.scope.name, "scope_version": scope.scope.version}
             for span in scope.spans:
+                pace.spend(1 + len(attached))
                 reader.read(span, None if service is None else to_text(service), fixed, attached)
     return Parsed(reader.build(), reader.spans, reader.rejections)
 

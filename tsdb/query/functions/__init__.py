@@ -11,6 +11,8 @@ from typing import Any
 
 from tsdb.query.functions import (
     _anomaly,
+    _bounded,
+    _calendar,
     _conditions,
     _geohash,
     _h3,
@@ -27,16 +29,18 @@ from tsdb.query.functions import (
     _uddsketch,
     _vector,
 )
-from tsdb.query.functions._define import FunctionError, function_error_text
+from tsdb.query.functions._define import FunctionError, function_error
 from tsdb.query.functions._session import session_functions
 from tsdb.query.functions._time import time_functions
 from tsdb.query.session import Session
 from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 
-__all__ = ["FUNCTION_NAMES", "FunctionError", "function_error_text", "functions_for", "functions_named"]
+__all__ = ["FUNCTION_NAMES", "FunctionError", "function_error", "functions_for", "functions_named"]
 
 _DECLARED = [
+    *_bounded.FUNCTIONS,
+    *_calendar.FUNCTIONS,
     *_conditions.FUNCTIONS,
     *_geohash.FUNCTIONS,
     *_h3.FUNCTIONS,
@@ -58,7 +62,12 @@ _MADE = [each.make() for each in _DECLARED]
 
 def functions_for(session: Session) -> list[Any]:
     """Return every function a query of this session may call, as objects to register with the query engine."""
-    return [*_MADE, *_anomaly.WINDOW_FUNCTIONS, *time_functions(session.time_zone), *session_functions(session)]
+    return [
+        *_MADE,
+        *_anomaly.WINDOW_FUNCTIONS,
+        *time_functions(session.time_zone, session.dialect),
+        *session_functions(session),
+    ]
 
 
 _ALIKE: list[Any] = [*_MADE, *_anomaly.WINDOW_FUNCTIONS]
@@ -70,7 +79,7 @@ def functions_named(session: Session, words: Collection[str]) -> list[Any]:
 
     Registering all of them took 0.2 ms, asking each for its name 0.1 ms.
     """
-    own = [*time_functions(session.time_zone), *session_functions(session)]
+    own = [*time_functions(session.time_zone, session.dialect), *session_functions(session)]
     return [
         *(_MADE_BY_NAME[word] for word in words if word in _MADE_BY_NAME),
         *(each for each in own if each.name in words),

@@ -24,7 +24,7 @@ def read_coordinates(call: str, latitudes: pa.Array, longitudes: pa.Array) -> tu
     if is_bad.any():
         row = int(np.flatnonzero(is_bad)[0])
         raise FunctionError(
-            f"{call}: latitude {latitude[row]:g}, longitude {longitude[row]:g} is no place on earth; "
+            f"{call}: latitude {latitude[row]:g}, longitude {longitude[row]:g} is not a position on earth; "
             "latitudes go from -90 to 90, longitudes from -180 to 180"
         )
     return latitude, longitude, is_valid

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import ScalarUDF, udf
 
-from tsdb.errors import Status, TsdbError
+from tsdb.errors import Reason, Status, TsdbError
 from tsdb.model import TYPE_KEY
 
 STRING = pa.string()
@@ -27,26 +27,41 @@ NUMBER = pa.float64()
 JSON = pa.field("json", pa.string(), True, {TYPE_KEY: b"json"})
 """The result is a JSON value, not just text."""
 
-_OPENING, _CLOSING = "FunctionError⟦", "⟧"
+_OPENING, _MIDDLE, _CLOSING = "FunctionError⟦", "⟦", "⟧"
 
 
 class FunctionError(TsdbError):
     """A function cannot work with what it was given.
 
-    The query engine passes it on as text only, wrapped in its own; `function_error_text` finds the message again.
+    The query engine passes it on as text only, wrapped in its own; `function_error` finds message and reason again.
     """
 
     status = Status.ENGINE_EXECUTE_QUERY
 
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        reason: Reason = Reason.INVALID_PARAMETER,
+        **fields: object,
+    ) -> None:
+        super().__init__(message, hint=hint, **fields)
+        self.sql_reason = reason
+
     def __repr__(self) -> str:
-        return f"{_OPENING}{self}{_CLOSING}"
+        reason = (self.sql_reason or Reason.INVALID_PARAMETER).name
+        return f"{_OPENING}{reason}{_MIDDLE}{self}{_CLOSING}"
 
 
-def function_error_text(text: str) -> str | None:
-    """Return the message of the FunctionError inside an error text of the query engine, None if there is none."""
+def function_error(text: str) -> tuple[str, Reason] | None:
+    """Return message and reason of the FunctionError inside a text of the query engine, None if there is none."""
     begin = text.find(_OPENING)
-    end = text.find(_CLOSING, begin)
-    return text[begin + len(_OPENING) : end] if 0 <= begin < end else None
+    middle = text.find(_MIDDLE, begin + len(_OPENING))
+    end = text.find(_CLOSING, middle)
+    if not 0 <= begin < middle < end:
+        return None
+    return text[middle + len(_MIDDLE) : end], Reason[text[begin + len(_OPENING) : middle]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def _decode(state: bytes) -> Entries | Registers:
         return np.frombuffer(body, "<u4").astype(np.uint32)
     if kind == _DENSE and len(body) == _REGISTERS:
         return np.frombuffer(body, np.uint8)
-    raise FunctionError(f"{len(state)} bytes are no state of hll; states come from hll and hll_merge")
+    raise FunctionError(f"{len(state)} bytes are not a state of hll; use the result of hll or hll_merge")
 
 
 def _merge(states: list[bytes | None]) -> bytes:

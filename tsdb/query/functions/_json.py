@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from tsdb.errors import Reason
 from tsdb.query.functions._define import (
     JSON,
     STRING,
@@ -52,7 +53,7 @@ def _canonical(text: str) -> str:
         return to_text(orjson.loads(text))
     except orjson.JSONDecodeError as error:
         shown = text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "…"
-        raise FunctionError(f"Failed to parse JSON {shown!r}: {error}") from None
+        raise FunctionError(f"Failed to parse JSON {shown!r}: {error}", reason=Reason.INVALID_JSON) from None
 
 
 @function("parse_json", [STRING], JSON)

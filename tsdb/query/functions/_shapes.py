@@ -48,7 +48,7 @@ def _read_shapes(call: str, texts: pa.Array) -> Any:
     is_bad = _library().is_missing(shapes)
     if is_bad.any():
         text = encoded.dictionary[int(np.flatnonzero(is_bad)[0])].as_py()
-        raise FunctionError(f"{call}: {text[:60]!r} is no shape in WKT")
+        raise FunctionError(f"{call}: {text[:60]!r} is not a shape in WKT")
     padded = np.concatenate([shapes, [None]])
     return padded[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
 

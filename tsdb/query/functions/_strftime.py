@@ -19,16 +19,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.model import offsets_of
 from tsdb.query.functions._define import FunctionError
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _DAY_S = 86400
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 # What stands for several others.
 _COMPOSED = {
@@ -117,10 +118,10 @@ _DAY_NUMBERS: dict[str, tuple[Callable[[Day], int], int, str]] = {
 }
 _DAY_TEXTS: dict[str, Callable[[Day], str]] = {
     "Y": _year,
-    "B": lambda day: _MONTHS[day.month - 1],
-    "b": lambda day: _MONTHS[day.month - 1][:3],
-    "A": lambda day: _WEEKDAYS[day.weekday],
-    "a": lambda day: _WEEKDAYS[day.weekday][:3],
+    "B": lambda day: MONTHS[day.month - 1],
+    "b": lambda day: MONTHS[day.month - 1][:3],
+    "A": lambda day: WEEKDAYS[day.weekday],
+    "a": lambda day: WEEKDAYS[day.weekday][:3],
 }
 _HOUR_NUMBERS: dict[str, tuple[Callable[[int], int], str]] = {
     "H": (lambda hour: hour, "0"),
@@ -180,14 +181,11 @@ def local_seconds(seconds: Integers, zone: str) -> Integers:
     """What a clock in the zone shows at these instants, as seconds."""
     if zone == "UTC":
         return seconds
-    zoned = pa.array(seconds).cast(pa.timestamp("s")).cast(pa.timestamp("s", zone))
-    shown: Integers = pc.local_timestamp(zoned).cast(pa.int64()).to_numpy()
-    return shown
+    return seconds + offsets_of(zone).at(seconds)
 
 
-def format_moments(moments: Moments, form: str) -> pa.Array:
-    """Return the moments as text; FunctionError for a specifier nobody knows."""
-    pieces = compile_format(form)
+def format_moments(moments: Moments, pieces: tuple[Piece, ...]) -> pa.Array:
+    """Return the moments as text, from the pieces of a format."""
     if not pieces or all(isinstance(piece, str) for piece in pieces):
         return pa.repeat(pa.scalar("".join(str(piece) for piece in pieces)), len(moments.seconds))
     columns = [pa.scalar(piece) if isinstance(piece, str) else piece(moments) for piece in pieces]
@@ -215,7 +213,7 @@ def _compile_specifier(match: re.Match[str], form: str) -> tuple[Piece, ...]:
         return compile_format(_COMPOSED[letter])
     piece = _day_piece(letter, padding) or _clock_piece(letter, padding) or _other_piece(letter)
     if piece is None:
-        raise FunctionError(f"date_format() does not know the specifier {match.group()!r} in the format {form!r}")
+        raise FunctionError(f"date_format() does not support the specifier {match.group()!r} in the format {form!r}")
     return (piece,)
 
 
@@ -260,13 +258,13 @@ def _other_piece(letter: str) -> Piece | None:
             return lambda moments: pc.binary_join_element_wise("", moments.fraction(digits), ".")
         return lambda moments: moments.fraction(digits)
     if letter == "Z":
-        return lambda moments: moments.by_offset(lambda offset, at: _zone_name(moments.zone, offset, at))
+        return lambda moments: moments.by_offset(lambda offset, at: zone_name(moments.zone, offset, at))
     if letter.endswith("z"):
-        return lambda moments: moments.by_offset(lambda offset, _: _offset_text(offset, letter))
+        return lambda moments: moments.by_offset(lambda offset, _: offset_text(offset, letter))
     return None
 
 
-def _offset_text(offset_s: int, letter: str) -> str:
+def offset_text(offset_s: int, letter: str) -> str:
     sign, absolute = "-" if offset_s < 0 else "+", abs(offset_s)
     hours, minutes, seconds = absolute // 3600, absolute // 60 % 60, absolute % 60
     match letter:
@@ -282,9 +280,9 @@ def _offset_text(offset_s: int, letter: str) -> str:
             return f"{sign}{hours:02d}{minutes:02d}" if minutes else f"{sign}{hours:02d}"
 
 
-def _zone_name(zone: str, offset_s: int, at_s: int) -> str:
+def zone_name(zone: str, offset_s: int, at_s: int) -> str:
     """The abbreviation in use then, the offset itself for a zone that has no name."""
     if zone[:1] in "+-":
-        return _offset_text(offset_s, ":z")
+        return offset_text(offset_s, ":z")
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at_s)
-    return instant.astimezone(ZoneInfo(zone)).tzname() or _offset_text(offset_s, ":z")
+    return instant.astimezone(ZoneInfo(zone)).tzname() or offset_text(offset_s, ":z")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.errors import Reason
 from tsdb.query.functions._define import (
     NUMBER,
     STRING,
@@ -119,7 +120,9 @@ def _extract(texts: pa.Array, pattern: str) -> pa.Array:
         found = pc.extract_regex(texts, f"(?P<whole>{inner})")
     except pa.ArrowInvalid as error:
         reason = str(error).removeprefix("Invalid regular expression: ")
-        raise FunctionError(f"regexp_extract() cannot read the pattern {pattern!r}: {reason}") from None
+        raise FunctionError(
+            f"regexp_extract() cannot read the pattern {pattern!r}: {reason}", reason=Reason.INVALID_REGEX
+        ) from None
     return pc.struct_field(found, [0])
 
 

@@ -6,35 +6,45 @@ dates and strings alike. It prints timestamps without a zone, in UTC.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from datafusion import ScalarUDF
 
-from tsdb.model import InvalidTimeZone, canonical_zone
+from tsdb.model import InvalidTimeZone, canonical_zone, instants_of, local_times
 from tsdb.query.functions._define import STRING, Function, FunctionError, by_distinct
-from tsdb.query.functions._strftime import Integers, Moments, format_moments
+from tsdb.query.functions._patterns import check_format, compile_mysql, compile_to_char, read_by_format
+from tsdb.query.functions._strftime import Moments, Piece, compile_format, format_moments
+from tsdb.query.functions._time_texts import read_instants
+from tsdb.sql.statements import Dialect
 
-_TEXT = re.compile(
-    r"([+-]?\d{1,6})-(\d{1,2})-(\d{1,2})"
-    r"(?:(?:\s+|T|t)(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9})\d*)?)?)?"
-    r"\s*(Z|z|UTC|[+-]\d{1,2}:?\d{2})?"
-)
-_MONTH_DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_NS = 1_000_000_000
 _MICROSECONDS = pa.timestamp("us")
 
 
 @lru_cache(maxsize=256)
-def time_functions(zone: str) -> list[ScalarUDF]:
-    """The functions for sessions in a zone."""
+def time_functions(zone: str, dialect: Dialect = Dialect.GENERIC) -> list[ScalarUDF]:
+    """The functions for sessions in a zone; clients of MySQL write formats of their own."""
+
+    def compile_date_format(form: str) -> tuple[Piece, ...]:
+        check_format(form)
+        return compile_mysql(form) if dialect is Dialect.MYSQL else compile_format(form)
 
     def date_format(times: pa.Array, form: pa.Array) -> pa.Array:
-        return by_distinct(times, form, STRING, lambda part, text: format_times(part, text, zone))
+        def show(part: pa.Array, text: str) -> pa.Array:
+            return format_times(part, compile_date_format(text), zone, "date_format")
+
+        return by_distinct(times, form, STRING, show)
+
+    def to_char(times: pa.Array, form: pa.Array) -> pa.Array:
+        def show(part: pa.Array, text: str) -> pa.Array:
+            return format_times(part, compile_to_char(text), zone, "to_char")
+
+        return by_distinct(times, form, STRING, show)
+
+    def str_to_date(texts: pa.Array, form: pa.Array) -> pa.Array:
+        return by_distinct(texts, form, pa.timestamp("us"), lambda part, text: read_by_format(part, text, zone))
 
     def to_unixtime_text(texts: pa.Array) -> pa.Array:
         return unix_seconds(texts, zone)
@@ -49,18 +59,20 @@ def time_functions(zone: str) -> list[ScalarUDF]:
     return [
         Function("convert_tz__zone", (_MICROSECONDS, STRING, STRING), _MICROSECONDS, convert_tz, "stable").make(),
         Function("date_format", (STRING, STRING), STRING, date_format, "stable").make(),
+        Function("to_char", (STRING, STRING), STRING, to_char, "stable").make(),
+        Function("str_to_date", (STRING, STRING), pa.timestamp("us"), str_to_date, "stable").make(),
         Function("to_unixtime__text", (STRING,), pa.int64(), to_unixtime_text, "stable").make(),
         Function("to_unixtime__any", (STRING, STRING), pa.int64(), to_unixtime_any, "stable").make(),
     ]
 
 
-def format_times(times: pa.Array, form: str, zone: str) -> pa.Array:
+def format_times(times: pa.Array, pieces: tuple[Piece, ...], zone: str, name: str) -> pa.Array:
     """Return times, given in UTC, as the zone shows them."""
     seconds, nanos, valid = read_instants(times, "UTC")
     if not pc.all(pc.or_(valid, times.is_null())).as_py():
         wrong = times.filter(pc.invert(valid)).drop_null()[0]
-        raise FunctionError(f"date_format() needs a timestamp or a date, got '{wrong}'")
-    shown = format_moments(Moments(seconds, nanos, zone), form)
+        raise FunctionError(f"{name}() needs a timestamp or a date, got '{wrong}'")
+    shown = format_moments(Moments(seconds, nanos, zone), pieces)
     return pc.if_else(valid, shown, pa.scalar(None, STRING))
 
 
@@ -73,17 +85,8 @@ def move_clock(times: pa.Array, zones: Sequence[str], zone: str) -> pa.Array:
         source, target = (canonical_zone(each) for each in zones)
     except InvalidTimeZone:
         return pa.nulls(len(times), times.type)
-    moved = pc.local_timestamp(_of_zone(_assume(_shown(times, zone), source), target))
-    return _assume(moved, zone).cast(pa.timestamp("us", "UTC")).cast(_MICROSECONDS)
-
-
-def _shown(times: pa.Array, zone: str) -> pa.Array:
-    """Times of UTC as clocks in the zone show them."""
-    return times if zone == "UTC" else pc.local_timestamp(_of_zone(times, zone))
-
-
-def _of_zone(times: pa.Array, zone: str) -> pa.Array:
-    return times.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
+    moved = local_times(instants_of(local_times(times, zone), source), target)
+    return instants_of(moved, zone)
 
 
 def unix_seconds(texts: pa.Array, zone: str) -> pa.Array:
@@ -100,72 +103,3 @@ def _unixtime_of(values: pa.Array, kind: str, zone: str) -> pa.Array:
     if "Utf8" in kind or kind == "Null":
         return unix_seconds(values, zone)
     raise FunctionError(f"to_unixtime() takes a timestamp, a date, an integer or text, got {kind}")
-
-
-def read_instants(texts: pa.Array, zone: str) -> tuple[Integers, Integers, pa.Array]:
-    """Return seconds, nanoseconds and which of them are valid; times without a zone of their own are of `zone`."""
-    try:
-        counts = texts.cast(pa.timestamp("ns"))
-    except pa.ArrowInvalid:
-        return _read_slowly(texts, zone)
-    if zone != "UTC":
-        counts = _assume(counts, zone)
-    whole: Integers = counts.cast(pa.int64()).fill_null(0).to_numpy()
-    seconds, nanos = np.divmod(whole, _NS)
-    return seconds, nanos, pc.is_valid(texts)
-
-
-def _assume(local: pa.Array, zone: str) -> pa.Array:
-    """The instants at which clocks in the zone show this: the first of two, the end of a gap."""
-    return pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest")
-
-
-def _read_slowly(texts: pa.Array, zone: str) -> tuple[Integers, Integers, pa.Array]:
-    """Every form the kernel does not know: zones, single digits, years of more than four digits."""
-    encoded = texts.dictionary_encode()
-    rows = [_read_text(text) for text in encoded.dictionary.to_pylist()]
-    local = np.array([row[0] if row else 0 for row in rows], np.int64)
-    nanos = np.array([row[1] if row else 0 for row in rows], np.int64)
-    has_zone = np.array([row is not None and row[2] is not None for row in rows], np.bool_)
-    offsets = np.array([row[2] or 0 if row else 0 for row in rows], np.int64)
-    seconds = local - offsets
-    if zone != "UTC" and len(local):
-        assumed = _assume(pa.array(local).cast(pa.timestamp("s")), zone).cast(pa.int64()).to_numpy()
-        seconds = np.where(has_zone, seconds, assumed)
-    valid = pa.array([row is not None for row in rows], pa.bool_()).take(encoded.indices).fill_null(False)
-    places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    if not len(rows):
-        return np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64), valid
-    return seconds[places], nanos[places], valid
-
-
-def _read_text(text: str) -> tuple[int, int, int | None] | None:
-    """Seconds and nanoseconds as the text shows them, and its own offset from UTC."""
-    match = _TEXT.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day = (int(each) for each in match.group(1, 2, 3))
-    hour, minute, second = (int(each or 0) for each in match.group(4, 5, 6))
-    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if not (1 <= month <= 12 and 1 <= day <= _MONTH_DAYS[month - 1] - (month == 2 and not is_leap)):
-        return None
-    if hour > 23 or minute > 59 or second > 59:
-        return None
-    nanos = int((match[7] or "0").ljust(9, "0"))
-    return _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second, nanos, _offset(match[8])
-
-
-def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01, of any year."""
-    months = (year - 1970) * 12 + month - 1
-    return int(np.datetime64(months, "M").astype("datetime64[D]").astype(np.int64)) + day - 1
-
-
-def _offset(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if text[0] not in "+-":
-        return 0
-    digits = text[1:].replace(":", "").zfill(4)
-    offset_s = int(digits[:2]) * 3600 + int(digits[2:]) * 60
-    return -offset_s if text[0] == "-" else offset_s

@@ -99,7 +99,7 @@ def _decode(state: bytes) -> Sketch:
             keys = np.frombuffer(state, "<i8", size, _HEADER.size).astype(np.int64)
             counts = np.frombuffer(state, "<i8", size, _HEADER.size + 8 * size).astype(np.int64)
             return Sketch(limit, error, joins, keys, counts)
-    raise FunctionError(f"{len(state)} bytes are no state of uddsketch_state")
+    raise FunctionError(f"{len(state)} bytes are not a state of uddsketch_state")
 
 
 def _parameters(call: str, limits: pa.Array, errors: pa.Array) -> tuple[int, float]:

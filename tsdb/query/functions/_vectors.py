@@ -162,7 +162,7 @@ def parse_vectors(values: pa.Array, *, call: str) -> Vectors:
     try:
         elements = written.cast(pa.float32())
     except pa.ArrowInvalid as error:
-        raise FunctionError(f"{call}: a vector has an element that is no number: {error}") from error
+        raise FunctionError(f"{call}: a vector has an element that is not a number: {error}") from error
     sizes = np.zeros(len(texts), np.int64)
     sizes[~is_empty] = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return Vectors(elements.to_numpy(zero_copy_only=False), _ends(sizes), is_valid)

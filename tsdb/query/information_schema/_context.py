@@ -63,6 +63,8 @@ class RunningStatement:
     user: str = ""
     connection: int = 0
     """The number by which `KILL` finds it, that of its connection where it has one."""
+    is_finishing: bool = False
+    """Whether it was answered, while work behind it that cannot be interrupted still runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tsdb.model import CATALOG
 from tsdb.query.information_schema._build import build_table
-from tsdb.query.information_schema._context import InformationContext
+from tsdb.query.information_schema._context import InformationContext, RunningStatement
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import CHARACTER_SET, COLLATION
 from tsdb.units import Duration
@@ -162,10 +162,16 @@ def mysql_processlist_table(context: InformationContext) -> pa.Table:
         "db": [row[3] for row in rows],
         "command": ["Sleep" if each is None else "Query" for each in found],
         "time": [max(now_ms - each, 0) // 1000 for each in since_ms],
-        "state": ["" if each is None else "executing" for each in found],
+        "state": [_state(each) for each in found],
         "info": [None if each is None else each.query for each in found],
     }
     return build_table(information_schema_of("processlist"), len(rows), columns)
+
+
+def _state(statement: RunningStatement | None) -> str:
+    if statement is None:
+        return ""
+    return "cancelled, finishing" if statement.is_finishing else "executing"
 
 
 def flows_table(context: InformationContext) -> pa.Table:

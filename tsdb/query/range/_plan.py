@@ -11,6 +11,7 @@ Three forms, for a row that belongs to at most one slot, and for one that belong
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -33,6 +34,8 @@ STEPS_MAX = 8
 """Up to so many repetitions of a row cost less than bins that are too fine."""
 
 
+_ARGUMENT = re.compile(r"\w+\s*\(\s*(.*?)\s+ORDER\s+BY\s", re.IGNORECASE | re.DOTALL)
+"""The argument of a call that says in which order rows come."""
 _NULL_OF_NOTHING = frozenset({"avg", "first_value", "last_value", "max", "median", "min", "sum"})
 
 
@@ -170,10 +173,20 @@ def _call_field(query: RangeQuery, runner: RangeRunner, call: str) -> pa.Field:
 
 
 def _ordered(call: RangeCall, source: Source) -> str:
-    """Return a call with the order that `first` and `last` mean when nothing else is said."""
-    if call.function not in ("first_value", "last_value") or call.has_order:
+    """Return a call with the order that `first` and `last` mean when nothing else is said.
+
+    Where the user orders by something else, rows that are equal in that come in the order of time, then of their
+    values: the answer does not depend on the order in which rows are read.
+    """
+    if call.function not in ("first_value", "last_value"):
         return call.text
-    return f"{call.text[: call.close]} ORDER BY {source.column}{call.text[call.close :]}"
+    head, tail = call.text[: call.close], call.text[call.close :]
+    if not call.has_order:
+        return f"{head} ORDER BY {source.column}{tail}"
+    argument = _ARGUMENT.match(head)
+    if argument is None:
+        return call.text
+    return f"{head}, {source.column}, {argument[1]}{tail}"
 
 
 def _parts_of(call: RangeCall, source: Source, kind: pa.DataType) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsdb.engine.scan import Conditions, Node, RunQuery
 from tsdb.model import ColumnInfo, Semantic, TableInfo
 from tsdb.query._conditions import conjuncts, fit_condition
+from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket
 from tsdb.sql.clauses import Condition, Junction, OtherClause
 from tsdb.sql.series_query import Aggregate, AmbiguousKey, Bucket, ColumnItem, Key, Order, SeriesQuery, Wanted
 from tsdb.sql.tag_expression import TagExpression, tags_of
@@ -69,6 +70,8 @@ class FittedQuery:
     order: tuple[Order, ...]
     limit: int | None
     offset: int
+    is_of_range: bool = False
+    """The buckets are right for the times in its conditions only: between them clocks are not changed."""
 
     @property
     def is_by_bucket_alone(self) -> bool:
@@ -101,19 +104,21 @@ def fit_query(query: SeriesQuery, table: TableInfo, zone: str) -> FittedQuery:
         if isinstance(key, ColumnItem) and _column(table, key.name).semantic is not Semantic.TAG:
             raise OtherClause(f"it is grouped by {key.name}, which is no tag")
     columns = tuple(_answer(item.term, tags, buckets, table) for item in query.items)
+    placed = place_bucket(buckets[0], table, zone, where) if buckets else None
     return FittedQuery(
         table=table,
         where=where,
         filter=_fit_filter(where, table, zone),
         over_tags=over_tags,
         computed={_name_of(key): key for key in keys if isinstance(key, TagExpression)},
-        runs=_run_query(tags, buckets, columns, table),
+        runs=_run_query(tags, placed, columns, table),
         has_bucket=bool(buckets),
         columns=columns,
         is_grouped=query.is_grouped,
         order=query.order,
         limit=query.limit,
         offset=query.offset,
+        is_of_range=placed is not None and placed.is_of_range,
     )
 
 
@@ -220,11 +225,8 @@ def _check_aggregate(term: Aggregate, table: TableInfo) -> None:
 
 
 def _run_query(
-    tags: tuple[str, ...], buckets: list[Bucket], columns: tuple[AnswerColumn, ...], table: TableInfo
+    tags: tuple[str, ...], placed: PlacedBucket | None, columns: tuple[AnswerColumn, ...], table: TableInfo
 ) -> RunQuery:
-    width = origin = 0
-    if buckets:
-        width, origin = _ticks(buckets[0], table)
     states: dict[str, dict[str, None]] = {}
     ends: dict[bool, dict[str, None]] = {}
     for term in columns:
@@ -243,8 +245,8 @@ def _run_query(
                 states[term.column]["total"] = None
     return RunQuery(
         keys=tags,
-        width=width,
-        origin=origin,
+        width=placed.width if placed is not None else 0,
+        origin=placed.origin if placed is not None else 0,
         states={column: tuple(names) for column, names in states.items()},
         newest=tuple(ends[True]) if True in ends else None,
         oldest=tuple(ends[False]) if False in ends else None,
@@ -274,13 +276,3 @@ def _is_foldable(kind: pa.DataType) -> bool:
         or pa.types.is_float64(kind)
         or pa.types.is_timestamp(kind)
     )
-
-
-def _ticks(bucket: Bucket, table: TableInfo) -> tuple[int, int]:
-    time = table.time_index
-    if bucket.column != time.name:
-        raise OtherClause("a bucket is of a column that is not the time index")
-    unit = UNIT_NS[time.type.arrow.unit]
-    if bucket.width_ns % unit or bucket.origin_ns % unit:
-        raise OtherClause("a bucket is narrower than a tick of the time index")
-    return bucket.width_ns // unit, bucket.origin_ns // unit

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
-from tsdb.model import TimeRange
-from tsdb.query.series_aggregate._fit import UNIT_NS, AnswerColumn, BucketColumn, FittedQuery, KeyColumn
+from tsdb.model import InvalidTimestamp, TimeRange, check_range
+from tsdb.query.series_aggregate._fit import AnswerColumn, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
@@ -30,7 +30,7 @@ _PLAIN = {
 
 
 class BucketOutOfRange(Exception):
-    """Nanoseconds cannot tell where a bucket starts; what that means is left to the planner."""
+    """The unit of the column cannot tell where a bucket starts; what that means is left to the planner."""
 
 
 class MedianOutOfRange(Exception):
@@ -47,11 +47,16 @@ _SUM_MAX = {"i": 2.0**62, "u": 2.0**63}
 
 
 def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
-    """Refuse times whose buckets nanoseconds cannot tell: the planner computes with these, whatever the column has."""
+    """Refuse times that lie outside of the calendar, or whose bucket starts there."""
     width, origin = fitted.runs.width, fitted.runs.origin
-    unit = UNIT_NS[fitted.table.time_index.type.arrow.unit]
     start = (span.start - origin) // width * width + origin
-    if start * unit not in _INT64 or span.last * unit not in _INT64:
+    unit = fitted.table.time_index.type.arrow.unit
+    try:
+        check_range(start, unit)
+        check_range(span.last, unit)
+    except InvalidTimestamp as error:
+        raise BucketOutOfRange from error
+    if span.start - origin not in _INT64:
         raise BucketOutOfRange
 
 

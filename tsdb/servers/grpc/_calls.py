@@ -22,7 +22,8 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError, is_fault, wire
+from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError, wire_of
+from tsdb.servers._failures import log_failure
 from tsdb.servers.grpc._errors import InternalError, abort
 from tsdb.telemetry import SECONDS_BUCKETS, counter, gauge, get_logger, histogram
 
@@ -225,7 +226,7 @@ async def _serve(rpc: Rpc, call: Call) -> bytes | None:
     try:
         return await rpc.answer(call)
     except TsdbError as error:
-        code = wire(error.status).grpc
+        code = wire_of(error).grpc
         _log_error(call, error)
         return await abort(call.context, error)
     except asyncio.CancelledError:
@@ -244,7 +245,4 @@ async def _serve(rpc: Rpc, call: Call) -> bytes | None:
 
 
 def _log_error(call: Call, error: TsdbError) -> None:
-    if is_fault(error):
-        _log.error("a call failed", method=call.method, status=error.status.title, exc_info=error)
-    else:
-        _log.debug("a call was refused", method=call.method, status=error.status.title, error=error)
+    log_failure(_log, error, method=call.method)

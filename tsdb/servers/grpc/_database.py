@@ -59,7 +59,7 @@ class DatabaseService:
         session = await self._frame.sessions.open(call, envelope.header)
         kind = envelope.WhichOneof("request")
         if kind is None:
-            raise InvalidArguments("the request asks for nothing that this server knows")
+            raise InvalidArguments("the request contains nothing that this server supports")
         body, hints = getattr(envelope, kind), read_hints(call)
         run = self._actions[kind]
         return await self._frame.workers.run(

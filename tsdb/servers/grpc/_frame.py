@@ -12,7 +12,7 @@ import pyarrow as pa
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Output, Session
-from tsdb.query.promql import PromqlEngine
+from tsdb.query.promql import PromqlEngine, Span
 from tsdb.servers.grpc._calls import RpcService
 from tsdb.servers.grpc._session import Sessions
 from tsdb.servers.grpc._work import Workers
@@ -29,7 +29,9 @@ class GrpcDatabase(Protocol):
     def promql(self) -> PromqlEngine:
         """Evaluates PromQL."""
 
-    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs."""
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 
 from tsdb.auth import PermissionDenied
-from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire
+from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire_of
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
 from tsdb.query.promql import Span
@@ -48,7 +48,7 @@ class PromqlService:
     def _evaluate(self, request: v1.PromqlRequest, session: Session, stopped: threading.Event) -> bytes:
         try:
             text, span, is_range = self._read(request)
-            with self._database.running_promql(text, session) as check_killed:
+            with self._database.running_promql(text, session, span) as check_killed:
 
                 def check() -> None:
                     if stopped.is_set():
@@ -60,7 +60,7 @@ class PromqlService:
         except (PermissionDenied, Cancelled, Busy):
             raise
         except TsdbError as error:
-            if wire(error.status).is_fault:
+            if wire_of(error).is_fault:
                 raise
             return prometheus_error_body(error.status, str(error), 0)
 

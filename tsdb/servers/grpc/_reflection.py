@@ -73,7 +73,7 @@ class Reflection:
             numbers.extension_number.extend(each.number for each in pool.FindAllExtensions(owner))
         else:
             answer.error_response.error_code = _UNIMPLEMENTED
-            answer.error_response.error_message = "the request asks for nothing that this server knows"
+            answer.error_response.error_message = "the request contains nothing that this server supports"
 
 
 def _put_files(answer: v1.ServerReflectionResponse, first: FileDescriptor) -> None:

@@ -32,7 +32,7 @@ from tsdb.auth import (
 from tsdb.config import TlsMode
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Session
+from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import Call
 from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
@@ -103,6 +103,7 @@ class Sessions:
             identity=identity,
             client=call.client,
             timeout=None if left is None else Duration(max(1, round(left * 1e9))),
+            token=WriteToken(),
         )
 
     async def identify(self, call: Call, header: RequestHeader | None = None) -> Identity | None:

@@ -5,9 +5,9 @@ and refuse a body that is declared too large, both before any of it is read; run
 answer to its error; count.
 
 - An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
-- When the time is up the handler is cancelled and the client gets 408 with no body, or the timeout error of a foreign
-  API. When the client goes away the
-  handler is cancelled and nobody gets anything. A cancellation from outside is never swallowed.
+- When the time is up the handler is cancelled and the client gets 408, or what the route says; the response to a write
+  reports what had been written. When the client goes away the handler is cancelled and no answer is sent. A
+  cancellation from outside is never swallowed.
 - An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for a while.
 - Once an answer has begun, an error can only cut it short: the connection is closed without the end of the body.
 """
@@ -20,14 +20,18 @@ from contextlib import suppress
 from time import perf_counter
 
 from tsdb.auth import Authenticator, AuthError
-from tsdb.errors import DeadlineExceeded, InvalidArguments, TsdbError, is_fault
-from tsdb.servers.http._auth import HttpAuth, auth_error_response
+from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError
+from tsdb.query import WriteToken
+from tsdb.servers._failures import log_failure
+from tsdb.servers.http._auth import PUBLIC_ENDPOINTS, HttpAuth, auth_error_response, check_rights
 from tsdb.servers.http._errors import (
+    RETRY_AFTER_SECONDS,
     ErrorBody,
     ErrorStatus,
     error_response,
     full_error_body,
     internal_error_response,
+    plain_error_response,
     wire_status,
 )
 from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
@@ -35,7 +39,6 @@ from tsdb.servers.http._messages import (
     ClientDisconnected,
     Receive,
     Request,
-    Response,
     Scope,
     Send,
     StreamingResponse,
@@ -51,6 +54,11 @@ _log = get_logger("tsdb.http")
 LINGER_SECONDS_MAX = 2.0
 """How long a client may go on sending a body after it has its answer."""
 
+TIMED_OUT = (
+    "the request took longer than it may and was stopped; raise http.timeout, or send the header x-tsdb-timeout: 120s"
+)
+STOPPING = "the server is stopping; send the request again when it has started"
+
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 
 
@@ -64,9 +72,10 @@ class HttpApp:
         timeout: Duration,
         tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
+        public_endpoints: Iterable[str] = PUBLIC_ENDPOINTS,
     ) -> None:
         self.authenticator = authenticator or Authenticator()
-        self._auth = HttpAuth(self.authenticator)
+        self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
@@ -186,7 +195,7 @@ class HttpApp:
         except asyncio.CancelledError:
             if not guard.claim():
                 raise
-            await self._answer_interrupted(guard.reason, route, reply)
+            await self._answer_interrupted(guard.reason, route, request.token, reply, started)
         finally:
             self._patrol.leave(guard)
 
@@ -195,6 +204,7 @@ class HttpApp:
             guard.start_clock(self._choose_timeout(route, request))
             if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):
                 return
+            check_rights(request)
             request.check_declared_length()
             response = await route.handler(request)
             if isinstance(response, StreamingResponse):
@@ -228,24 +238,31 @@ class HttpApp:
                 return _parse_timeout(name.decode("ascii"), value.decode("latin-1"))
         return self._timeout_seconds
 
-    async def _answer_interrupted(self, reason: Interruption | None, route: Route | Miss, reply: Reply) -> None:
+    async def _answer_interrupted(
+        self,
+        reason: Interruption | None,
+        route: Route | Miss,
+        token: WriteToken | None,
+        reply: Reply,
+        started: float,
+    ) -> None:
         _log.debug("a request was interrupted", route=route.pattern, reason=reason.value if reason else "")
         if reply.is_started or reason is Interruption.DISCONNECT:
             return
-        status = 503
+        make_body = route.error_body if isinstance(route, Route) else full_error_body
         if reason is Interruption.TIMEOUT and isinstance(route, Route):
             if route.error_status is not wire_status:
-                error = DeadlineExceeded("the request took longer than it may (http.timeout)")
-                await reply.send(error_response(error, 0, route.error_body, route.error_status))
+                await reply.send(error_response(DeadlineExceeded(TIMED_OUT), 0, make_body, route.error_status))
                 return
-            status = route.timeout_status
-        await reply.send(Response(status=status))
+            message = TIMED_OUT if token is None else f"{TIMED_OUT}; {token.describe()}"
+            await reply.send(plain_error_response(route.timeout_status, Status.DEADLINE_EXCEEDED, message, make_body))
+            return
+        message = STOPPING if token is None else f"{STOPPING}; {token.describe()}"
+        headers = [("retry-after", str(RETRY_AFTER_SECONDS))]
+        await reply.send(plain_error_response(503, Status.SUSPENDED, message, make_body, headers))
 
     async def _answer_error(self, error: TsdbError, route: Route, reply: Reply, started: float) -> None:
-        if is_fault(error):
-            _log.exception("a request failed", route=route.pattern, status=error.status.title)
-        else:
-            _log.debug("a request was refused", route=route.pattern, error=error)
+        log_failure(_log, error, route=route.pattern)
         if not reply.is_started:
             await reply.send(error_response(error, _elapsed_ms(started), route.error_body, route.error_status))
 

@@ -4,10 +4,11 @@
     paths of InfluxDB: Authorization                Token user:password, Bearer user:password, or Basic
                        ?u=user&p=password           without a header
 
-Every path below `/v1/` needs them, except those by which clients ask whether there is a server at all. They are checked
-before any of the body is read. A password that was right before is recognised at once; others are checked on threads of
-their own, because some forms of secrets are made to take long. With `http.tls.mode` verify_full the certificate of the
-client must be in the name of the user besides.
+Every path needs them, except those by which clients ask whether there is a server at all, and the operational ones that
+the configuration makes public (`http.public_endpoints`). They are checked before any of the body is read. A password
+that was right before is recognised at once; others are checked on threads of their own, because some forms of secrets
+are made to take long. With `http.tls.mode` verify_full the certificate of the client must be in the name of the user
+besides.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ from tsdb.servers.http._messages import Request, Response
 AUTH_THREADS_MAX = 2
 """How many passwords are checked at the same time: those who guess must not take all processors."""
 
-PROTECTED = "/v1/"
 OPEN_PREFIXES = (
     "/v1/health",
     "/v1/influxdb/ping",
@@ -44,6 +44,10 @@ OPEN_PREFIXES = (
     "/v1/splunk/services/collector/health",
 )
 """What everybody may ask."""
+PUBLIC_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics")
+"""What else everybody may ask unless the configuration says otherwise."""
+ADMIN_PREFIXES = ("/config", "/debug/")
+"""What only administrators may ask, unless it is public."""
 
 _HEADERS = (b"x-tsdb-auth", b"x-greptime-auth", b"authorization")
 _UNAUTHORIZED = 401
@@ -57,8 +61,9 @@ class _Credentials(NamedTuple):
 class HttpAuth:
     """Checks requests. `close` it when the server has stopped."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, public: frozenset[str] = frozenset(PUBLIC_ENDPOINTS)) -> None:
         self._authenticator = authenticator
+        self._public = public
         self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-http-auth")
 
     def close(self) -> None:
@@ -66,7 +71,7 @@ class HttpAuth:
 
     async def identify(self, request: Request) -> Identity | None:
         """Return who sent a request, None where nobody has to say; AuthError if that is not proved."""
-        if not self._authenticator.is_enabled or not is_protected(request.path):
+        if not self._authenticator.is_enabled or not is_protected(request.path, self._public):
             return None
         user, password = read_credentials(request)
         if not user or not password:
@@ -81,8 +86,14 @@ class HttpAuth:
         return await asyncio.get_running_loop().run_in_executor(self._pool, check)
 
 
-def is_protected(path: str) -> bool:
-    return path.startswith(PROTECTED) and not path.startswith(OPEN_PREFIXES)
+def check_rights(request: Request) -> None:
+    """Refuse what only administrators may ask; PermissionDenied."""
+    if request.identity is not None and request.path.startswith(ADMIN_PREFIXES):
+        request.identity.check_admin()
+
+
+def is_protected(path: str, public: frozenset[str]) -> bool:
+    return path not in public and not path.startswith(OPEN_PREFIXES)
 
 
 def auth_error_response(error: AuthError, elapsed_ms: int) -> Response:

@@ -40,6 +40,9 @@ AHEAD_BYTES_MAX = 256 << 10
 _JOINED_BYTES_MAX = 64 << 10
 """Up to this size, a body is worth a copy to be written together with its head."""
 
+_FRAMING_SHARE_MAX = 16
+"""Sizes, extensions and trailers of chunks have so many times the bytes of the body at most, or those of a head."""
+
 _BODILESS = frozenset({204, 304})
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %s\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -179,11 +182,11 @@ class Connection(asyncio.BufferedProtocol):
         except ValueError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
             return
+        if (len(data) if head is None else head[0]) > HEAD_BYTES_MAX:
+            self._refuse_head(data)
+            return
         if head is None:
-            if len(data) > HEAD_BYTES_MAX:
-                self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is over {HEAD_BYTES_MAX} bytes")
-            else:
-                self._ahead = data
+            self._ahead = data
             return
         size, method, path, query, headers, length, is_kept, is_modern, expects = head
         scope: Scope = {
@@ -224,6 +227,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._ahead:
             self._read_head(self._ahead)
 
+    def _refuse_head(self, data: bytes) -> None:
+        """Refuse a head that is too large: 414 if its first line alone is, else 431."""
+        if data.find(b"\n", 0, HEAD_BYTES_MAX) < 0:
+            self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, f"the request line is over {HEAD_BYTES_MAX} bytes")
+        else:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is over {HEAD_BYTES_MAX} bytes")
+
     def _refuse(self, status: HTTPStatus, reason: str) -> None:
         """Answer what cannot be read, and close."""
         _log.debug("a request cannot be read", client=self._client, reason=reason)
@@ -243,10 +253,12 @@ class Exchange:
     """One request and its answer, as an ASGI application wants them."""
 
     __slots__ = (
+        "_chunked",
         "_chunks",
         "_connection",
         "_error",
         "_expects",
+        "_framing",
         "_held",
         "_is_body_told",
         "_is_broken",
@@ -294,6 +306,10 @@ class Exchange:
         """What was read of the body and not asked for yet."""
         self._held = 0
         self._is_body_told = False
+        self._framing = 0
+        """Bytes of sizes, extensions and trailers of chunks."""
+        self._chunked = 0
+        """Bytes of the body that came in chunks."""
         self._waiter: asyncio.Future[None] | None = None
         self._start: Message | None = None
         self._is_chunked = False
@@ -305,10 +321,11 @@ class Exchange:
             try:
                 piece, taken = self._chunks.feed(data)
             except ValueError as error:
-                self._error = InvalidArguments(f"the body cannot be read: {error}")
-                self._connection.pause_reading()
-                self.wake()
-                return b""
+                return self._fail(str(error))
+            self._framing += taken - len(piece)
+            self._chunked += len(piece)
+            if self._framing > max(HEAD_BYTES_MAX, _FRAMING_SHARE_MAX * self._chunked):
+                return self._fail("there is too much between its chunks")
             if taken < len(data):
                 rest = data[taken:]
             self.is_received = self._chunks.is_done
@@ -327,6 +344,13 @@ class Exchange:
         if piece or self.is_received:
             self.wake()
         return rest
+
+    def _fail(self, reason: str) -> bytes:
+        """Let whoever reads the body know that it cannot be read."""
+        self._error = InvalidArguments(f"the body cannot be read: {reason}")
+        self._connection.pause_reading()
+        self.wake()
+        return b""
 
     def wake(self) -> None:
         """Let whoever waits in `receive` look again."""

@@ -12,12 +12,12 @@ A route of a foreign API may also have HTTP statuses of its own for our status c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import orjson
 
-from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire
+from tsdb.errors import BodyTooLarge, Busy, Status, TsdbError, wire, wire_of
 from tsdb.servers.http._messages import JSON, Response
 
 HEADER_MESSAGE_CHARS_MAX = 1024
@@ -62,11 +62,25 @@ def error_response(
         # What is left of the body stands between this answer and the next request.
         response.raw_headers.append((b"connection", b"close"))
         return response
-    status = _UNAVAILABLE if isinstance(error, Busy) else choose_status(error.status)
+    status = _UNAVAILABLE if isinstance(error, Busy) else _status_of(error, choose_status)
     response = _make_response(error.status, status, str(error), elapsed_ms, make_body)
     if response.status == _UNAVAILABLE:
         seconds = getattr(error, "retry_after_seconds", RETRY_AFTER_SECONDS)
         response.raw_headers.append((b"retry-after", str(seconds).encode("ascii")))
+    return response
+
+
+def _status_of(error: TsdbError, choose_status: ErrorStatus) -> int:
+    """The status of a foreign API comes from the code of an error; ours also from what exactly is wrong."""
+    return wire_of(error).http if choose_status is wire_status else choose_status(error.status)
+
+
+def plain_error_response(
+    http_status: int, status: Status, message: str, make_body: ErrorBody, headers: Iterable[tuple[str, str]] = ()
+) -> Response:
+    """The answer to a request that reached no handler, or was interrupted: what happened, and what changes it."""
+    response = _make_response(status, http_status, message, 0, make_body)
+    response.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     return response
 
 

@@ -68,9 +68,11 @@ class FormatOptions:
     limit: int | None = None
     """How many rows of a result are sent at most; None for all."""
     epoch: Epoch | None = None
-    """The unit of timestamps in influxdb_v1; None leaves them in their own."""
+    """The unit of timestamps in influxdb_v1, csv and table; None leaves them in their own, or as text."""
     compression: Literal["zstd", "lz4"] | None = None
     """Of arrow."""
+    time_zone: str = "UTC"
+    """The zone of times that are shown as text."""
 
 
 Encoder: TypeAlias = Callable[[Iterator[Output], FormatOptions], Iterator[bytes]]
@@ -181,8 +183,15 @@ def encode_json(outputs: Iterator[Output], options: FormatOptions) -> Iterator[b
     yield b',"execution_time_ms":%d}' % options.elapsed_ms()
 
 
-def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iterator[Stretch]:
+def encode_rows(
+    records: Records,
+    encode: RowEncoder,
+    limit: int | None,
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+) -> Iterator[Stretch]:
     """Yield the text of the rows in stretches, each with the number of its rows, and close the records.
+
+    `convert` changes each batch before it is made into text.
 
     Stretches of a large batch are made into text by several threads, while another one reads the next batch.
     """
@@ -190,7 +199,8 @@ def encode_rows(records: Records, encode: RowEncoder, limit: int | None) -> Iter
     continues = False
     batches = read_ahead(records, limit)
     try:
-        for batch in batches:
+        for found in batches:
+            batch = found if convert is None else convert(found)
             if batch.num_rows < PARALLEL_ROWS_MIN:
                 yield from _encode_batch(batch, encode, continues=continues)
                 continues = True

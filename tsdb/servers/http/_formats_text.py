@@ -12,6 +12,7 @@ from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
 from tsdb.servers.http._formats import TEXT_BYTES_MAX, FormatOptions, encode_rows, read_batches
+from tsdb.servers.http._shown_times import shown_times
 
 TABLE_BYTES_MAX = 64 * 1024 * 1024
 """How much memory the rows of a table may take, all of which are needed before the first line."""
@@ -38,6 +39,9 @@ def _encode_csv(
     def encode(batch: Any, start: int, _: bool) -> tuple[bytes, int]:
         return encode_csv_rows(batch, start=start, bytes_max=TEXT_BYTES_MAX)
 
+    def show(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return shown_times(batch, epoch=options.epoch, zone=options.time_zone)
+
     for output in outputs:
         if isinstance(output, Affected):
             yield b"%d\n" % output.rows
@@ -46,7 +50,7 @@ def _encode_csv(
             yield _csv_line(output.schema.names)
         if has_types:
             yield _csv_line([type_name(field) for field in output.schema])
-        for text, _ in encode_rows(output, encode, options.limit):
+        for text, _ in encode_rows(output, encode, options.limit, show):
             yield text
 
 
@@ -62,13 +66,14 @@ def encode_table(outputs: Iterator[Output], options: FormatOptions) -> Iterator[
         if isinstance(output, Affected):
             yield b"%d\n" % output.rows
         else:
-            yield from _encode_box(output, options.limit)
+            yield from _encode_box(output, options)
 
 
-def _encode_box(records: Records, limit: int | None) -> Iterator[bytes]:
+def _encode_box(records: Records, options: FormatOptions) -> Iterator[bytes]:
     names, batches, size = records.schema.names, [], 0
     widths = [len(name) for name in names]
-    for batch in read_batches(records, limit):
+    for found in read_batches(records, options.limit):
+        batch = shown_times(found, epoch=options.epoch, zone=options.time_zone)
         size += batch.nbytes
         if size > TABLE_BYTES_MAX:
             raise InvalidArguments(

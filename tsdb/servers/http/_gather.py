@@ -17,6 +17,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from tsdb.query import WriteToken
+from tsdb.servers._settle import settle
+
 GROUP_REQUESTS_MAX = 64
 GROUP_BYTES_MAX = 8 << 20
 """How much one group takes at most; a single request may be larger."""
@@ -31,6 +34,7 @@ class _Waiting(NamedTuple, Generic[_Item, _Result]):
     item: _Item
     nbytes: int
     done: asyncio.Future[_Result]
+    token: WriteToken
 
 
 class Begun(NamedTuple, Generic[_Result]):
@@ -67,16 +71,20 @@ class Gathering(Generic[_Item, _Result]):
         self._waiting: dict[Hashable, deque[_Waiting[_Item, _Result]]] = {}
         self._running = 0
 
-    async def run(self, key: Hashable, item: _Item, nbytes: int) -> _Result:
-        """Work on a request, together with others of the same key that wait now."""
+    async def run(self, key: Hashable, item: _Item, nbytes: int, token: WriteToken | None = None) -> _Result:
+        """Work on a request, together with others of the same key that wait now. Cancelling stops it at `token`."""
+        token = token or WriteToken()
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
         with self._lock:
-            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done))
+            self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done, token))
             is_thread_free = self._running < self._threads
             self._running += is_thread_free
         if is_thread_free:
             self._pool.submit(self._serve)
-        return await done
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            return await settle(token, done)
 
     def close(self) -> None:
         """Work on nothing more; requests that still wait are cancelled with their connections."""
@@ -142,7 +150,7 @@ def _first_of(queue: deque[_Waiting[_Item, _Result]]) -> list[_Waiting[_Item, _R
     nbytes = 0
     while queue and len(group) < GROUP_REQUESTS_MAX and (not group or nbytes + queue[0].nbytes <= GROUP_BYTES_MAX):
         each = queue.popleft()
-        if not each.done.done():
+        if not each.token.is_cancelled:
             group.append(each)
             nbytes += each.nbytes
     return group

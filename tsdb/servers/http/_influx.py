@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import BodyTooLarge, InvalidArguments, TsdbError
+from tsdb.errors import BodyTooLarge, Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
+from tsdb.query import WriteToken
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._gather import Gathering
@@ -122,18 +123,24 @@ class InfluxRoutes:
     async def _take(self, request: Request, database: str | None) -> Response:
         body = await request.body()
         if len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
-            return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body))
-        return await self._pool.run(partial(self._write, request, body, database))
+            request.token = token = WriteToken()
+            return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body), token)
+        return await self._pool.write(request, partial(self._write, request, body, database))
 
     def _write_group(self, group: Sequence[_Write]) -> list[Response | Exception]:
         """Write requests that say the same beside their lines, as one if that goes well."""
         if len(group) > 1:
+            token = WriteToken.shared([each.request.token or WriteToken() for each in group])
             try:
-                if self._write_as_one(group):
+                if self._write_as_one(group, token):
                     return [Response(status=204) for _ in group]
             except (InvalidArguments, BodyTooLarge):
                 # Nothing is written yet. Each is to learn what is wrong with itself.
                 pass
+            except Cancelled as error:
+                if token.has_begun:
+                    return [error] * len(group)
+                # Some are not wanted any more: the others are written without them.
             except TsdbError as error:
                 return [error] * len(group)
         return [self._try_write(each) for each in group]
@@ -144,10 +151,10 @@ class InfluxRoutes:
         except TsdbError as error:
             return error
 
-    def _write_as_one(self, group: Sequence[_Write]) -> bool:
+    def _write_as_one(self, group: Sequence[_Write], token: WriteToken) -> bool:
         """Write all lines together; False, and nothing is written, if the time of their arrival matters."""
         request, now_ns = group[0].request, self._clock.now_ns()
-        session = make_ingest_session(request, self._database, group[0].database)
+        session = make_ingest_session(request, self._database, group[0].database, token=token)
         encoding = request.headers.get("content-encoding")
         lines = b"\n".join(unpack_body(each.body, encoding) for each in group)
         rows = self._read(lines, _read_precision(request), now_ns)

@@ -17,7 +17,8 @@ import pyarrow as pa
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
-from tsdb.query import Channel, Session
+from tsdb.query import Channel, Session, WriteToken
+from tsdb.servers._settle import settle
 from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
@@ -81,7 +82,17 @@ class IngestPool:
         self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
 
     async def run(self, work: Callable[[], _T]) -> _T:
+        """Run work that writes nothing."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def write(self, request: Request, work: Callable[[], _T]) -> _T:
+        """Run work that writes for a request; see `settle` for what happens when that is interrupted."""
+        request.token = token = WriteToken()
+        step = asyncio.wrap_future(self._pool.submit(work))
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            return await settle(token, step)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -93,7 +104,12 @@ def find_header(request: Request, name: str) -> str | None:
 
 
 def make_ingest_session(
-    request: Request, database: IngestDatabase, named: str | None = None, *, prefers_parameter: bool = False
+    request: Request,
+    database: IngestDatabase,
+    named: str | None = None,
+    *,
+    prefers_parameter: bool = False,
+    token: WriteToken | None = None,
 ) -> Session:
     """The header names the database, else what the protocol `named`, the parameter `db`, or it is the default one.
 
@@ -111,6 +127,7 @@ def make_ingest_session(
         user=request.user,
         identity=request.identity,
         client=request.client_host or "",
+        token=token or request.token,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, cast
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
 from tsdb.servers.http._messages import Receive, Scope, Send
+from tsdb.servers.http._meters import count_connections
 from tsdb.servers.http._secured import Secured
 from tsdb.telemetry import get_logger
 
@@ -66,6 +67,12 @@ class Listener:
         self.accepting = self.loop.create_task(self._accept(), name="tsdb-http")
         """Ends when no more connections are accepted."""
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        count_connections(self)
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
 
     @property
     def verifies_user(self) -> bool:

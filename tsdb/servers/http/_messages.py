@@ -23,6 +23,7 @@ import orjson
 from tsdb._kernels import parse_form
 from tsdb.auth import Identity
 from tsdb.errors import BodyTooLarge, InvalidArguments
+from tsdb.query import WriteToken
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -129,6 +130,7 @@ class Request:
         "method",
         "path",
         "raw_headers",
+        "token",
     )
 
     def __init__(self, scope: Scope, receive: Receive, *, body_limit: int) -> None:
@@ -137,6 +139,8 @@ class Request:
         # By name in lower case, the last one of a name: for what the server itself looks up in every request.
         self.raw_headers: dict[bytes, bytes] = dict(scope["headers"])
         self.identity: Identity | None = None
+        self.token: WriteToken | None = None
+        """Stops what the request writes, and knows how far it got; None if it writes nothing."""
         self._scope = scope
         self._receive = receive
         self._body_limit = body_limit

@@ -35,6 +35,7 @@ _ELAPSED = Family(
     ("method", "path"),
     "Time from the arrival of an HTTP request to the end of its answer.",
 )
+_CONNECTIONS = gauge("tsdb_servers_http_connections", "Open connections of the HTTP server.")
 _IN_FLIGHT = gauge("tsdb_servers_http_requests_in_flight", "HTTP requests that are being worked on.")
 
 
@@ -104,3 +105,19 @@ _IN_FLIGHT.set_function(lambda: sum(source.in_flight for source in _sources))
 def count_in_flight(source: HasInFlight) -> None:
     """Let the gauge of requests in flight include this one's, for as long as it lives."""
     _sources.add(source)
+
+
+class HasConnections(Protocol):
+    """What holds connections and knows how many."""
+
+    @property
+    def connection_count(self) -> int: ...
+
+
+_listeners: WeakSet[HasConnections] = WeakSet()
+_CONNECTIONS.set_function(lambda: sum(listener.connection_count for listener in _listeners))
+
+
+def count_connections(listener: HasConnections) -> None:
+    """Let the gauge of connections include those of a listener, for as long as it lives."""
+    _listeners.add(listener)

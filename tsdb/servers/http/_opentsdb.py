@@ -13,7 +13,8 @@ import orjson
 
 from tsdb import __version__
 from tsdb.ingest import Rejection, TableRows, WriteOutcome
-from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
+from tsdb.ingest.opentsdb import CHECK_POINTS, NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
+from tsdb.query import WriteToken
 from tsdb.servers._partial_write import write_what_fits
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
@@ -44,7 +45,7 @@ class OpentsdbRoutes:
     async def put(self, request: Request) -> Response:
         """Take points."""
         body = await request.body()
-        return await self._pool.run(partial(self._put, request, body))
+        return await self._pool.write(request, partial(self._put, request, body))
 
     async def version(self, request: Request) -> Response:
         """Answer which version this is; clients ask before they send."""
@@ -58,7 +59,7 @@ class OpentsdbRoutes:
             return self._database.ingest(rows, session, NEW_TABLE, dry_run=dry_run, hints=hints, protocol=PROTOCOL)
 
         has_flag = "summary" in request.query or "details" in request.query
-        points, errors = _parse_points(found)
+        points, errors = _parse_points(found, request.token or WriteToken())
         if errors and not dry_run:
             told = [Rejection("", reason, place, kind="syntax") for place, reason in errors.items()]
             self._database.reject(told, session, protocol=PROTOCOL)
@@ -71,10 +72,12 @@ class OpentsdbRoutes:
         return dry_run_response(outcome) if dry_run else Response(status=204)
 
 
-def _parse_points(found: list[object]) -> tuple[list[tuple[int, Point]], dict[int, str]]:
+def _parse_points(found: list[object], token: WriteToken) -> tuple[list[tuple[int, Point]], dict[int, str]]:
     points: list[tuple[int, Point]] = []
     errors: dict[int, str] = {}
     for place, each in enumerate(found):
+        if not place % CHECK_POINTS:
+            token.check()
         try:
             points.append((place, parse_point(each)))
         except InvalidPoint as error:

@@ -1,7 +1,6 @@
 """The routes by which operators and their tools look at the process; every component has them.
 
-They are outside `/v1/`, so they are never authenticated, and `/debug/` is outside the timeout. Apart from
-`/debug/log_level` they change nothing.
+Which of them need no login is said by `http.public_endpoints`. Apart from `/debug/log_level` they change nothing.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-untyped]
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, is_fault, wire
+from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, is_fault, wire_of
 from tsdb.ingest import WriteOutcome
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
@@ -64,7 +64,7 @@ class OtlpRoutes:
         body = await request.body()
         try:
             _check_content_type(request)
-            return await self._pool.run(partial(self._write, request, body, write))
+            return await self._pool.write(request, partial(self._write, request, body, write))
         except BodyTooLarge:
             raise
         except TsdbError as error:
@@ -111,5 +111,5 @@ def _status_response(error: TsdbError) -> Response:
     response.raw_headers = [each for each in response.raw_headers if each[0] != b"content-type"]
     response.raw_headers.append((b"content-type", PROTOBUF.encode("ascii")))
     message = str(error).encode("utf-8", "backslashreplace").decode("utf-8")
-    response.body = RpcStatus(code=Code.Value(wire(error.status).grpc), message=message).SerializeToString()
+    response.body = RpcStatus(code=Code.Value(wire_of(error).grpc), message=message).SerializeToString()
     return response

@@ -23,7 +23,7 @@ from tsdb.servers.http._prometheus_ask import Ask, PromqlDatabase, PromqlWork, r
 from tsdb.servers.http._prometheus_federate import FederationRoutes
 from tsdb.servers.http._prometheus_listings import ListingRoutes
 from tsdb.servers.http._prometheus_status import ServerFacts, StatusRoutes
-from tsdb.servers.http._sql import FORMATS, answer_headers, read_compression, read_epoch
+from tsdb.servers.http._sql import answer_headers, read_compression, read_epoch, read_format
 
 PREFIX = "/v1/prometheus/api/v1"
 THREADS_MAX = 16
@@ -68,7 +68,7 @@ class PrometheusApiRoutes:
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
         turn = self._brief.turn(self._app.in_flight, text, *facts)
-        return Response(await self._work.run(self._work.shown(ask, text, evaluate), turn), content_type=JSON)
+        return Response(await self._work.run(self._work.shown(ask, text, evaluate, span), turn), content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
         """Lay a query out."""
@@ -90,13 +90,17 @@ class PrometheusApiRoutes:
         if missing:
             return Response.text(f"Failed to deserialize query string: missing field `{missing[0]}`\n", status=400)
         text, span = ask.require("query"), read_span(ask)
-        chosen = FORMATS.get((request.query.get("format") or "").lower(), FORMATS["tsdb_v1"])
+        chosen = read_format(request.query.get("format"))
 
         def elapsed_ms() -> int:
             return round((perf_counter() - started) * 1000)
 
         options = FormatOptions(
-            elapsed_ms, None, read_epoch(request.query, Params([])), read_compression(request.query)
+            elapsed_ms,
+            None,
+            read_epoch(request.query, Params([])),
+            read_compression(request.query),
+            ask.session.time_zone,
         )
 
         def work(check: Callable[[], None]) -> bytes:
@@ -104,7 +108,7 @@ class PrometheusApiRoutes:
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
-        body = await self._work.run(self._work.shown(ask, text, work))
+        body = await self._work.run(self._work.shown(ask, text, work, span))
         return Response(body, content_type=chosen.content_type, headers=answer_headers(chosen, elapsed_ms()))
 
     async def alive(self, request: Request) -> AnyResponse:

@@ -44,7 +44,9 @@ class PromqlDatabase(Protocol):
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
 
-    def running_promql(self, text: str, session: Session) -> AbstractContextManager[Callable[[], None]]:
+    def running_promql(
+        self, text: str, session: Session, span: Span | None = None
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Show a query in the process list while it runs; what is entered raises when it was killed."""
 
     def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
@@ -70,12 +72,16 @@ class PromqlWork:
         return Ask(self.database, request, form)
 
     def shown(
-        self, ask: Ask, text: str, evaluate: Callable[[Callable[[], None]], bytes]
+        self,
+        ask: Ask,
+        text: str,
+        evaluate: Callable[[Callable[[], None]], bytes],
+        span: Span | None = None,
     ) -> Callable[[Callable[[], None]], bytes]:
         """Let a query be seen, and stopped, in the process list."""
 
         def work(check: Callable[[], None]) -> bytes:
-            with self.database.running_promql(text, ask.session) as check_killed:
+            with self.database.running_promql(text, ask.session, span) as check_killed:
 
                 def check_both() -> None:
                     check()

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from tsdb.clock import SystemClock
 from tsdb.engine.errors import RegionNotFound, SchemaOutdated
-from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.errors import Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
 from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_read_request
-from tsdb.query import Session
+from tsdb.query import Session, WriteToken
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._gather import Begun, Gathering
@@ -105,8 +105,9 @@ class PrometheusRemoteRoutes:
             return _unsupported_media_type()
         body = await request.body()
         if version == 1 and len(body) <= GATHERED_BYTES_MAX and not is_dry_run(request):
-            return await self._gathering.run(gathering_key(request), (request, body), len(body))
-        return await self._pool.run(partial(self._write, request, body, version))
+            request.token = token = WriteToken()
+            return await self._gathering.run(gathering_key(request), (request, body), len(body), token)
+        return await self._pool.write(request, partial(self._write, request, body, version))
 
     async def read(self, request: Request) -> Response:
         """Answer with samples."""
@@ -133,10 +134,14 @@ class PrometheusRemoteRoutes:
         if samples is None:
             return self._write_each(group)
         if not samples.metadata:
-            request = group[0][0]
-            done = self._database.begin_samples(
-                samples, self._session(request), self._new_table, hints=_hints(request), protocol=PROTOCOL
-            )
+            request, token = group[0][0], _shared_token(group)
+            try:
+                done = self._database.begin_samples(
+                    samples, self._session(request, token), self._new_table, hints=_hints(request), protocol=PROTOCOL
+                )
+            except Cancelled:
+                # Some are not wanted any more: the others are written without them.
+                return self._write_each(group)
             if done is not None:
                 return Begun(done, [Response(status=204) for _ in group])
         return self._write_samples(group, samples)
@@ -147,13 +152,14 @@ class PrometheusRemoteRoutes:
         return [error] * len(group) if samples is None else self._write_samples(group, samples)
 
     def _write_samples(self, group: Sequence[tuple[Request, bytes]], samples: Samples) -> list[Response | Exception]:
+        request, token = group[0][0], _shared_token(group)
         try:
-            request = group[0][0]
-            self._ingest(request, samples, self._session(request), version=1, is_alone=len(group) == 1)
+            self._ingest(request, samples, self._session(request, token), version=1, is_alone=len(group) == 1)
             return [Response(status=204) for _ in group]
         except TsdbError as error:
             # If it is for what they hold, nothing is written yet, and each is to learn what is wrong with itself.
-            if len(group) == 1 or not isinstance(error, InvalidArguments):
+            is_unwritten = isinstance(error, InvalidArguments) or (isinstance(error, Cancelled) and not token.has_begun)
+            if len(group) == 1 or not is_unwritten:
                 return [error] * len(group)
         return self._write_each(group)
 
@@ -172,8 +178,8 @@ class PrometheusRemoteRoutes:
             return None
         return self._reader.read_packed([body for _, body in group], bytes_max=UNPACKED_BYTES_MAX)
 
-    def _session(self, request: Request) -> Session:
-        return make_ingest_session(request, self._database, prefers_parameter=True)
+    def _session(self, request: Request, token: WriteToken | None = None) -> Session:
+        return make_ingest_session(request, self._database, prefers_parameter=True, token=token)
 
     def _take(self, request: Request, body: bytes, version: int) -> tuple[WriteOutcome, int]:
         """Write what a request has; what that did, and how many of the rows are native histograms."""
@@ -219,6 +225,10 @@ def prometheus_remote_routes(
     app.add("/v1/prometheus/write", routes.write, methods=("POST",), error_body=short_error_body, timeout_status=504)
     app.add("/v1/prometheus/read", routes.read, methods=("POST",), error_body=short_error_body)
     return routes
+
+
+def _shared_token(group: Sequence[tuple[Request, bytes]]) -> WriteToken:
+    return WriteToken.shared([request.token or WriteToken() for request, _ in group])
 
 
 def _find_version(request: Request) -> int | None:

@@ -11,9 +11,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tsdb.servers.http._errors import ErrorBody, ErrorStatus
+from tsdb.errors import Status
+from tsdb.nearest import nearest_many
+from tsdb.servers.http._errors import ErrorBody, ErrorStatus, full_error_body, plain_error_response
 from tsdb.servers.http._messages import AnyResponse, Request, Response
 from tsdb.servers.http._meters import METHODS, OTHER, RouteMeter, route_meter
+
+SHOWN_PATH_CHARS = 200
+"""How much of an unknown path an answer repeats."""
+NEAR_MAX = 3
+"""How many endpoints an answer suggests."""
 
 Handler: TypeAlias = Callable[[Request], Awaitable[AnyResponse]]
 
@@ -49,7 +56,6 @@ class Router:
     def __init__(self) -> None:
         self._exact: dict[str, _Methods] = {}
         self._prefixes: list[tuple[str, _Methods]] = []
-        self._misses: dict[tuple[str, str], Miss] = {}
         self._aliases: dict[str, str] = {}
         self._prefix_aliases: list[tuple[str, str]] = []
 
@@ -89,14 +95,13 @@ class Router:
     def find(self, method: str, path: str) -> Route | Miss:
         methods = self._exact.get(path) or self._find_prefix(path)
         if methods is None:
-            return self._miss(method, OTHER, 404)
+            return self._not_found(method, path)
         route = methods.get(method)
         if route is not None:
             return route
         if method == "HEAD" and "GET" in methods:
             return self._serve_head(methods)
-        pattern = next(iter(methods.values())).pattern
-        return self._miss(method, pattern, 405, allow=_allowed(methods))
+        return self._not_allowed(method, methods)
 
     def _insert(self, methods: _Methods, method: str, route: Route) -> None:
         if method in methods:
@@ -114,15 +119,51 @@ class Router:
         methods["HEAD"] = head
         return head
 
-    def _miss(self, method: str, pattern: str, status: int, *, allow: str | None = None) -> Miss:
-        # Clients may invent methods; neither this table nor the metrics keep an entry for each.
-        key = (method if method in METHODS else OTHER, pattern)
-        miss = self._misses.get(key)
-        if miss is None:
-            headers = () if allow is None else (("allow", allow),)
-            miss = Miss(pattern, Response(status=status, headers=headers), route_meter(*key))
-            self._misses[key] = miss
-        return miss
+    def _not_found(self, method: str, path: str) -> Miss:
+        near = self._near(path)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        shown = path if len(path) <= SHOWN_PATH_CHARS else f"{path[:SHOWN_PATH_CHARS]}…"
+        response = plain_error_response(
+            404, Status.INVALID_ARGUMENTS, f"there is no endpoint {shown}{hint}", full_error_body
+        )
+        return Miss(OTHER, response, _meter(method, OTHER))
+
+    def _not_allowed(self, method: str, methods: _Methods) -> Miss:
+        route = next(iter(methods.values()))
+        allow = _allowed(methods)
+        message = f"the endpoint {route.pattern} does not support this method, it supports {allow}"
+        response = plain_error_response(
+            405, Status.INVALID_ARGUMENTS, message, route.error_body, headers=[("allow", allow)]
+        )
+        return Miss(route.pattern, response, _meter(method, route.pattern))
+
+    def _near(self, path: str) -> list[str]:
+        """Return the endpoints that were probably meant: almost the same, with the same last part, or below it."""
+        if len(path) > SHOWN_PATH_CHARS:
+            return []
+        known = [*self._exact, *(prefix for prefix, _ in self._prefixes)]
+        near = nearest_many(path, known, count=NEAR_MAX)
+        bare = path.rstrip("/").lower()
+        last = bare.rpartition("/")[2]
+        for each in sorted(known, key=len):
+            if each not in near and bare and _is_related(each, bare, last):
+                near.append(each)
+        return near[:NEAR_MAX]
+
+
+def _is_related(endpoint: str, path: str, last: str) -> bool:
+    """Tell whether an endpoint is the path in other case, below it, above it, or ends in the same part."""
+    return (
+        endpoint == path
+        or endpoint.startswith(f"{path}/")
+        or (len(endpoint) > 1 and path.startswith(f"{endpoint}/"))
+        or endpoint.endswith(f"/{last}")
+    )
+
+
+def _meter(method: str, pattern: str) -> RouteMeter:
+    # Clients may invent methods; the metrics do not keep an entry for each.
+    return route_meter(method if method in METHODS else OTHER, pattern)
 
 
 def _allowed(methods: _Methods) -> str:

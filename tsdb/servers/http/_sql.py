@@ -8,17 +8,17 @@ the one of the parameter must exist.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypeVar
 
 from tsdb.catalog import DatabaseNotFound
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Output, Session
+from tsdb.query import Channel, Output, Session, WriteToken
 from tsdb.servers._brief import BriefQuestions, BriefTurn
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
@@ -42,13 +42,15 @@ from tsdb.servers.http._sql_work import Brief, ResponseWork
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
+_T = TypeVar("_T")
+
 THREADS_MAX = 32
 """How many requests execute or encode at the same time; further ones wait."""
 
 _FORM = "application/x-www-form-urlencoded"
 _CSV = "text/csv; charset=utf-8"
 _CATALOGS = (CATALOG, "greptime")
-_EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "µ": "us", "ms": "ms", "s": "s"}
+_EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "us": "us", "µ": "us", "ms": "ms", "s": "s"}
 _COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}
 _LIMIT_DIGITS_MAX = 18
 _SELECT_CHARS = len("select")
@@ -120,20 +122,32 @@ class SqlRoutes:
         limit = _read_limit(request.query)
         text = _require_sql(request.query, form)
         session = self._make_session(request, form)
-        chosen = FORMATS.get((_find("format", request.query, form) or "").lower(), _TSDB_V1)
+        chosen = read_format(_find("format", request.query, form))
 
         def elapsed_ms() -> int:
             return round((perf_counter() - started) * 1000)
 
-        options = FormatOptions(elapsed_ms, limit, read_epoch(request.query, form), read_compression(request.query))
-        pieces = partial(self._make_pieces, text, session, chosen, options)
-        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session))
-        turn = self._turn(text, session, chosen)
-        return await work.respond(
-            content_type=chosen.content_type,
-            headers=lambda: answer_headers(chosen, elapsed_ms()),
-            brief=None if turn is None else Brief(turn, session, pieces),
+        options = FormatOptions(
+            elapsed_ms,
+            limit,
+            read_epoch(request.query, form),
+            read_compression(request.query),
+            session.time_zone,
         )
+        pieces = partial(self._make_pieces, text, session, chosen, options)
+        session.token = WriteToken()
+        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session), token=session.token)
+        turn = self._turn(text, session, chosen)
+        try:
+            return await work.respond(
+                content_type=chosen.content_type,
+                headers=lambda: answer_headers(chosen, elapsed_ms()),
+                brief=None if turn is None else Brief(turn, session, pieces),
+            )
+        except asyncio.CancelledError:
+            if session.token.has_begun:
+                request.token = session.token
+            raise
 
     def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:
         """Only of what reads: writes wait for the disk, however brief that is most of the time."""
@@ -262,13 +276,28 @@ def _read_limit(query: Params) -> int | None:
     return int(text)
 
 
+def read_format(name: str | None) -> Format:
+    """Return the format of a name; without one it is tsdb_v1."""
+    return _TSDB_V1 if not name else _choose("format", name, FORMATS)
+
+
 def read_epoch(query: Params, form: Params) -> Epoch | None:
     text = _find("epoch", query, form)
-    return None if text is None else _EPOCHS.get(text.lower(), "ms")
+    return None if not text else _choose("epoch", text, _EPOCHS)
 
 
 def read_compression(query: Params) -> Literal["zstd", "lz4"] | None:
-    return _COMPRESSIONS.get((query.get("compression") or "").lower())
+    text = query.get("compression")
+    return None if not text else _choose("compression", text, _COMPRESSIONS)
+
+
+def _choose(parameter: str, text: str, known: Mapping[str, _T]) -> _T:
+    """Return what a value of a parameter stands for."""
+    found = known.get(text.lower())
+    if found is None:
+        names = ", ".join(known)
+        raise InvalidArguments(f"the parameter {parameter} is one of {names}; received {text[:40]!r}")
+    return found
 
 
 def _count_statements(text: str) -> int:

@@ -6,14 +6,16 @@ rest is sent as it is made.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import NamedTuple
 
 from tsdb.errors import NotBrief
-from tsdb.query import Session
+from tsdb.query import Session, WriteToken
 from tsdb.servers._brief import BriefTurn
+from tsdb.servers._settle import settle
 from tsdb.servers._work import Work
 from tsdb.servers.http._formats import CHUNK_BYTES
 from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse
@@ -31,9 +33,16 @@ class ResponseWork(Work):
     """Work that is used as the chunks of a `StreamingResponse`."""
 
     def __init__(
-        self, pool: ThreadPoolExecutor, pieces: Generator[bytes, None, None], cancel: Callable[[], None]
+        self,
+        pool: ThreadPoolExecutor,
+        pieces: Generator[bytes, None, None],
+        cancel: Callable[[], None],
+        *,
+        token: WriteToken | None = None,
     ) -> None:
+        """`token` is what the statements write under."""
         super().__init__(pool, pieces, cancel, chunk_bytes=CHUNK_BYTES, goes_ahead=True)
+        self._token = token
         self._first: bytes | None = None
 
     async def respond(
@@ -45,13 +54,25 @@ class ResponseWork(Work):
         """
         chunk = None if brief is None else self._make_here(brief)
         if chunk is None:
-            chunk = await self.next_chunk()
+            chunk = await self._first_chunk()
             if brief is not None and not brief.turn.is_brief:
                 brief.turn.note(self.step_seconds if self.is_over else inf)
         if self.is_over:
             return Response(chunk, content_type=content_type, headers=headers())
         self._first = chunk
         return StreamingResponse(self, content_type=content_type, headers=headers())
+
+    async def _first_chunk(self) -> bytes:
+        try:
+            return await self.next_chunk()
+        except asyncio.CancelledError:
+            step = self.step
+            if self._token is None or step is None:
+                raise
+            chunk, is_over = await settle(self._token, asyncio.wrap_future(step))
+            if not is_over:
+                raise
+            return chunk
 
     def _make_here(self, brief: Brief) -> bytes | None:
         """Return the first chunk if it can be made at once; None if another thread has to do it."""

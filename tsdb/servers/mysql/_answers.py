@@ -7,15 +7,13 @@ time; whoever sends them decides when the next ones are made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tsdb._kernels import encode_mysql_rows
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, wire
-from tsdb.model import zone_of
+from tsdb.errors import InvalidArguments, TsdbError, UnknownProcess, Unsupported, wire_of
+from tsdb.model import local_times
 from tsdb.query import Records, Session
 from tsdb.servers.mysql._columns import encode_column
 from tsdb.servers.mysql._protocol import (
@@ -31,6 +29,7 @@ CHUNK_BYTES = 1 << 20
 """About how many bytes of rows are made before they are sent."""
 MESSAGE_CHARS_MAX = 4096
 _OFF = frozenset({"0", "off", "false"})
+_UNKNOWN_THREAD = 1094
 _COUNT_MAX = 0xFFFF
 
 
@@ -123,8 +122,10 @@ def status_flags(session: Session, *, has_more: bool = False) -> int:
 def error_payload(error: TsdbError | WireError, *, has_state: bool = True) -> bytes:
     """Return what says that a command failed; without a state to a client that has not answered yet."""
     if isinstance(error, TsdbError):
-        code = wire(error.status)
+        code = wire_of(error)
         errno, state, message = code.mysql_errno, code.mysql_state, f"({error.status.title}): {error}"
+        if isinstance(error, UnknownProcess):
+            errno = _UNKNOWN_THREAD
     else:
         errno, state, message = error.errno, error.state, str(error)
     text = message[:MESSAGE_CHARS_MAX].encode("utf-8", "replace")
@@ -150,17 +151,4 @@ def _localized(column: pa.Array, zone: str) -> pa.Array:
         return column.cast(pa.date32())
     if not pt.is_timestamp(kind) or zone == "UTC":
         return column
-    plain = column if kind.tz is None else column.cast(pa.timestamp(kind.unit))
-    offset = zone_of(zone).utcoffset(None)
-    if offset is not None:
-        return _shifted(plain, offset)
-    return pc.local_timestamp(plain.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit, zone)))
-
-
-def _shifted(column: pa.Array, offset: timedelta) -> pa.Array:
-    """Add an offset that is the same at all times."""
-    kind = column.type
-    try:
-        return pc.add_checked(column, pa.scalar(offset, pa.duration("s")).cast(pa.duration(kind.unit))).cast(kind)
-    except pa.ArrowInvalid as error:
-        raise InvalidArguments("a timestamp is too far away to be shown in this time zone") from error
+    return local_times(column, zone)

@@ -16,10 +16,11 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
-from tsdb.errors import Status, TsdbError, is_fault, wire
+from tsdb.errors import Status, TsdbError, wire
 from tsdb.model import CATALOG
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
+from tsdb.servers._failures import log_failure
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers._work import Work
 from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
@@ -395,5 +396,5 @@ class Connection:
         return float(wanted) if allowed is None else min(float(wanted), allowed)
 
     def _log_fault(self, error: TsdbError | WireError) -> None:
-        if isinstance(error, TsdbError) and is_fault(error):
-            _log.error("a command failed", status=error.status.title, error=error, client=self._client)
+        if isinstance(error, TsdbError):
+            log_failure(_log, error, client=self._client)

@@ -12,8 +12,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported, is_fault
+from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported
 from tsdb.query import Affected, Output, PlanQuery, Session, TableMissing
+from tsdb.servers._failures import log_failure
 from tsdb.servers.mysql._answers import Answer
 from tsdb.servers.mysql._columns import encode_column
 from tsdb.servers.mysql._prepared import PreparedStatements
@@ -72,8 +73,8 @@ def ending_in_error(packets: Packets, answer: Answer) -> Packets:
     try:
         yield from packets
     except (TsdbError, WireError) as error:
-        if isinstance(error, TsdbError) and is_fault(error):
-            _log.error("a statement failed", status=error.status.title, error=error)
+        if isinstance(error, TsdbError):
+            log_failure(_log, error)
         yield answer.error(error)
     except Exception as error:  # noqa: BLE001 - a client waits for an answer
         _log.exception("a statement met a mistake of the server")

@@ -20,8 +20,10 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported, is_fault
+from tsdb.database import note_text
+from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.query import Affected, Output, Session
+from tsdb.servers._failures import log_failure
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
 from tsdb.servers.postgres._copy_in import CopyIn
@@ -128,8 +130,9 @@ class Backend:
         if not isinstance(error, TsdbError):
             _log.error("a statement failed unexpectedly", statement=(text or "")[:200], exc_info=error)
             return m.error(internal_error_fields())
-        if is_fault(error):
-            _log.error("a statement failed", error=error, statement=(text or "")[:200])
+        if text is not None:
+            note_text(error, text)
+        log_failure(_log, error)
         return m.error(error_fields(error, text=text))
 
     def _handle(self, message: m.Message) -> Pieces:
@@ -408,7 +411,7 @@ class Backend:
                 yield m.notice(notice_fields("there is no transaction in progress", state="25P01"))
             self._status = "T" if _ROLLBACK_TO.match(text) and self._status != "I" else "I"
         elif verb in ("lock", "unlock"):
-            raise Unsupported("there are no locks on tables")
+            raise Unsupported("LOCK TABLE is not supported")
 
     def _reset(self, statement: s.Reset) -> Pieces:
         if statement.verb == "unlisten":

@@ -13,7 +13,6 @@ hold, text that is not UTF-8.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import NoReturn
 
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 
 from tsdb._kernels import parse_postgres_copy
 from tsdb.errors import TsdbError
-from tsdb.model import ColumnInfo, Kind, canonical_zone, check_range, floor_to_unit, zone_of
+from tsdb.model import ColumnInfo, Kind, canonical_zone, check_range, floor_to_unit, instants_of
 from tsdb.servers.postgres._errors import PgError
 from tsdb.servers.postgres._numerics import read_numerics
 from tsdb.servers.postgres._values import NUMERIC, decode_value
@@ -181,7 +180,7 @@ class _Cells:
         micros = np.where(self._is_there, sent.astype(np.int64) + _MICROS_TO_2000, 0)
         times = pa.array(micros, mask=~self._is_there).cast(pa.timestamp("us"))
         if canonical_zone(zone) != "UTC":
-            times = _from_local(times, zone)
+            times = instants_of(times, zone)
             micros = pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
         self._check_times(micros, unit)
         return times.cast(pa.timestamp("ns")) if unit == "ns" else floor_to_unit(times, unit)
@@ -240,22 +239,6 @@ class _Cells:
 
     def _fail(self, row: int, state: str, what: str) -> NoReturn:
         raise PgError(state, f"COPY, row {self._before + row + 1}, column {self._column.name}: {what}")
-
-
-def _from_local(times: pa.Array, zone: str) -> pa.Array:
-    """Return the moments of local times, as the same times written as text have them."""
-    name = canonical_zone(zone)
-    found, other = (
-        pc.assume_timezone(times, name, ambiguous="earliest", nonexistent=each).cast(pa.timestamp("us"))
-        for each in ("earliest", "latest")
-    )
-    skipped = pc.fill_null(pc.not_equal(found, other), False)
-    if not pc.any(skipped).as_py():
-        return found
-    # Times that a change of the clock leaves out are few; Python has them as so much after the change.
-    moments = [each.as_py().replace(tzinfo=zone_of(zone)).astimezone(UTC) for each in times.filter(skipped)]
-    naive = [each.replace(tzinfo=None) for each in moments]
-    return pc.replace_with_mask(found, skipped, pa.array(naive, pa.timestamp("us")))
 
 
 def _is_utf8(cell: bytes) -> bool:

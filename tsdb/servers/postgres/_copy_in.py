@@ -44,8 +44,8 @@ class AppendDatabase(Protocol):
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
         """Write columns into a table that exists; the number of rows."""
 
-    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
-        """Return the table that a name stands for in a session."""
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for; an error if there is none, or the user may not write to it."""
 
 
 class RowReader(Protocol):
@@ -68,10 +68,9 @@ class CopyIn:
         options = _checked(parse_copy_options(statement))
         self._database, self._session = database, session
         self._parts = statement.table.parts
-        table = database.find_table(self._parts, session)
-        # Writing nothing tells what speaks against writing: no such table, no right, a column that needs a value.
-        self._append(_empty(() if table is None else table.columns))
-        assert table is not None, "a table that is not there takes nothing"
+        table = database.table_to_write(self._parts, session)
+        # Writing nothing tells what speaks against writing: a view, a file, a column that needs a value.
+        self._append(_empty(table.columns))
         self.columns = _columns(table, statement.columns)
         self._append(_empty(self.columns))
         self.rows = 0

@@ -1,8 +1,7 @@
 """Errors as PostgreSQL's clients get them: a severity, an SQLSTATE, a message, and where there is one a hint.
 
-What the database refuses is translated by the one table of statuses. What the query engine says of a query is looked
-at more closely, because drivers tell an unknown column from a grouping that does not work by the state. What only this
-protocol knows (a portal that is not there, a message that cannot be read) has a state of its own here.
+What the database refuses is translated by the tables of `tsdb.errors`. What only this protocol knows (a portal that is
+not there, a message that cannot be read) has a state of its own here.
 
     PgError                      carries its SQLSTATE
     └── ProtocolViolation        a message that cannot be read, or may not come now
@@ -12,21 +11,9 @@ from __future__ import annotations
 
 import re
 
-from tsdb.errors import Status, TsdbError, wire
+from tsdb.errors import Status, TsdbError, wire_of
 
 FATAL_STATES = frozenset({"28000", "28P01", "3D000", "53300", "57P01", "57P05"})
-_ENGINE_STATES = (
-    (re.compile(r"No field named|column .* not found", re.IGNORECASE), "42703"),
-    (re.compile(r"Invalid function|does not exist as a function|No function matches", re.IGNORECASE), "42883"),
-    (re.compile(r"GROUP BY|aggregate function", re.IGNORECASE), "42803"),
-    (re.compile(r"ambiguous", re.IGNORECASE), "42702"),
-    (re.compile(r"divide by zero", re.IGNORECASE), "22012"),
-    (re.compile(r"overflow|out of range", re.IGNORECASE), "22003"),
-    (re.compile(r"Cannot cast string|cast error|Parser error|parsing timestamp", re.IGNORECASE), "22P02"),
-    (re.compile(r"type mismatch|Cannot coerce|Cannot infer common|not compatible", re.IGNORECASE), "42804"),
-)
-"""What the engine says in one word or another, and the state that PostgreSQL has for it."""
-_ENGINE_STATUSES = (Status.PLAN_QUERY, Status.ENGINE_EXECUTE_QUERY)
 _PLACE = re.compile(r" at line (\d+), column (\d+)")
 
 
@@ -65,11 +52,7 @@ def sqlstate(error: TsdbError) -> str:
     """Return the state of an error."""
     if isinstance(error, PgError):
         return error.sqlstate
-    if error.status in _ENGINE_STATUSES:
-        for words, state in _ENGINE_STATES:
-            if words.search(error.message):
-                return state
-    return wire(error.status).sqlstate
+    return wire_of(error).sqlstate
 
 
 def internal_error_fields() -> dict[str, str]:

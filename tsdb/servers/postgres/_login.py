@@ -147,7 +147,7 @@ async def _answer_tls(channel: LoginChannel, rules: LoginRules) -> None:
 
 def _check_encryption(channel: LoginChannel, rules: LoginRules) -> None:
     if rules.tls.is_required and not channel.is_encrypted:
-        raise PgError("28000", "No encryption", hint="this server wants TLS: connect with sslmode=require")
+        raise PgError("28000", "No encryption", hint="this server requires TLS: connect with sslmode=require")
 
 
 def _check_certificate(channel: LoginChannel, rules: LoginRules, user: str) -> None:

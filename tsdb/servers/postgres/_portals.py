@@ -51,6 +51,9 @@ class PgDatabase(Protocol):
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name stands for in a session."""
 
+    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
+        """Return the table that a name stands for; an error if there is none, or the user may not write to it."""
+
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
         """Write columns into a table that exists and stays as it is; the number of rows."""
 

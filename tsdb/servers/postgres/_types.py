@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tsdb._kernels import encode_postgres_rows
-from tsdb.model import DataType, Kind, canonical_zone, type_of_field
+from tsdb.model import DataType, Kind, local_times, type_of_field
 from tsdb.query import Session
 from tsdb.query.pg_catalog import TYPES_BY_OID, type_modifier, type_oid
 from tsdb.servers.postgres._messages import ColumnHead
@@ -76,12 +75,8 @@ def localized(batch: pa.RecordBatch, zone: str) -> pa.RecordBatch:
     """Return rows with their timestamps as local times, which is what a type without a zone holds."""
     if zone == "UTC" or not any(pt.is_timestamp(kind) for kind in batch.schema.types):
         return batch
-    columns = [_local(column, zone) if pt.is_timestamp(column.type) else column for column in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _local(column: pa.Array, zone: str) -> pa.Array:
-    return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, canonical_zone(zone))))
+    columns = [local_times(column, zone) if pt.is_timestamp(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -64,7 +64,7 @@ def decode_value(raw: bytes, oid: int, *, is_binary: bool) -> Value:
     try:
         return unpack(raw)
     except struct.error as error:
-        raise ValueError(f"{len(raw)} bytes are no value of this type") from error
+        raise ValueError(f"{len(raw)} bytes are not a value of this type") from error
 
 
 # Text ----------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def read_text(text: str, oid: int) -> Value:
 def _read_bool(text: str) -> bool:
     word = text.strip().lower()
     if word not in _TRUE and word not in _FALSE:
-        raise ValueError(f"{text!r} is no truth value")
+        raise ValueError(f"{text!r} is not a boolean")
     return word in _TRUE
 
 
@@ -96,7 +96,7 @@ def _read_decimal(text: str) -> Decimal | float:
     try:
         value = Decimal(text)
     except InvalidOperation as error:
-        raise ValueError(f"{text!r} is no number") from error
+        raise ValueError(f"{text!r} is not a number") from error
     return value if value.is_finite() else float(value)
 
 
@@ -116,13 +116,13 @@ def _read_array(text: str, element: int) -> Value:
     if body == "{}":
         return []
     if not body.startswith("{") or not body.endswith("}"):
-        raise ValueError(f"{text[:40]!r} is no array")
+        raise ValueError(f"{text[:40]!r} is not an array")
     items: list[Value] = []
     at = 1
     while at < len(body):
         found = _ITEM.match(body, at)
         if found is None or (found[3] == "}") != (found.end() == len(body)):
-            raise ValueError(f"{text[:40]!r} is no array of one dimension")
+            raise ValueError(f"{text[:40]!r} is not an array of one dimension")
         at = found.end()
         if found[1] is not None:
             items.append(read_text(re.sub(r"\\(.)", r"\1", found[1], flags=re.DOTALL), element))

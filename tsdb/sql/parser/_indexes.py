@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tsdb.errors import InvalidArguments, Status
+from tsdb.errors import InvalidArguments, Reason, Status
 from tsdb.model import ColumnIndex
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._cursor import Cursor
@@ -20,6 +20,7 @@ class InvalidIndexOption(InvalidArguments):
     """An option of an index has a value it cannot have."""
 
     status = Status.UNEXPECTED
+    sql_reason = Reason.INVALID_PARAMETER
 
 
 def parse_index(cursor: Cursor, column: str) -> ColumnIndex:

@@ -20,17 +20,6 @@ QUERY_OPERATORS_MAX = 2000
 QUERY_BRANCHES_MAX = 400
 """How many UNION, INTERSECT, EXCEPT and JOIN a statement may have."""
 
-VALUE_BYTES_MAX = 64 * 1024 * 1024
-"""How long a string a constant may ask for."""
-
-LIST_ITEMS_MAX = 10_000_000
-"""How far the numbers of a list may go."""
-
-_REPEATING = frozenset({"repeat", "lpad", "rpad", "space"})
-_LISTING = frozenset({"range", "generate_series", "gen_series", "make_array_range", "array_repeat", "list_repeat"})
-# As a table, a series of numbers is made piece by piece.
-_LAZY_BEFORE = frozenset({"FROM", "JOIN", "LATERAL"})
-
 _OPERATOR_WORDS = "AND OR NOT IS LIKE ILIKE BETWEEN IN COLLATE SIMILAR RLIKE REGEXP XOR DIV AT WHEN INTERVAL CASE"
 _OPERATORS = frozenset(_OPERATOR_WORDS.split())
 _CLAUSE_WORDS = """
@@ -72,41 +61,6 @@ def check_query_limits(text: str, tokens: list[Token]) -> None:
             raise _refusal(text, start, message, hint="write long lists of alternatives as x IN (…)")
         if branches > QUERY_BRANCHES_MAX:
             raise _refusal(text, start, f"the query has more than {QUERY_BRANCHES_MAX} joins and set operations")
-    check_constant_sizes(text, tokens)
-
-
-def check_constant_sizes(text: str, tokens: list[Token]) -> None:
-    """Refuse calls whose constant arguments ask for one value larger than a server can hold.
-
-    The query engine computes such constants while it plans, outside of every limit on memory.
-    """
-    for index, (kind, sign, start, _) in enumerate(tokens[:-1]):
-        if kind != TokenKind.WORD or tokens[index + 1].text != "(":
-            continue
-        word = sign.lower()
-        if word in _REPEATING:
-            limit, what = VALUE_BYTES_MAX, "characters"
-        elif word in _LISTING and not (index and tokens[index - 1].word in _LAZY_BEFORE):
-            limit, what = LIST_ITEMS_MAX, "items"
-        else:
-            continue
-        if _largest_argument(tokens, index + 2) > limit:
-            raise _refusal(text, start, f"{word}() asks for more than {limit} {what} in one value")
-
-
-def _largest_argument(tokens: list[Token], index: int) -> float:
-    """Return the largest number among the arguments of a call, of those that stand alone."""
-    depth, largest = 1, 0.0
-    while depth and index < len(tokens) - 1:
-        kind, sign = tokens[index].kind, tokens[index].text
-        if kind == TokenKind.OPERATOR and sign in "([":
-            depth += 1
-        elif kind == TokenKind.OPERATOR and sign in ")]":
-            depth -= 1
-        elif kind == TokenKind.NUMBER and depth == 1:
-            largest = max(largest, float(sign))
-        index += 1
-    return largest
 
 
 def _refusal(text: str, start: int, message: str, *, hint: str | None = None) -> InvalidSyntax:

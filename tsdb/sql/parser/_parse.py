@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tsdb.errors import Unsupported
+from tsdb.errors import Reason, Unsupported
+from tsdb.nearest import nearest
 from tsdb.sql.lexer import (
     Token,
     TokenKind,
@@ -143,7 +144,33 @@ def _unknown(text: str, start: int, word: str) -> Exception:
     if not word:
         return syntax_error(text, start, "expected a statement")
     line, column = locate(text, start)
-    return Unsupported(f"SQL statement is not supported, keyword: {word[:40]} at line {line}, column {column}")
+    near = nearest(word, (*_RULES, *_QUERIES, "EXPLAIN", "TQL")) if word not in _OTHER_STATEMENTS else None
+    error = Unsupported(
+        f"SQL statement is not supported, keyword: {word[:40]} at line {line}, column {column}",
+        hint=None if near is None else f"did you mean {near}?",
+    )
+    error.sql_reason = None if word in _OTHER_STATEMENTS else Reason.SYNTAX
+    return error
+
+
+_OTHER_STATEMENTS = frozenset(
+    {
+        "MERGE",
+        "REPLACE",
+        "CALL",
+        "DO",
+        "LOCK",
+        "UNLOCK",
+        "VACUUM",
+        "ANALYZE",
+        "OPTIMIZE",
+        "CLUSTER",
+        "REINDEX",
+    }
+    | {"REFRESH", "LISTEN", "NOTIFY", "UNLISTEN", "LOAD", "RENAME", "GRANT", "REVOKE", "REASSIGN", "SECURITY", "PRAGMA"}
+    | {"ATTACH", "DETACH", "IMPORT", "EXPORT", "INSTALL", "CHECKPOINT", "HANDLER", "FLUSH", "CACHE", "BINLOG", "MSCK"}
+)
+"""Statements of SQL and its dialects that this server does not have; any other unknown first word is a typo."""
 
 
 _EXPLAIN_OPTIONS = frozenset({"ANALYZE", "VERBOSE", "FORMAT"})

@@ -88,7 +88,7 @@ def _body(text: str, start: int, dialect: Dialect) -> tuple[Slice, str | None, i
     match = _BODY.match(text, start)
     end = match.end() if match else start
     if end < len(text) and text[end] != ";":
-        raise syntax_error(text, end, "the string that begins here does not end")
+        raise syntax_error(text, end, "the string that begins here is not terminated")
     body = text[start:end].rstrip()
     alias = None
     tail = max(len(body) - _ALIAS_CHARS_MAX, 0)

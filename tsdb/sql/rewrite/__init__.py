@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tsdb.sql.function_headers import visible_header
-from tsdb.sql.rewrite._casts import edit_casts
+from tsdb.sql.rewrite._bounds import BOUNDED, COUNTED, edit_bounds, strip_bounds
+from tsdb.sql.rewrite._calendar import Calendar, needs_calendar
+from tsdb.sql.rewrite._casts import edit_casts, edit_time_literals
 from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_first, edit_windows
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
@@ -38,6 +40,7 @@ from tsdb.sql.rewrite._tables import (
 from tsdb.sql.statements import Dialect
 
 __all__ = [
+    "BOUNDED",
     "KEYWORDS",
     "ColumnTypes",
     "Edit",
@@ -82,23 +85,30 @@ class RewriteRules:
     """The value of a system variable, by its name in lower case."""
     derived: Callable[[], ColumnTypes] = ColumnTypes
     """The types of columns of subqueries and of tables that come with the query; it may take a plan to know them."""
+    is_wide: bool = False
+    """Some times may lie beyond what nanoseconds hold."""
 
 
 def rewrite(layout: Layout, rules: RewriteRules) -> str:
     """Return the text of a query for DataFusion."""
     edits = Edits(layout.text)
     words = set(layout.words)
-    if "::" in layout.text or "CAST" in words or "TRY_CAST" in words:
+    has_calendar = needs_calendar(layout, rules.zone, is_wide=rules.is_wide)
+    if not has_calendar and ("::" in layout.text or "CAST" in words or "TRY_CAST" in words):
         edit_casts(layout, edits)
+    if not has_calendar and "TIMESTAMP" in words:
+        edit_time_literals(layout, edits)
     if "INTERVAL" in words:
         edit_intervals(layout, edits)
     if rules.columns.tables:
         Comparisons(layout, edits, rules.dialect, rules.columns, rules.zone).edit()
     if not words.isdisjoint(MEDIANS):
         edit_medians(layout, edits, rules.dialect, rules.columns)
+    if has_calendar:
+        Calendar(layout, edits, rules.dialect, rules.columns, rules.zone, is_wide=rules.is_wide).edit()
     if "@@" in layout.text:
         edit_at_signs(layout, edits, rules.variable)
-    if not words.isdisjoint(EDITED_NAMES):
+    if not has_calendar and not words.isdisjoint(EDITED_NAMES):
         edit_calls(layout, edits)
     if layout.words.count("SELECT") > 2:
         edit_derived(layout, edits, rules.dialect)
@@ -114,6 +124,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_from_first(layout, edits)
     if "DISTINCT" in words and "IS" in words:
         edit_distinct_from(layout, edits)
+    if not words.isdisjoint(COUNTED):
+        edit_bounds(layout, edits)
     return edits.render() if edits else layout.text
 
 
@@ -121,4 +133,4 @@ def header_of(name: str) -> str:
     """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
     if not _MARKED.search(name):
         return name
-    return strip_literals(strip_medians(strip_derived(visible_header(name))))
+    return strip_literals(strip_medians(strip_derived(visible_header(strip_bounds(name)))))

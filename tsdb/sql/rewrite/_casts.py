@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from tsdb.errors import InvalidSyntax
+from tsdb.model import InvalidTimestamp, parse_timestamp
 from tsdb.sql.lexer import TokenKind, syntax_error
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._intervals import expand_interval
@@ -79,6 +82,30 @@ _PLAIN_NAMES = {
     "Timestamp(ns)": "TIMESTAMP(9)",
 }
 _BLANKS = re.compile(r"\s+")
+_PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})?)?")
+
+
+def is_plain_time(text: str) -> bool:
+    """Tell whether DataFusion reads a text of a time by itself, as one of UTC."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def utc_text(text: str, zone: str) -> str | None:
+    """Return a text of a time in the form DataFusion reads, in UTC; None for what is none."""
+    try:
+        nanoseconds = parse_timestamp(text, zone)
+    except InvalidTimestamp:
+        return None
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{np.datetime64(seconds, 's')}{fraction}"
+
+
+def edit_time_literals(layout: Layout, edits: Edits) -> None:
+    """Put the text of every `TIMESTAMP '…'` into the form DataFusion reads."""
+    for index, word in enumerate(layout.words):
+        if word in _TIMES and layout.tokens[index + 1].kind == TokenKind.STRING:
+            _edit_literal(layout, edits, index + 1, "Timestamp", word)
 
 
 def edit_casts(layout: Layout, edits: Edits) -> None:
@@ -129,6 +156,13 @@ def _edit_call(layout: Layout, edits: Edits, index: int) -> None:
     edits.replace(tokens[marks[-1] - 1].end, tokens[end].end, f",'{name}'")
 
 
+def cast_text(operand: str, name: str | None, written: str, *, is_try: bool) -> str:
+    """Return the text of a cast: to an Arrow type by its name, or to the type as it was written."""
+    if is_try:
+        return f"TRY_CAST({operand} AS {_PLAIN_NAMES[name] if name is not None else written})"
+    return f"CAST({operand} AS {written})" if name is None else f"arrow_cast({operand},'{name}')"
+
+
 def read_type(layout: Layout, index: int) -> tuple[str | None, int]:
     """Return the Arrow name a type is to be cast to, None to leave the cast alone, and the type's last token."""
     if index >= len(layout.tokens) - 1:
@@ -177,6 +211,7 @@ def _edit_literal(layout: Layout, edits: Edits, index: int, name: str | None, wo
         wanted = expand_interval(body)
     elif name is not None and name.startswith("Timestamp"):
         wanted = _BLANKS.sub(" ", body.strip())
+        wanted = wanted if is_plain_time(wanted) else utc_text(wanted, "UTC") or wanted
     else:
         return
     if wanted != body:

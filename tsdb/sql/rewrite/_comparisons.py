@@ -214,7 +214,7 @@ class Comparisons:
         if _CANONICAL.fullmatch(value) is None:
             return None
         try:
-            nanoseconds = parse_timestamp(value)
+            nanoseconds = parse_timestamp(value, self._zone)
         except InvalidTimestamp:
             return None
         nanoseconds -= nanoseconds % _UNIT_NS[unit]

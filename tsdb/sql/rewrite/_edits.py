@@ -37,6 +37,10 @@ class Edits:
         """Tell whether something between two places is edited."""
         return any(start <= edit.start and edit.end <= end for edit in self._edits)
 
+    def covers(self, start: int, end: int) -> bool:
+        """Tell whether a stretch is replaced as a whole."""
+        return any(edit.start <= start and end <= edit.end and edit.start < edit.end for edit in self._edits)
+
     def absorb(self, start: int, end: int, replacement: str, *, keeps_before: bool = True) -> None:
         """Replace a stretch together with every edit inside of it; an insertion right before it stays if it should."""
         self._edits = [
@@ -47,7 +51,9 @@ class Edits:
         self.replace(start, end, replacement)
 
     def take(self, start: int, end: int, replacement: str) -> None:
-        """Replace a stretch together with every edit inside of it and at its ends."""
+        """Replace a stretch together with every edit inside of it and at its ends; not one inside of another edit."""
+        if any(edit.start <= start and end <= edit.end and end - start < edit.end - edit.start for edit in self._edits):
+            return
         self._edits = [edit for edit in self._edits if not (start <= edit.start and edit.end <= end)]
         self.replace(start, end, replacement)
 

@@ -30,18 +30,23 @@ _SCOPES = frozenset({"SESSION", "GLOBAL", "LOCAL"})
 def edit_calls(layout: Layout, edits: Edits) -> None:
     """Edit every call, inner ones before outer ones."""
     for index in layout.calls():
-        name = layout.tokens[index].text.lower()
-        if name in RENAMES:
-            name = RENAMES[name]
-            edits.replace(layout.tokens[index].start, layout.tokens[index].end, name)
-        if name in OVERLOADS:
-            _overload(layout, edits, index, name)
-        elif name in EXPANSIONS:
-            _expand(layout, edits, index, name)
-        elif name in AGGREGATES:
-            edit_aggregate(layout, edits, index)
-        elif name in WINDOWS:
-            edit_window(layout, edits, index)
+        edit_call(layout, edits, index)
+
+
+def edit_call(layout: Layout, edits: Edits, index: int) -> None:
+    """Edit one call; those inside of it are edited already."""
+    name = layout.tokens[index].text.lower()
+    if name in RENAMES:
+        name = RENAMES[name]
+        edits.replace(layout.tokens[index].start, layout.tokens[index].end, name)
+    if name in OVERLOADS:
+        _overload(layout, edits, index, name)
+    elif name in EXPANSIONS:
+        _expand(layout, edits, index, name)
+    elif name in AGGREGATES:
+        edit_aggregate(layout, edits, index)
+    elif name in WINDOWS:
+        edit_window(layout, edits, index)
 
 
 def _overload(layout: Layout, edits: Edits, index: int, name: str) -> None:

@@ -40,7 +40,7 @@ class Target:
 def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: GrpcDatabase, session: Session) -> Target:
     """Find the table, or make it; refuse what cannot be before anything is changed."""
     if command.temporary:
-        raise Unsupported("there are no temporary tables")
+        raise Unsupported("temporary tables are not supported")
     if command.catalog not in _CATALOGS:
         raise InvalidArguments(f"there is no catalog {command.catalog!r}, the only one is {CATALOG!r}")
     if not command.table:

@@ -1,0 +1,83 @@
+"""What is known of a query before and after it is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from datafusion import DataFrame
+
+from tsdb.model import DataType, ViewInfo
+from tsdb.query._life import QueryLife
+from tsdb.query.series_aggregate import FittedQuery
+from tsdb.query.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChain:
+    """The views whose own text is looked at, one in the other, and what was found out about views on the way.
+
+    A view that several others read is looked at once: each level would double the work otherwise.
+    """
+
+    path: tuple[ViewInfo, ...] = ()
+    kinds: dict[ViewInfo, dict[str, DataType]] = field(default_factory=dict)
+    """The types of their columns."""
+    prepared: dict[ViewInfo, Job] = field(default_factory=dict)
+
+    def within(self, view: ViewInfo) -> ViewChain:
+        return replace(self, path=(*self.path, view))
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A query that is ready to be planned."""
+
+    text: str
+    session: Session
+    tables: Mapping[str, pa.Table]
+    is_ordered: bool
+    is_single: bool
+    """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
+    is_explained: bool
+    views: ViewChain
+    """The views whose own text this is, one in the other."""
+    limit: int | None
+    """The largest LIMIT in it, if it may concern `numbers`."""
+    is_small: bool
+    """It is planned in milliseconds, and its expressions make no large values."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenAggregate:
+    """What an aggregate over runs means, whatever its conditions are."""
+
+    fitted: FittedQuery
+    schema: pa.Schema
+    kinds: Sequence[pa.DataType]
+    """The types of the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOuter:
+    """What a query over an aggregate means, whatever the conditions of that are."""
+
+    below: SeenAggregate
+    above: str
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query that DataFusion has planned."""
+
+    frame: DataFrame
+    life: QueryLife
+    schema: pa.Schema
+    """The columns of its answer."""
+
+    def give_up(self) -> None:
+        """Let go of what it holds: nobody waits for it any more."""
+        self.life.cancel()
+        self.life.end()

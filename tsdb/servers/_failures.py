@@ -1,0 +1,23 @@
+"""What the log says about a request that failed: one line, at a level that tells whose mistake it is.
+
+ERROR    the server's: with the traceback, and the statement if there is one
+INFO     a statement that is wrong, or cannot be executed with these values: with the statement
+DEBUG    anything else that was refused
+"""
+
+from __future__ import annotations
+
+from tsdb.errors import Busy, Cancelled, TsdbError, is_fault
+from tsdb.telemetry import Logger
+
+
+def log_failure(log: Logger, error: TsdbError, **where: object) -> None:
+    """Write the line; `where` says which route, method or client it was."""
+    if error.statement is not None:
+        where = {**where, "statement": error.statement}
+    if is_fault(error):
+        log.error("a request failed", **where, status=error.status.title, exc_info=error)
+    elif error.statement is not None and not isinstance(error, Busy | Cancelled):
+        log.info("a statement was refused", status=error.status.title, error=error, **where)
+    else:
+        log.debug("a request was refused", status=error.status.title, error=error, **where)
