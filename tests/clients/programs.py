@@ -27,6 +27,8 @@ RUN_SECONDS_MAX = 110.0
 
 _DRIVERS = Path(__file__).parents[2] / ".venv" / "clients"
 _DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
+_DEFAULT_PORTS = {"4001": "gRPC", "4002": "MySQL", "4003": "Postgres", "4242": "OpenTSDB"}
+"""The default ports other than that of HTTP, and the names that the start-up summary gives their protocols."""
 _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
@@ -82,13 +84,13 @@ def port_of(server: ServerProcess, protocol: str) -> str:
 
 
 def snippet(heading: str, server: ServerProcess, language: str = r"\w*") -> str:
-    """Return the first code block under a heading of the documentation, with the addresses of a server put in."""
+    """Return the first code block under a heading of the documentation, with the ports of a server put in."""
     section = _DOCS.read_text().partition(f"## {heading}\n")[2]
     found = re.search(rf"^```{language}\n(.*?)^```$", section, flags=re.DOTALL | re.MULTILINE)
     assert found is not None, heading
-    host, port = telnet_address(server)
-    text = found[1].replace("127.0.0.1:4000", server.url.removeprefix("http://"))
-    return text.replace("127.0.0.1 4242", f"{host} {port}").replace('Port "4242"', f'Port "{port}"')
+    ports = {default: port_of(server, protocol) for default, protocol in _DEFAULT_PORTS.items()}
+    ports["4000"] = server.url.rpartition(":")[2]
+    return re.sub(rf"\b(?:{'|'.join(ports)})\b", lambda each: ports[each[0]], found[1])
 
 
 def telnet_address(server: ServerProcess) -> tuple[str, int]:

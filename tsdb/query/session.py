@@ -17,6 +17,7 @@ import pyarrow as pa
 from tsdb.auth import Identity
 from tsdb.model import DEFAULT_DATABASE, ViewInfo
 from tsdb.query._write_token import WriteToken
+from tsdb.query.advisory_locks import SessionLocks
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration
 
@@ -83,6 +84,8 @@ class Session:
     """Temporary views by database and name; they go before tables of the same name."""
     is_describing: bool = False
     """Whether the columns of a view are being found: a view of the columns of views has none of its own."""
+    locks: SessionLocks | None = None
+    """PostgreSQL's advisory locks; None where there are none."""
 
     @property
     def dialect(self) -> Dialect:

@@ -82,6 +82,14 @@ def answer(text: str) -> list[dict[str, Any]]:
         ("SELECT relname FROM pg_class, pg_type", "SELECT relname FROM pg_catalog.pg_class, pg_catalog.pg_type"),
         ("SELECT pg_class.oid FROM pg_catalog.pg_class", "SELECT pg_class.oid FROM pg_catalog.pg_class"),
         ('SELECT x::oid, x::name, x::"char" FROM pg_am', "SELECT x::bigint, x::text, x::text FROM pg_catalog.pg_am"),
+        ("SELECT format('%I.%s''%%', a, f(b, c))", "SELECT concat(quote_ident(a), '.', f(b, c), '''%')"),
+        ("SELECT format('<%L>', a)", "SELECT concat('<', coalesce(quote_literal(CAST(a AS TEXT)), 'NULL'), '>')"),
+        ("SELECT format('all')", "SELECT concat('all')"),
+        ("SELECT format('%s', a, b), format('%2$s', a, b)", "SELECT format('%s', a, b), format('%2$s', a, b)"),
+        ("WHERE o = format('%I', a)::regclass::oid", "WHERE o = pg_class_number(concat(quote_ident(a), ''))::bigint"),
+        ("WHERE o = (a || '.' || b)::regclass", "WHERE o = pg_class_number((a || '.' || b))"),
+        ("WHERE o = (c.oid)::regclass", "WHERE o = (c.oid)"),
+        ("SELECT to_regclass(a || b), to_regclass('pg_class')", "SELECT pg_class_number(a || b), 1259"),
         ("SELECT pg_get_userbyid(1)", "SELECT 'postgres'"),
         ("SELECT pg_get_expr(a.b, 1, true)", "SELECT (a.b)"),
         ("SELECT '1259'::regclass, 'pg_class'::regclass", "SELECT 1259, 1259"),
@@ -109,6 +117,15 @@ def test_queries_of_users_stay_as_they_are(text: str) -> None:
 def test_a_users_table_that_is_named_like_a_system_table_is_not_taken_for_empty() -> None:
     text = "SELECT (SELECT max(x) FROM pg_mine), pg_is_in_recovery()"
     assert rewritten(text) == "SELECT (SELECT max(x) FROM pg_mine), false"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("'monitor'", "monitor"), ("'public.monitor'", "monitor"), ("'other.monitor'", None), ("'pg_class'", "pg_class")],
+)
+def test_a_relation_is_found_by_a_name_that_is_computed(name: str, found: str | None) -> None:
+    text = f"SELECT pg_relation_name(to_regclass(concat({name}, ''))) AS name"
+    assert answer(text) == [{"name": found}]
 
 
 def test_tables_are_listed_with_their_database_and_owner() -> None:

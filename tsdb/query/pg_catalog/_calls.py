@@ -25,13 +25,7 @@ _NULL = frozenset(
         *("pg_get_partkeydef", "pg_get_triggerdef", "pg_get_ruledef"),
         *("pg_get_functiondef", "pg_get_function_arguments", "pg_get_function_result", "pg_get_serial_sequence"),
         *("pg_get_function_identity_arguments", "pg_get_statisticsobjdef_columns", "pg_get_statisticsobjdef"),
-        *(
-            "pg_get_partition_constraintdef",
-            "pg_get_function_sqlbody",
-            "pg_tablespace_location",
-            "shobj_description",
-            "pg_advisory_unlock_all",
-        ),
+        *("pg_get_partition_constraintdef", "pg_get_function_sqlbody", "pg_tablespace_location", "shobj_description"),
     }
 )
 _ZERO = frozenset({"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size"})
@@ -68,6 +62,8 @@ def rewrite_call(name: str, arguments: int) -> Call | None:
         return Call(name="", keeps=1)
     if name in ("pg_get_viewdef", "pg_get_constraintdef", "pg_get_indexdef", "obj_description", "current_setting"):
         return Call(keeps=1)
+    if name == "pg_advisory_unlock_all":
+        return Call("pg_advisory_unlock_session(0)")
     if name == "set_config":
         return Call(keeps=2)
     if name in ("pg_relation_size", "pg_total_relation_size"):

@@ -19,6 +19,7 @@ from tsdb.model import TableInfo, ViewInfo
 from tsdb.query.functions import FunctionError
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
+from tsdb.query.pg_catalog._advisory import advisory_functions
 from tsdb.query.pg_catalog._keys import Key, primary_keys
 from tsdb.query.pg_catalog._relations import Relation, relations
 from tsdb.query.pg_catalog._settings import settings_of
@@ -49,8 +50,10 @@ def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
         _by_oid("pg_get_constraintdef", _TEXT, known.constraint_text),
         _by_oid("pg_table_size", pa.int64(), known.bytes),
         udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
+        udf(_each(known.number, _OID), [_TEXT], _OID, "stable", "pg_class_number"),
         udf(_each(known.setting), [_TEXT], _TEXT, "stable", "current_setting"),
         udf(known.set_settings, [_TEXT, _TEXT], _TEXT, "volatile", "set_config"),
+        *advisory_functions(None if context is None else context.session.locks),
     ]
 
 
@@ -80,6 +83,17 @@ class _Lookup:
             return str(oid)
         bare = quote_ident(found.info.name)
         return bare if self.is_visible(oid) else f"{quote_ident(found.info.database)}.{bare}"
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, str], int]:
+        return {(each.info.database, each.info.name): oid for oid, each in self._relations.items()}
+
+    def number(self, name: str) -> int | None:
+        """The number of a relation by its name; a bare one is in the database of the session or in pg_catalog."""
+        parts = parse_ident(name)
+        bare = (self._context.session.database, _VISIBLE_ALWAYS) if self._context is not None else ()
+        databases = bare if len(parts) == 1 else parts[-2:-1]
+        return next((self._numbers[each, parts[-1]] for each in databases if (each, parts[-1]) in self._numbers), None)
 
     def comment(self, oid: int) -> str | None:
         found = self._relations.get(oid)

@@ -12,6 +12,7 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     (SELECT x FROM pg_attrdef d WHERE …)      (SELECT max(x) FROM …): the engine wants an aggregate there
     (i.keys).x                                get_field((i.keys), 'x')
     generate_series(1, array_upper(a, 1)) AS s(r)   (SELECT unnest(…) AS r) AS s
+    format('%I.%I', a, b)::regclass           pg_class_number(concat(quote_ident(a), '.', quote_ident(b), ''))
     FROM string_to_array(a, ',') s            FROM (SELECT string_to_array(a, ',') AS s) AS s
     CASE WHEN x IN (SELECT …) THEN …          CASE WHEN array_has((SELECT array_agg(…) …), x) THEN …
     t.typreceive <> 0                         t.typreceive <> '-': functions are told by name
@@ -28,6 +29,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tsdb.query.pg_catalog._calls import rewrite_call
+from tsdb.query.pg_catalog._format import format_pieces
 from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS, type_number
 from tsdb.query.pg_catalog._schemas import PG_TABLES
 from tsdb.query.pg_catalog._subqueries import Structure, rewrite_subquery
@@ -36,7 +38,7 @@ from tsdb.sql.lexer import Token, TokenKind
 from tsdb.sql.rewrite import KEYWORDS
 
 _MARKERS = re.compile(
-    r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
+    r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|\bformat\s*\(|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
     r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
@@ -63,6 +65,8 @@ _BOUNDS = {
     "array_upper": ("nullif(CAST(cardinality", " AS BIGINT), 0)"),
 }
 """Functions of an array and a dimension: what stands before and behind the array in brackets."""
+_TEXT_CALLS = frozenset({"FORMAT", "CONCAT", "CONCAT_WS", "QUOTE_IDENT", "REPLACE", "LOWER"})
+"""Functions whose result is a name where it is cast to regclass; that of others is a number."""
 _AHEAD = 6
 
 
@@ -256,8 +260,13 @@ class _Rewriter:
             return self._name_member(at)
         if name in _BOUNDS and len(arguments) > 1:
             return self._bound(at, *_BOUNDS[name])
-        if name == "to_regclass" and len(arguments) == 1 and self.tokens[at + 2].kind == TokenKind.STRING:
-            return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
+        if name == "to_regclass" and len(arguments) == 1:
+            is_literal = arguments[0] == (at + 2, at + 3) and self.tokens[at + 2].kind == TokenKind.STRING
+            if is_literal:
+                return self._replace(at, close + 1, _class_lookup(self._string(at + 2)))
+            return self._replace(at, at + 1, "pg_class_number")
+        if name == "format" and arguments and self.tokens[at + 2].kind == TokenKind.STRING:
+            return self._format(at, arguments)
         found = rewrite_call(name, len(arguments))
         if found is None:
             return at + 1
@@ -269,6 +278,18 @@ class _Rewriter:
             _, last = arguments[found.keeps - 1]
             self._remove_tail(last, close)
         return at + 1
+
+    def _format(self, at: int, arguments: Sequence[tuple[int, int]]) -> int:
+        """`format('…', a, b)` with the template as a literal."""
+        pieces = format_pieces(self._string(at + 2), len(arguments) - 1) if arguments[0][1] == at + 3 else None
+        if pieces is None:
+            return at + 1
+        starts = [self.tokens[first].start for first, _ in arguments[1:]]
+        ends = [self.tokens[at].start, *(self.tokens[after - 1].end for _, after in arguments[1:])]
+        starts.append(self.tokens[self.structure.close_of(at + 1)].start)
+        pieces[0] = f"concat({pieces[0]}"
+        self.edits += [PgEdit(*each) for each in zip(ends, starts, pieces, strict=True)]
+        return at + 3
 
     def _unnest(self, at: int, name: str) -> int:
         """A function that answers with rows, of an array in its first argument."""
@@ -478,6 +499,9 @@ class _Rewriter:
     def _cast(self, at: int) -> int:
         kind, after = self._cast_type(at)
         is_array = self._is(after - 1, "]")
+        if kind == "regclass" and self._is(at - 1, ")") and (first := self._text_start(at - 1)) is not None:
+            self.edits.append(PgEdit(self.tokens[first].start, self.tokens[first].start, "pg_class_number("))
+            return self._replace(at, after, ")")
         if kind in _DROPPED_TYPES or kind == "regclass" or (is_array and self._is_catalog(at + 1)):
             return self._remove(at, after)
         if kind == "oid":
@@ -488,6 +512,17 @@ class _Rewriter:
         if self._is_catalog(at + 1):
             return self._replace(at, after, "::text" if kind in _TEXT_TYPES else f"::{kind}")
         return after
+
+    def _text_start(self, close: int) -> int | None:
+        """Return where an expression begins that ends with a bracket, if its value is text."""
+        brackets = (each for each in range(close) if self._is(each, "("))
+        opened = next((each for each in brackets if self.structure.close_of(each) == close), None)
+        if opened is None:
+            return None
+        if self.tokens[opened - 1].word in _TEXT_CALLS:
+            return opened - 1
+        is_joined = any(self._is(each, "||") for each in self.structure.level(opened + 1, close))
+        return opened if is_joined else None
 
 
 def _class_lookup(name: str) -> str:

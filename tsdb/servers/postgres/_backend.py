@@ -8,7 +8,8 @@
 There are no transactions: BEGIN and COMMIT are accepted, change the status that ReadyForQuery tells, and nothing else.
 Portals live until the Sync that ends their transaction, as in PostgreSQL.
 
-Nothing here waits for a client. `run` is a generator: whoever takes its pieces sends them, at the client's speed.
+Nothing here waits for a client. `run` is a generator: whoever takes its pieces sends them, at the client's speed. An
+empty piece means that a statement waits for an advisory lock and continues when the next piece is taken, a bit later.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 
+import pyarrow as pa
+
 from tsdb.database import note_text
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
-from tsdb.query import Affected, Session
+from tsdb.query import Affected, Output, Session
 from tsdb.servers._failures import log_failure
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
@@ -31,6 +34,7 @@ from tsdb.servers.postgres._errors import (
     internal_error_fields,
     notice_fields,
 )
+from tsdb.servers.postgres._lock_wait import LockWait
 from tsdb.servers.postgres._portals import PgDatabase, Portal, Prepared, expand_formats
 from tsdb.servers.postgres._settings import SessionSettings
 from tsdb.servers.postgres._tags import command_tag
@@ -55,6 +59,9 @@ _ROLLBACK_TO = re.compile(r"\s*ROLLBACK\s+(?:WORK\s+|TRANSACTION\s+)?TO\b", re.I
 _DESCRIBED_BY_RUNNING = (s.Query, s.Show, s.Describe, s.Tql, s.Explain)
 NO_TRANSACTIONS = "there are no transactions: every statement takes effect by itself and stays done"
 
+WAITING = b""
+"""The piece that says that a statement waits."""
+
 Pieces = Iterator[bytes]
 
 
@@ -65,6 +72,7 @@ class Backend:
         self._database = database
         self._session = session
         self._settings = settings
+        self._lock_wait = LockWait(session)
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self._status = "I"
@@ -110,6 +118,7 @@ class Backend:
         for cursor in self._session.cursors.values():
             cursor.records.close()
         self._session.cursors.clear()
+        self._lock_wait.close()
 
     # Errors -----------------------------------------------------------------------------------------------------------
 
@@ -165,7 +174,7 @@ class Backend:
         portal = Portal(parsed, _UNPREPARED, ())
         with closing(portal):
             if not portal.is_copy and not self._is_own(parsed):
-                output = portal.begin(self._database, self._session)
+                output = yield from self._begin(portal)
                 if not isinstance(output, Affected):
                     yield m.row_description(column_heads(output.schema), portal.formats)
             yield from self._complete(portal, 0)
@@ -208,7 +217,7 @@ class Backend:
             schema = self._session.cursors[name].records.schema
             yield m.row_description(column_heads(schema), [False] * len(schema))
             return
-        yield self._describe_portal(self._find_portal(name))
+        yield from self._describe_portal(self._find_portal(name))
 
     def _describe_statement(self, prepared: Prepared) -> Pieces:
         yield m.parameter_description(prepared.oids(self._database, self._session))
@@ -222,17 +231,19 @@ class Backend:
         prepared.heads = tuple(column_heads(schema))
         yield m.row_description(prepared.heads, [False] * len(prepared.heads))
 
-    def _describe_portal(self, portal: Portal) -> bytes:
+    def _describe_portal(self, portal: Portal) -> Pieces:
+        schema = None
         if portal.parsed is None or self._is_own(portal.parsed) or portal.is_copy:
-            return m.NO_DATA
-        if isinstance(portal.parsed.statement, _DESCRIBED_BY_RUNNING):
-            output = portal.begin(self._database, self._session)
+            pass
+        elif isinstance(portal.parsed.statement, _DESCRIBED_BY_RUNNING):
+            output = yield from self._begin(portal)
             schema = None if isinstance(output, Affected) else output.schema
         else:
             schema = self._database.schema_of(portal.parsed, self._session)
         if schema is None:
-            return m.NO_DATA
-        return m.row_description(column_heads(schema), expand_formats(portal.result_formats, len(schema)))
+            yield m.NO_DATA
+        else:
+            yield m.row_description(column_heads(schema), expand_formats(portal.result_formats, len(schema)))
 
     def _execute(self, body: bytes) -> Pieces:
         name, limit = m.parse_execute(body)
@@ -280,8 +291,32 @@ class Backend:
     def _end_transaction_if_idle(self) -> None:
         if self._status == "I":
             self._close_portals()
+            self._lock_wait.end_transaction()
 
     # Statements -------------------------------------------------------------------------------------------------------
+
+    def _begin(self, portal: Portal) -> Generator[bytes, None, Output]:
+        """Run a statement; waits while another connection has an advisory lock that it takes."""
+        if portal.output is None:
+            self._lock_wait.begin_statement()
+        while True:
+            try:
+                return portal.begin(self._database, self._session)
+            except TsdbError as error:
+                self._lock_wait.retry(error)
+            yield WAITING
+
+    def _rows(self, portal: Portal, limit: int) -> Iterator[pa.RecordBatch | None]:
+        """Yield the rows of a portal; None while another connection has an advisory lock."""
+        while True:
+            try:
+                portal.begin(self._database, self._session)
+                yield from portal.batches(limit)
+                return
+            except TsdbError as error:
+                self._lock_wait.retry(error)
+                portal.reset()
+            yield None
 
     def _complete(self, portal: Portal, limit: int) -> Pieces:
         """Send the rows of a portal and its end, or what else its statement answers."""
@@ -295,13 +330,16 @@ class Backend:
             return
         # Before it runs: what it runs may take the prepared statement away.
         statement = self._database.executed(statement, self._session)
-        output = portal.begin(self._database, self._session)
+        output = yield from self._begin(portal)
         if isinstance(output, Affected):
             yield from self._settings.changes(self._session, statement)
             yield m.command_complete(command_tag(statement, output.rows))
             return
         rows = 0
-        for batch in portal.batches(limit):
+        for batch in self._rows(portal, limit):
+            if batch is None:
+                yield WAITING
+                continue
             rows += batch.num_rows
             yield from encode_rows(batch, portal.formats, self._session)
         if limit and rows >= limit:

@@ -42,6 +42,8 @@ UNREAD_SECONDS_MAX = 600.0
 INSIST_SECONDS = 0.1
 """How long a statement may go on after it was cancelled until it is cancelled again."""
 HANDSHAKE_SECONDS_MAX = 10.0
+RETRY_SECONDS = 0.02
+"""How long a statement rests that waits for an advisory lock; no thread is kept meanwhile."""
 
 _BOUNDARIES = b"QSHXFcf"
 _KNOWN = b"QPBDECSHXFdcf"
@@ -220,6 +222,8 @@ class Connection(asyncio.Protocol):
                 chunk, is_over = await asyncio.wrap_future(step)
                 self.write(chunk)
                 await self.drain()
+                if not chunk and not is_over:
+                    await asyncio.sleep(RETRY_SECONDS)
             except asyncio.CancelledError:
                 await self._abandon(step, pieces, backend, pool)
                 raise
@@ -293,11 +297,11 @@ def shutdown_error() -> PgError:
 
 
 def _gather(pieces: Generator[bytes, None, None]) -> tuple[bytes, bool]:
-    """Join pieces up to the size of a chunk; say whether that was the end."""
+    """Join pieces up to the size of a chunk or an empty piece; say whether that was the end."""
     found, size = [], 0
     for piece in pieces:
         found.append(piece)
         size += len(piece)
-        if size >= CHUNK_BYTES:
+        if size >= CHUNK_BYTES or not piece:
             return b"".join(found), False
     return b"".join(found), True

@@ -154,7 +154,7 @@ class _Reader:
         before = self._word(at - 1)
         if self._text(at - 1) == "(" and self._word(at - 2) == "CAST" and self._word(at + 2) == "AS":
             return self._type_at(at + 3)
-        if before in ("LIMIT", "OFFSET"):
+        if before in ("LIMIT", "OFFSET") or (self._text(at - 1) == "(" and "_ADVISORY_" in self._word(at - 2)):
             return Found(INT8)
         if before in _TEXT_WORDS or self._text(at - 1) in _TEXT_SIGNS or self._text(at + 2) in _TEXT_SIGNS:
             return Found(TEXT)

@@ -236,6 +236,11 @@ class Portal:
             if limit and left <= 0:
                 return
 
+    def reset(self) -> None:
+        """Have the statement run again from its beginning."""
+        self.close()
+        self.output = self._batches = None
+
     def _next(self) -> pa.RecordBatch | None:
         rest, self._rest = self._rest, None
         if rest is not None:

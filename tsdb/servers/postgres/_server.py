@@ -18,6 +18,7 @@ from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
 from tsdb.errors import TsdbError
 from tsdb.query import Session
+from tsdb.query.advisory_locks import AdvisoryLocks, SessionLocks
 from tsdb.servers._listening import set_keep_alive, take_address, written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
@@ -84,6 +85,7 @@ class PostgresServer:
         self._logins: ThreadPoolExecutor | None = None
         self._connections: set[Connection] = set()
         self._keys: dict[int, tuple[bytes, Session]] = {}
+        self._locks = AdvisoryLocks()
         self._is_stopping = False
 
     @property
@@ -189,6 +191,7 @@ class PostgresServer:
         session, secret = login.session, secrets.token_bytes(4)
         process = session.connection_id & 0x7FFFFFFF
         self._keys[process] = (secret, session)
+        session.locks = SessionLocks(self._locks)
         backend = Backend(self._database, session, login.settings)
         self._database.connect(session)
         try:
@@ -251,6 +254,8 @@ class PostgresServer:
         """Stop what a connection runs, for somebody who knows its secret; nobody is told whether it worked."""
         known = self._keys.get(process)
         if known is not None and hmac.compare_digest(known[0], secret):
+            if known[1].locks is not None:
+                known[1].locks.is_cancelled = True
             self._database.cancel(known[1])
 
 
