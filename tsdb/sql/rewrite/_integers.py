@@ -7,6 +7,9 @@ does not fit. Casts do not show in the names of result columns.
     n * 2       CAST(CAST(n AS DECIMAL(20,0)) * CAST(2 AS DECIMAL(20,0)) AS BIGINT)
     sum(n)      CAST(sum(CAST(n AS DECIMAL(20,0))) AS BIGINT)
 
+A chain of operations stays in decimals to its end: the query engine takes three times as long to plan with each cast
+of an operation within another. For the same reason what would be CASTS_MAX casts deep is left alone.
+
 An expression is read only as far as it is known for certain; anything else is left alone, together with what it is
 part of.
 """
@@ -35,6 +38,9 @@ from tsdb.sql.rewrite._layout import KEYWORDS, Layout
 from tsdb.sql.rewrite._tables import ColumnTypes
 from tsdb.sql.statements import Dialect
 
+CASTS_MAX = 4
+TOKENS_MAX = 600
+"""Planning with decimals takes twice as long: of a query of hundreds of operations that would be felt."""
 _DECIMAL = "DECIMAL(20,0)"
 _PRODUCTS = frozenset({"*", "/", "%"})
 _SUMS = frozenset({"+", "-"})
@@ -68,10 +74,20 @@ class _Node:
     """None for what is no integer, and for what is not known."""
     is_edited: bool = False
     decimal: tuple[int, int] | None = None
+    wide: str = ""
+    """The same before it is cast back from decimals, if it is."""
+    casts: int = 0
+    """How many operations in it are cast back, one within the other."""
+
+    @property
+    def as_decimal(self) -> str:
+        return self.wide or f"CAST({self.text} AS {_DECIMAL})"
 
 
 def edit_integers(layout: Layout, edits: Edits, dialect: Dialect, columns: Known) -> None:
-    """Edit the operations on integers of a query, after everything inside of them."""
+    """Edit the operations on integers of a query, after everything inside of them; very long ones are left alone."""
+    if len(layout.tokens) > TOKENS_MAX:
+        return
     _Reader(layout, edits, dialect, columns).scan(0, len(layout.tokens) - 1)
 
 
@@ -145,15 +161,20 @@ class _Reader:
         """Return an operation; one that may leave its type is done with decimals."""
         operator = self._sign(index)
         text = f"{left.text} {operator} {right.text}"
-        is_edited = left.is_edited or right.is_edited
+        is_edited, casts = left.is_edited or right.is_edited, max(left.casts, right.casts)
         kind = together(left.integers, right.integers) if left.integers and right.integers else None
         if kind is None or left.integers is None or right.integers is None:
-            return _Node(text, None, is_edited)
+            return _Node(text, None, is_edited, casts=casts)
         low, high = bounds(operator, left.integers, right.integers)
         if operator in "/%" or (kind.low <= low and high <= kind.high):
-            return _Node(text, kind._replace(low=max(low, kind.low), high=min(high, kind.high)), is_edited)
-        checked = f"CAST(CAST({left.text} AS {_DECIMAL}) {operator} CAST({right.text} AS {_DECIMAL}) AS {kind.sql})"
-        return _Node(checked, kind, True)
+            known = kind._replace(low=max(low, kind.low), high=min(high, kind.high))
+            return _Node(text, known, is_edited, casts=casts)
+        # An operand that is a chain itself goes on in decimals; any other is cast, and with it what is in it.
+        below = max((each.casts - (1 if each.wide else 0) for each in (left, right)), default=0)
+        if below >= CASTS_MAX:
+            return _Node(text, None, is_edited, casts=casts)
+        wide = f"{left.as_decimal} {operator} {right.as_decimal}"
+        return _Node(f"CAST({wide} AS {kind.sql})", kind, True, wide=wide, casts=below + 1)
 
     def _unary(self, index: int, end: int) -> tuple[_Node, int]:
         if self._sign(index) != "-" or index + 1 >= end:
@@ -164,10 +185,14 @@ class _Reader:
         if kind is None or not kind.is_signed:
             if node.text == "9223372036854775808":
                 return _Node(text, literal(INT64.low)), behind
-            return _Node(text, None, node.is_edited), behind
+            return _Node(text, None, node.is_edited, casts=node.casts), behind
         if -kind.low <= kind.whole.high:
-            return _Node(text, kind._replace(low=-kind.high, high=-kind.low), node.is_edited), behind
-        return _Node(f"CAST(- CAST({node.text} AS {_DECIMAL}) AS {kind.sql})", kind.whole, True), behind
+            known = kind._replace(low=-kind.high, high=-kind.low)
+            return _Node(text, known, node.is_edited, casts=node.casts), behind
+        if node.casts >= CASTS_MAX:
+            return _Node(text, None, node.is_edited, casts=node.casts), behind
+        negated = f"CAST(- CAST({node.text} AS {_DECIMAL}) AS {kind.sql})"
+        return _Node(negated, kind.whole, True, casts=node.casts + 1), behind
 
     def _operand(self, index: int, end: int) -> tuple[_Node, int]:
         """Read an operand with the casts behind it."""
@@ -237,7 +262,9 @@ class _Reader:
         if closing > index + 1 and layout.word(index + 1) not in _QUERY_WORDS and self._is_operand(index + 1):
             inner, behind = self._sum(index + 1, closing)
             if behind == closing:
-                return _Node(f"({inner.text})", inner.integers, inner.is_edited), closing + 1
+                wide = f"({inner.wide})" if inner.wide else ""
+                node = _Node(f"({inner.text})", inner.integers, inner.is_edited, wide=wide, casts=inner.casts)
+                return node, closing + 1
         self.scan(index + 1, closing)
         return self._unknown(index, closing + 1), closing + 1
 
@@ -280,6 +307,7 @@ class _Reader:
                 self.scan(end, closing)
             node = self._unknown(index, behind)
             node.integers = argument.integers.whole if argument.integers is not None and end == closing else None
+            node.casts = argument.casts
             return node, behind
         self.scan(opening + 1, closing)
         node = self._unknown(index, behind)
@@ -303,7 +331,7 @@ class _Reader:
         distinct = "" if before.endswith("(") else " "
         text = f"CAST({before}{distinct}CAST({argument.text} AS {wide}){after} AS {result})"
         known = None if argument.integers is None else argument.integers.whole
-        return _Node(text, known, is_edited=True)
+        return _Node(text, known, is_edited=True, casts=argument.casts + 1)
 
     def _sum_types(self, argument: _Node) -> tuple[str, str]:
         """Return in which type a sum is computed and which it has, '' if it can be left alone."""
