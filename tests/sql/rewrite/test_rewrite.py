@@ -324,10 +324,10 @@ def test_a_chain_of_integers_is_cast_back_once_at_its_end(operator: str, count: 
 
 
 def test_casts_of_integers_are_not_nested_deeply() -> None:
-    columns = ColumnTypes({"t": {"n": DataType(Kind.INT32)}})
+    columns = ColumnTypes({"t": {"n": DataType(Kind.INT64)}})
     expression = "n"
     for _ in range(14):
         expression = f"({expression} + 1) / 1"
     text = f"SELECT {expression} AS s FROM t"
     edited = rewrite(Layout(text, tokenize(text)), RewriteRules(columns=columns))
-    assert 0 < edited.count(" AS INT)") <= 5
+    assert 0 < edited.count(" AS BIGINT)") <= 5
