@@ -244,11 +244,11 @@ def test_series_that_cannot_be_are_refused(made: World, text: str) -> None:
 def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("tsdb.query._pace.perf_counter", lambda: now[0])
-    pace, sizes = Pace(16, 64), []
+    pace, sizes = Pace(512, 4096), []
     for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.02):
         sizes.append(pace.next_rows())
         now[0] += seconds
-    assert sizes == [16, 32, 64, 64, 16, 4, 1, 1]
+    assert sizes == [512, 1024, 2048, 4096, 1024, 256, 256, 256]
 
 
 def create_view(made: World, name: str, query: str) -> None:

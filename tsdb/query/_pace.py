@@ -3,6 +3,9 @@
 Only when a scan is asked for its next batch can it say that the query is over: until then DataFusion works on the last
 one, and a join may compare each of its rows with millions of others, or a function make megabytes of each. A batch that
 took long makes the next one smaller, one that took no time a larger one.
+
+A cross join gives a batch of results for each row of the other side, as long as the batch that it was handed. So batches
+do not become smaller than LEAST_ROWS: of single rows the overhead would be all that is left.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from time import perf_counter
 
 _SLOW_SECONDS = 0.05
 _QUICK_SECONDS = 0.01
+LEAST_ROWS = 256
 
 
 class Pace:
@@ -27,7 +31,7 @@ class Pace:
         if self._asked_at is not None:
             seconds = now - self._asked_at
             if seconds > _SLOW_SECONDS:
-                self._rows = max(self._rows // 4, 1)
+                self._rows = max(self._rows // 4, min(self._rows, LEAST_ROWS))
             elif seconds < _QUICK_SECONDS:
                 self._rows = min(self._rows * 2, self._most_rows)
         self._asked_at = now

@@ -30,7 +30,7 @@ SORTED_ROWS_MAX = 131_072
 
 
 _JOINED_BATCH_ROWS_MAX = 2048
-_JOINED_FIRST_ROWS = 256
+_JOINED_FIRST_ROWS = 1024
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]

@@ -72,7 +72,7 @@ async def test_errors_have_their_codes(app: HttpApp) -> None:
 
 
 async def test_a_query_whose_time_is_up_runs_no_more(app: HttpApp) -> None:
-    endless = "SELECT count(*) FROM generate_series(1, 9000000) AS a, generate_series(1, 9000000) AS b"
+    endless = "SELECT count(*) FROM generate_series(1, 99000) AS a, generate_series(1, 99000) AS b"
     answer = await ask(app, endless, **{"x-tsdb-timeout": "100ms"})
     assert answer.status == 408
     for _ in range(200):

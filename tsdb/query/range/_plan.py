@@ -183,10 +183,12 @@ def _ordered(call: RangeCall, source: Source) -> str:
     head, tail = call.text[: call.close], call.text[call.close :]
     if not call.has_order:
         return f"{head} ORDER BY {source.column}{tail}"
-    argument = _ARGUMENT.match(head)
-    if argument is None:
+    match = _ARGUMENT.match(head)
+    if match is None:
         return call.text
-    return f"{head}, {source.column}, {argument[1]}{tail}"
+    ordered = head[match.end() :].lower()
+    ties = [each for each in (source.column, match[1]) if each.strip('"').lower() not in ordered]
+    return ", ".join([head, *dict.fromkeys(ties)]) + tail
 
 
 def _parts_of(call: RangeCall, source: Source, kind: pa.DataType) -> tuple[str, ...]:
