@@ -4,8 +4,8 @@ Only when a scan is asked for its next batch can it say that the query is over: 
 one, and a join may compare each of its rows with millions of others, or a function make megabytes of each. A batch that
 took long makes the next one smaller, one that took no time a larger one.
 
-A cross join gives a batch of results for each row of the other side, as long as the batch that it was handed. So batches
-do not become smaller than LEAST_ROWS: of single rows the overhead would be all that is left.
+A cross join gives a batch of results for each row of the other side, as long as the batch that it was handed. So
+batches do not become smaller than LEAST_ROWS: of single rows the overhead would be all that is left.
 """
 
 from __future__ import annotations
