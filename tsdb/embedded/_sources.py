@@ -10,6 +10,7 @@ A table of the database, a view or a registered frame of the name wins over a va
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from glob import glob, has_magic
 from pathlib import Path
@@ -83,9 +84,13 @@ _SUFFIXES = {
 }
 
 
+# What a text has that reads a file; most do not, and need not be looked at any closer.
+_FILE = re.compile(r"\b(?:from|join)\s+(?:'|read_)", re.IGNORECASE)
+
+
 def with_files(text: str) -> tuple[str, dict[str, pa.Table]]:
     """Replace the files that a query reads by names of tables; return the text and the tables."""
-    if "'" not in text:
+    if _FILE.search(text) is None:
         return text, {}
     tokens = tokenize(text, Dialect.GENERIC)
     edits, tables = Edits(text), dict[str, pa.Table]()
@@ -122,14 +127,10 @@ def _file_at(tokens: list[Token], at: int) -> tuple[str, str, int] | None:
 
 def caller_frames(text: str, caller: FrameType, is_known: IsKnown) -> dict[str, pa.Table]:
     """Return the variables of a caller that a query names as tables."""
-    found: dict[str, pa.Table] = {}
-    for name in _bare_names(text):
-        if name in found or is_known(name):
-            continue
-        value = _variable(name, caller)
-        if value is not None and is_frame(value):
-            found[name] = to_arrow(value)
-    return found
+    frames = {name: value for name, value in _variables(caller) if name in text and is_frame(value)}
+    if not frames:
+        return {}
+    return {name: to_arrow(frames[name]) for name in _bare_names(text) if name in frames and not is_known(name)}
 
 
 def _bare_names(text: str) -> list[str]:
@@ -137,5 +138,7 @@ def _bare_names(text: str) -> list[str]:
     return [each.name for each in find_tables(layout, Dialect.GENERIC) if len(each.parts) == 1]
 
 
-def _variable(name: str, caller: FrameType) -> Any:
-    return caller.f_locals.get(name, caller.f_globals.get(name))
+def _variables(caller: FrameType) -> Iterator[tuple[str, Any]]:
+    """The variables that the caller sees, local ones last: they hide global ones of the same name."""
+    yield from list(caller.f_globals.items())
+    yield from list(caller.f_locals.items())

@@ -280,12 +280,22 @@ class _Reader:
         names = [unquote(self._layout.tokens[each], self._dialect) for each in range(index, last + 1, 2)]
         node = self._unknown(index, last + 1)
         qualifier, name = names[-2] if len(names) > 1 else None, names[-1]
-        kind = self._columns.find(qualifier, name) or self._derived().find(None, name)
+        kind = self._columns.find(qualifier, name)
+        if kind is None and not self._is_alone(index, last):
+            kind = self._derived().find(None, name)
         if kind is not None and kind.is_integer:
             node.integers = NAMED.get(kind.kind.value)
         elif kind is not None and kind.kind is Kind.DECIMAL:
             node.decimal = (kind.precision or 38, kind.scale or 0)
         return node
+
+    def _is_alone(self, index: int, last: int) -> bool:
+        """Tell whether a column is an item of a list, with which nothing is computed: its type does not matter."""
+        layout = self._layout
+        if layout.words[index - 1] not in KEYWORDS and not layout.is_operator(index - 1, ","):
+            return False
+        after = layout.tokens[last + 1]
+        return after.kind == TokenKind.END or after.text in (",", ")", ";") or layout.words[last + 1] in KEYWORDS
 
     def _call(self, index: int, last: int) -> tuple[_Node, int]:
         """Read a call with the clauses behind its brackets."""
