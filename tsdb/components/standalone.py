@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -286,7 +286,9 @@ class _Door:
         self._parts.database.disconnect(session)
 
     def cancel(self, session: Session) -> None:
-        self._parts.database.cancel(session)
+        # Work that does not stop is cancelled again and again, also while the server stops.
+        with suppress(NotReady):
+            self._parts.database.cancel(session)
 
     def ingest(
         self,
