@@ -34,6 +34,7 @@ _VALUE = pa.field("value", pa.int64(), nullable=False)
 _BATCH_ROWS_MAX = 8192
 _JOINED_BATCH_ROWS_MAX = 1024
 _FIRST_BATCH_ROWS = 16
+_LEAST_BATCH_ROWS = 64
 
 
 class NumbersDataset(ds.Dataset):  # type: ignore[misc]
@@ -91,7 +92,7 @@ class _NumbersScanner:
         return self._schema if self._names else pa.schema([])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        pace = Pace(_FIRST_BATCH_ROWS, self._batch_rows_max)
+        pace = Pace(_FIRST_BATCH_ROWS, self._batch_rows_max, least_rows=_LEAST_BATCH_ROWS)
         kind = self._schema.types[0]
         try:
             rest = self._numbers

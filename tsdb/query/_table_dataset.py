@@ -31,6 +31,7 @@ SORTED_ROWS_MAX = 131_072
 
 _JOINED_BATCH_ROWS_MAX = 2048
 _JOINED_FIRST_ROWS = 1024
+_JOINED_LEAST_ROWS = 256
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
@@ -138,7 +139,7 @@ class TableScanner:
         try:
             self._life.check()
             most = self._batch_rows_max
-            pace = None if most is None else Pace(min(most, _JOINED_FIRST_ROWS), most)
+            pace = None if most is None else Pace(min(most, _JOINED_FIRST_ROWS), most, least_rows=_JOINED_LEAST_ROWS)
             for batch in self._read():
                 whole = _with_schema(batch, self.projected_schema)
                 if pace is None:
