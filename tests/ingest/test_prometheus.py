@@ -14,12 +14,11 @@ from tests.ingest.prometheus_messages import read_request, write_request
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest.prometheus import MetricRows, RemoteWriteReader, unpack
 from tsdb.ingest.prometheus_read import (
-    Matcher,
-    MatchKind,
     ReadQuery,
     encode_read_response,
     parse_read_request,
 )
+from tsdb.model import Matcher, MatchOp, match_values
 
 NAMES = st.sampled_from(["host", "job", "Zone", "le"])
 SERIES = st.tuples(
@@ -110,7 +109,7 @@ def test_nothing_grows_beyond_the_limit(codec: str) -> None:
 def test_a_read_request_says_what_is_wanted() -> None:
     matchers = [(0, "__name__", "up"), (3, "host", "a.*"), (0, "__database__", "d")]
     assert parse_read_request(read_request((-5, 10, matchers), accepted=[1, 0])) == [
-        ReadQuery("up", -5, 10, (Matcher(MatchKind.NOT_REGEX, "host", "a.*"),), "d")
+        ReadQuery("up", -5, 10, (Matcher("host", "!~", "a.*"),), "d")
     ]
 
 
@@ -125,19 +124,19 @@ def test_a_read_request_of_any_bytes_is_read_or_refused(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "expected"),
+    ("op", "value", "expected"),
     [
-        (MatchKind.EQUAL, "a", [True, False, False, False]),
-        (MatchKind.NOT_EQUAL, "a", [False, True, True, True]),
-        (MatchKind.REGEX, "a|ab", [True, True, False, False]),
-        (MatchKind.REGEX, "b", [False, False, False, False]),
-        (MatchKind.REGEX, ".*", [True, True, True, True]),
-        (MatchKind.NOT_REGEX, "a.?", [False, False, True, True]),
-        (MatchKind.EQUAL, "", [False, False, True, True]),
+        ("=", "a", [True, False, False, False]),
+        ("!=", "a", [False, True, True, True]),
+        ("=~", "a|ab", [True, True, False, False]),
+        ("=~", "b", [False, False, False, False]),
+        ("=~", ".*", [True, True, True, True]),
+        ("!~", "a.?", [False, False, True, True]),
+        ("=", "", [False, False, True, True]),
     ],
 )
-def test_a_matcher_matches_whole_values_and_null_is_empty(kind: MatchKind, value: str, expected: list[bool]) -> None:
-    assert Matcher(kind, "x", value).select(pa.array(["a", "ab", "", None])).tolist() == expected
+def test_a_matcher_matches_whole_values_and_null_is_empty(op: MatchOp, value: str, expected: list[bool]) -> None:
+    assert match_values(Matcher("x", op, value), pa.array(["a", "ab", "", None])).tolist() == expected
 
 
 def test_results_are_framed_one_by_one() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.ingest.prometheus_messages import messages, write_request, write_request_v2
 from tsdb import _kernels
-from tsdb.metric import encode_labels
+from tsdb.model import encode_labels
 
 NAMES = st.sampled_from(["host", "job", "Zone", "_x", "le", "region", "a1"])
 VALUES = st.text(st.characters(exclude_categories=("Cs",)), max_size=6) | st.sampled_from(["\x00", "a\x01\x02b", ""])

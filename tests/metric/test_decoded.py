@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb.metric._decoded import DecodedLabels
-from tsdb.metric._labels import encode_labels
+from tsdb.model import encode_labels
 
 
 def _hashes(first: int, count: int) -> np.ndarray:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.kernels.histogram_reference import Hist
-from tsdb.promql import Matcher, matches, parse_promql
+from tsdb.model import Matcher, matches
+from tsdb.promql import parse_promql
 from tsdb.promql.evaluation import (
     STALE_BITS,
     Answer,

@@ -23,9 +23,20 @@ from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.engine.series import conform_series
 from tsdb.errors import InvalidArguments
 from tsdb.ingest.prometheus import VALUE_COLUMN
-from tsdb.ingest.prometheus_read import Matcher, ReadQuery
-from tsdb.metric import encode_labels, view_snapshot
-from tsdb.model import HISTOGRAM_COLUMN, METRIC_LABELS, ColumnInfo, RegionId, SeriesTable, TableInfo, TimeRange
+from tsdb.ingest.prometheus_read import ReadQuery
+from tsdb.metric import view_snapshot
+from tsdb.model import (
+    HISTOGRAM_COLUMN,
+    METRIC_LABELS,
+    ColumnInfo,
+    Matcher,
+    RegionId,
+    SeriesTable,
+    TableInfo,
+    TimeRange,
+    encode_labels,
+    match_values,
+)
 from tsdb.query import Session
 
 Positions = npt.NDArray[np.int64]
@@ -107,7 +118,7 @@ def _series_filter(snapshot: Snapshot, table: TableInfo, matchers: Iterable[Matc
         if matcher.name in tags:
             condition = _condition(snapshot, matcher)
         else:
-            condition = pc.scalar(bool(matcher.select(pa.array([None], pa.string()))[0]))
+            condition = pc.scalar(bool(match_values(matcher, pa.array([None], pa.string()))[0]))
         wanted = condition if wanted is None else wanted & condition
     return wanted
 
@@ -120,7 +131,7 @@ def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
         return pc.scalar(False)
     values = pa.chunked_array([_plain(column) for column in columns]).unique()
     kind = columns[0].type.value_type if pa.types.is_dictionary(columns[0].type) else columns[0].type
-    chosen = values.filter(pa.array(matcher.select(values.cast(pa.string()))))
+    chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
     condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
     return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
 

@@ -10,16 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import lru_cache
 from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tsdb.errors import InvalidArguments
+from tsdb.model import REGEX_CHARS_MAX, Matcher, MatchOp, anchored
 
 METRIC_LABEL = "__name__"
 DATABASE_LABELS = frozenset({"x_tsdb_database", "x_greptime_database", "__database__", "__schema__"})
@@ -27,40 +21,13 @@ REQUEST_BYTES_MAX = 1 << 20
 """How large a request to read may be, unpacked."""
 QUERIES_MAX = 1000
 """How many queries one request may have."""
-PATTERN_CHARS_MAX = 1 << 16
+_OPS: tuple[MatchOp, ...] = ("=", "!=", "=~", "!~")
+"""How matchers compare, in the order of the numbers that the protocol has for it."""
 
 _SAMPLES = 0
 """The type of response that has samples, and not chunks."""
 
 _Field: TypeAlias = tuple[int, int | bytes]
-
-
-class MatchKind(IntEnum):
-    """How a matcher compares; the numbers are those of the protocol."""
-
-    EQUAL = 0
-    NOT_EQUAL = 1
-    REGEX = 2
-    NOT_REGEX = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """A condition on one label; a label that a series lacks is empty."""
-
-    kind: MatchKind
-    name: str
-    value: str
-
-    def select(self, values: pa.Array) -> npt.NDArray[np.bool_]:
-        """Tell for each of several values whether it matches; null is empty."""
-        texts = pc.fill_null(values, "")
-        if self.kind in (MatchKind.EQUAL, MatchKind.NOT_EQUAL):
-            found = pc.equal(texts, self.value)
-        else:
-            found = pc.match_substring_regex(texts, _anchored(self.value))
-        selected: npt.NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-        return ~selected if self.kind in (MatchKind.NOT_EQUAL, MatchKind.NOT_REGEX) else selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +42,14 @@ class ReadQuery:
     """What a label chooses."""
 
 
-@lru_cache(256)
-def _anchored(pattern: str) -> str:
-    """Return the expression that matches whole values; InvalidArguments if RE2 cannot read it."""
-    if len(pattern) > PATTERN_CHARS_MAX:
-        raise InvalidArguments(f"a regular expression of a matcher is longer than {PATTERN_CHARS_MAX} characters")
+def _check_pattern(pattern: str) -> None:
+    """Raise InvalidArguments if RE2 cannot read a regular expression."""
+    if len(pattern) > REGEX_CHARS_MAX:
+        raise InvalidArguments(f"a regular expression of a matcher is longer than {REGEX_CHARS_MAX} characters")
     try:
-        # By itself first: parentheses that do not balance must not balance with those around them.
-        for each in (pattern, whole := f"^(?s:{pattern})$"):
-            pc.match_substring_regex(pa.array([""]), each)
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise InvalidArguments(f"the regular expression {pattern!r} of a matcher is wrong: {reason}") from None
-    return whole
+        anchored(pattern)
+    except ValueError as error:
+        raise InvalidArguments(f"the regular expression {pattern!r} of a matcher is wrong: {error}") from None
 
 
 def parse_read_request(message: bytes) -> list[ReadQuery]:
@@ -121,17 +83,17 @@ def _parse_query(message: bytes) -> ReadQuery:
         elif number == 3:
             matchers.append(_parse_matcher(_bytes(value)))
     names = [each for each in matchers if each.name == METRIC_LABEL]
-    if len(names) != 1 or names[0].kind is not MatchKind.EQUAL or not names[0].value:
+    if len(names) != 1 or names[0].op != "=" or not names[0].value:
         raise InvalidArguments(
             f'a query needs exactly one matcher of the form {METRIC_LABEL}="metric"', received=len(names)
         )
     databases = [each for each in matchers if each.name in DATABASE_LABELS]
-    if any(each.kind is not MatchKind.EQUAL for each in databases):
+    if any(each.op != "=" for each in databases):
         raise InvalidArguments(f"the label {databases[0].name} chooses a database: its matcher must be an equality")
     rest = tuple(each for each in matchers if each.name != METRIC_LABEL and each.name not in DATABASE_LABELS)
     for each in rest:
-        if each.kind in (MatchKind.REGEX, MatchKind.NOT_REGEX):
-            _anchored(each.value)
+        if each.op in ("=~", "!~"):
+            _check_pattern(each.value)
     database = next((each.value for each in reversed(databases) if each.value), None)
     return ReadQuery(names[0].value, start, end, rest, database)
 
@@ -145,10 +107,9 @@ def _parse_matcher(message: bytes) -> Matcher:
             name = _text(value)
         elif number == 3:
             text = _text(value)
-    try:
-        return Matcher(MatchKind(kind), name, text)
-    except ValueError:
-        raise InvalidArguments(f"there is no matcher of type {kind}") from None
+    if kind not in range(len(_OPS)):
+        raise InvalidArguments(f"there is no matcher of type {kind}")
+    return Matcher(name, _OPS[kind], text)
 
 
 def encode_read_response(results: Sequence[bytes]) -> bytes:

@@ -9,16 +9,15 @@ the catalog only. `view_snapshot` is for readers of whole series, `open_table` f
 
 from __future__ import annotations
 
-from tsdb.metric._labels import decode_labels, encode_labels
 from tsdb.metric._rules import ON_PHYSICAL, RESERVED_NAMES, check_writable, plan_column, plan_metric_table
 from tsdb.metric._view import open_table, view_snapshot, view_sources
 from tsdb.metric._write import make_series, write_batch
+from tsdb.model import encode_labels
 
 __all__ = [
     "ON_PHYSICAL",
     "RESERVED_NAMES",
     "check_writable",
-    "decode_labels",
     "encode_labels",
     "make_series",
     "open_table",

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.metric._labels import decode_labels
+from tsdb.model import decode_labels
 from tsdb.telemetry import gauge
 from tsdb.units import Size
 

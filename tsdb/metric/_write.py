@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tsdb.metric._labels import encode_labels
-from tsdb.model import Batch, OpType, RegionSchema, SeriesTable, TableInfo, group_series, hash_tags
+from tsdb.model import Batch, OpType, RegionSchema, SeriesTable, TableInfo, encode_labels, group_series, hash_tags
 
 
 def write_batch(schema: RegionSchema, table: TableInfo, rows: pa.RecordBatch, op: OpType = OpType.PUT) -> Batch:

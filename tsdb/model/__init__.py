@@ -17,6 +17,18 @@ from tsdb.model._alter import (
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
 from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
+from tsdb.model._labels import decode_labels, encode_labels
+from tsdb.model._matcher import (
+    REGEX_CHARS_MAX,
+    Matcher,
+    MatchOp,
+    anchored,
+    compile_matcher,
+    listed_values,
+    match_values,
+    matches,
+    matches_empty,
+)
 from tsdb.model._metric import METRIC_TSID, add_histogram, add_labels
 from tsdb.model._offsets import ZoneOffsets, instants_of, local_times, offsets_of
 from tsdb.model._partition import PartitionRule
@@ -64,6 +76,7 @@ __all__ = [
     "METRIC_TABLE_ID",
     "METRIC_TSID",
     "NS_PER_UNIT",
+    "REGEX_CHARS_MAX",
     "TYPE_KEY",
     "USER_TABLE_ID_MIN",
     "AddColumn",
@@ -82,6 +95,8 @@ __all__ = [
     "InvalidTimestamp",
     "Kind",
     "LateTags",
+    "MatchOp",
+    "Matcher",
     "MergeMode",
     "MetricDescription",
     "OpType",
@@ -103,17 +118,25 @@ __all__ = [
     "add_histogram",
     "add_labels",
     "alter",
+    "anchored",
     "can_widen",
     "canonical_zone",
     "cast_or_null",
     "check_range",
+    "compile_matcher",
+    "decode_labels",
+    "encode_labels",
     "floor_to_unit",
     "group_series",
     "hash_tags",
     "instants_of",
     "is_castable",
+    "listed_values",
     "local_times",
     "make_tags",
+    "match_values",
+    "matches",
+    "matches_empty",
     "metric_type",
     "names_zone",
     "offsets_of",

@@ -7,7 +7,6 @@ from tsdb.promql._ast import (
     Binary,
     Call,
     Expr,
-    Matcher,
     MatrixSelector,
     NumberLiteral,
     Paren,
@@ -24,14 +23,12 @@ from tsdb.promql._errors import PromqlFailure, PromqlSyntax, PromqlTooLarge
 from tsdb.promql._json import expr_to_json
 from tsdb.promql._parser import parse_promql, parse_selector
 from tsdb.promql._printer import format_expr, format_query
-from tsdb.promql._regex import match_values, matches, matches_empty
 
 __all__ = [
     "Aggregate",
     "Binary",
     "Call",
     "Expr",
-    "Matcher",
     "MatrixSelector",
     "NumberLiteral",
     "Paren",
@@ -47,9 +44,6 @@ __all__ = [
     "format_duration_ms",
     "format_expr",
     "format_query",
-    "match_values",
-    "matches",
-    "matches_empty",
     "parse_duration_ms",
     "parse_promql",
     "parse_selector",

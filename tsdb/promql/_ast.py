@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+from tsdb.model import Matcher
+
 
 class ValueType(StrEnum):
     """What an expression gives."""
@@ -27,18 +29,6 @@ class Span:
 
     start: int
     end: int
-
-
-MatchOp: TypeAlias = Literal["=", "!=", "=~", "!~"]
-
-
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """A condition on a label; a label that a series does not have is empty."""
-
-    name: str
-    op: MatchOp
-    value: str
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from tsdb.model import Matcher, compile_matcher, matches_empty
 from tsdb.promql._ast import (
     COMPARISONS,
     PARAM_AGGREGATORS,
@@ -13,7 +14,6 @@ from tsdb.promql._ast import (
     Binary,
     Call,
     Expr,
-    Matcher,
     Matching,
     Subquery,
     ValueType,
@@ -22,7 +22,6 @@ from tsdb.promql._ast import (
 )
 from tsdb.promql._functions import Signature
 from tsdb.promql._lexer import Token, go_quote
-from tsdb.promql._regex import compile_matcher, matches_empty
 
 if TYPE_CHECKING:
     from tsdb.promql._parser import Parser

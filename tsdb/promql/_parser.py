@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from tsdb.model import Matcher, MatchOp
 from tsdb.promql import _checks as checks
 from tsdb.promql._ast import (
     AGGREGATORS,
@@ -17,9 +18,7 @@ from tsdb.promql._ast import (
     Binary,
     Call,
     Expr,
-    Matcher,
     Matching,
-    MatchOp,
     MatrixSelector,
     NumberLiteral,
     Paren,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tsdb.promql._ast import DurationExpr, Expr, Matcher, NumberLiteral, TimeShift
+from tsdb.model import Matcher
+from tsdb.promql._ast import DurationExpr, Expr, NumberLiteral, TimeShift
 from tsdb.promql._errors import PromqlFailure, PromqlTooLarge
 from tsdb.promql.evaluation._annotations import Annotations
 from tsdb.promql.evaluation._budget import SampleBudget

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tsdb.promql._ast import Call, Expr, Matcher, Subquery, VectorSelector
+from tsdb.model import Matcher, matches, matches_empty
+from tsdb.promql._ast import Call, Expr, Subquery, VectorSelector
 from tsdb.promql._errors import PromqlFailure
-from tsdb.promql._regex import matches, matches_empty
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelTable, format_labels
 from tsdb.promql.evaluation._selectors import timed_vector

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from tsdb.model import anchored
 from tsdb.promql._checks import is_utf8
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
-from tsdb.promql._regex import anchored
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelColumn, LabelTable
 from tsdb.promql.evaluation._values import Bools, Rows, Vector, merge_same

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb._kernels import Samples
-from tsdb.promql._ast import Matcher
+from tsdb.model import Matcher
 from tsdb.promql.evaluation._labels import LabelTable
 
 Offsets = npt.NDArray[np.int64]

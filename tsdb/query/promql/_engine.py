@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.promql import Expr, Matcher, PromqlTooLarge, VectorSelector, parse_promql, walk
+from tsdb.model import Matcher
+from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
     Answer,

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.scan import Snapshot
-from tsdb.model import TableInfo, take_tags
-from tsdb.promql import Matcher, match_values
+from tsdb.model import Matcher, TableInfo, match_values, take_tags
 from tsdb.promql.evaluation import LabelTable, concat_labels
 from tsdb.query.promql._label_table import label_table, plain
 from tsdb.query.promql._source import TableSeries, time_range

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tsdb.promql import Matcher, PromqlTooLarge
+from tsdb.model import Matcher
+from tsdb.promql import PromqlTooLarge
 from tsdb.promql.evaluation import STALE_BITS, LabelColumn, LabelTable
 from tsdb.query.promql._metadata import ALL_TIME, find_series
 from tsdb.query.promql._source import TableSeries

@@ -17,8 +17,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.scan import Registered, SeriesRegister, Snapshot
 from tsdb.metric import view_sources
-from tsdb.model import Column, RegionId, RegionSchema, TableInfo, TimeRange
-from tsdb.promql import Matcher, match_values, matches_empty
+from tsdb.model import Column, Matcher, RegionId, RegionSchema, TableInfo, TimeRange, match_values, matches_empty
 from tsdb.promql.evaluation import LabelTable
 from tsdb.query.promql._label_table import label_table
 from tsdb.telemetry import gauge

@@ -23,8 +23,16 @@ from tsdb.engine import Regions
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.errors import InvalidArguments
 from tsdb.metric import view_snapshot
-from tsdb.model import HISTOGRAM_COLUMN, ColumnInfo, RegionId, TableInfo, TimeRange
-from tsdb.promql import Matcher, match_values, matches_empty
+from tsdb.model import (
+    HISTOGRAM_COLUMN,
+    ColumnInfo,
+    Matcher,
+    RegionId,
+    TableInfo,
+    TimeRange,
+    match_values,
+    matches_empty,
+)
 from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
 from tsdb.query.promql._histogram_ends import find_ends
 from tsdb.query.promql._label_table import label_table, plain

@@ -14,8 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import ColumnInfo, DatabaseInfo, TableInfo
-from tsdb.promql import Matcher, matches, matches_empty
+from tsdb.model import ColumnInfo, DatabaseInfo, Matcher, TableInfo, matches, matches_empty
 
 FIELD_LABEL = "__field__"
 NAME_LABEL = "__name__"

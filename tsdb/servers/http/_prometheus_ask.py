@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 import orjson
 
 from tsdb.errors import Cancelled, InvalidArguments, NotBrief
-from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
-from tsdb.promql import Matcher, parse_selector
+from tsdb.model import CATALOG, DEFAULT_DATABASE, Matcher, MetricDescription
+from tsdb.promql import parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
 from tsdb.query.promql import Period, PromqlEngine, Span

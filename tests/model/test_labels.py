@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.metric import decode_labels, encode_labels
+from tsdb.model import decode_labels, encode_labels
 
 CHARACTERS = st.characters(min_codepoint=0, max_codepoint=0x2FF) | st.sampled_from("\x00\x01\x02\x03\x04\x05é🦉")
 TEXTS = st.text(CHARACTERS, max_size=6)

@@ -6,16 +6,27 @@ send lists of values (`a|b|c`): those are looked up, without any expression.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.promql._ast import Matcher
+MatchOp: TypeAlias = Literal["=", "!=", "=~", "!~"]
 
 REGEX_CHARS_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A condition on a label; a label that a series does not have is empty."""
+
+    name: str
+    op: MatchOp
+    value: str
 
 
 @lru_cache(1024)

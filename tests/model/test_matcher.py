@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tsdb.promql import Matcher, match_values
-from tsdb.promql._regex import anchored, listed_values
+from tsdb.model import Matcher, anchored, listed_values, match_values
 
 PATTERNS = st.text(alphabet="ab|.é-", max_size=8)
 VALUES = st.lists(st.none() | st.text(alphabet="ab|.é-\n", max_size=4), min_size=1, max_size=20)
