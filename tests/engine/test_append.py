@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine import lives
 from tests.engine.harness import DIRECTORY, REGION, Row, batch_of, create, delete, open_engine, put, read, scan
+from tests.engine.region_dataset import RegionDataset
 from tsdb.clock import SystemClock
 from tsdb.engine import Engine
 from tsdb.engine.manifest import Manifest
@@ -128,9 +129,9 @@ def test_rows_from_before_and_after_share_no_file_and_only_the_old_ones_are_merg
     engine.flush(REGION).result(10)
     facts = sorted((file.rows, file.sequence) for file in engine.files(REGION))
     assert facts == [(2, 3), (2, 5)]
-    dataset = engine.dataset(REGION)
+    dataset = RegionDataset(engine.open_reader(REGION))
     assert sum(batch.num_rows for batch in dataset.scanner().to_batches()) == 4
-    assert (dataset.statistics.segments_merged, dataset.statistics.segments_direct) == (0, 2)
+    assert (dataset.statistics["segments_merged"], dataset.statistics["segments_direct"]) == (0, 2)
     engine.close()
 
 

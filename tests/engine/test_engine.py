@@ -10,6 +10,7 @@ import datafusion
 import pytest
 
 from tests.engine.harness import OPTIONS, REGION, create, open_engine, put
+from tests.engine.region_dataset import RegionDataset
 from tsdb.engine.scan import ScanStatistics, scan_batches
 
 
@@ -18,7 +19,7 @@ def test_scan_parallelism_is_the_number_of_fragments(parallelism: int, fragments
     engine = open_engine(tmp_path, options=replace(OPTIONS, scan_parallelism=parallelism))
     create(engine)
     put(engine, [{"host": f"h{number}", "ts": number, "a": float(number)} for number in range(50)])
-    assert len(list(engine.dataset(REGION).get_fragments())) == fragments
+    assert engine.open_reader(REGION).plan_scan(None).shares == fragments
     engine.close()
 
 
@@ -29,7 +30,7 @@ def test_datafusion_reads_memtables_and_files_as_one_table(tmp_path: Path) -> No
     engine.flush(REGION).result(timeout=30)
     put(engine, [{"host": "a", "ts": 1, "a": 10.0}, {"host": "c", "ts": 2, "a": 3.0}])
     context = datafusion.SessionContext()
-    context.register_dataset("t", engine.dataset(REGION))
+    context.register_dataset("t", RegionDataset(engine.open_reader(REGION)))
     (batch,) = context.sql("SELECT host, sum(a) AS a FROM t GROUP BY host ORDER BY host").collect()
     assert batch.to_pydict() == {"host": ["a", "b", "c"], "a": [10.0, 2.0, 3.0]}
     engine.close()
@@ -39,7 +40,7 @@ def test_a_snapshot_stays_as_it_was_taken(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
     create(engine)
     put(engine, [{"host": "a", "ts": 1, "a": 1.0}])
-    dataset = engine.dataset(REGION)
+    dataset = RegionDataset(engine.open_reader(REGION))
     put(engine, [{"host": "a", "ts": 1, "a": 2.0}, {"host": "b", "ts": 1, "a": 3.0}])
     engine.flush(REGION).result(timeout=30)
     engine.truncate(REGION).result(timeout=30)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.query.harness import BIGINT, MILLIS, STRING, World, cpu, world
 from tsdb.clock import ManualClock
-from tsdb.engine.scan import RegionDataset
+from tsdb.engine.region_reader import LocalReader
 from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
 from tsdb.query import QueryOptions, Session, read_all
 from tsdb.query._life import QueryLife
@@ -48,7 +48,7 @@ def life_of(records: Any) -> QueryLife:
     return records._life
 
 
-def datasets_of(records: Any) -> list[RegionDataset]:
+def readers_of(records: Any) -> list[LocalReader]:
     scans = life_of(records).scans if isinstance(records, QueryRecords) else [records._dataset]
     return [region for scan in scans for region in scan.regions]
 
@@ -84,7 +84,7 @@ def test_a_scan_of_one_table_asks_for_its_deadline(tmp_path: Path, text: str) ->
         clock.advance(seconds=2)
         with pytest.raises(DeadlineExceeded):
             list(records)
-        assert all(dataset.snapshot.is_released for dataset in datasets_of(records))
+        assert all(reader.is_released for reader in readers_of(records))
 
 
 @pytest.mark.parametrize(
@@ -98,34 +98,34 @@ def test_a_scan_of_one_table_asks_for_its_deadline(tmp_path: Path, text: str) ->
 )
 def test_snapshots_are_released_when_the_rows_are_read(made: World, text: str) -> None:
     records = made.queries.query(text, Session())
-    held = datasets_of(records)
+    held = readers_of(records)
     assert held
-    assert not any(dataset.snapshot.is_released for dataset in held)
+    assert not any(reader.is_released for reader in held)
     read_all(records)
-    assert all(dataset.snapshot.is_released for dataset in held)
+    assert all(reader.is_released for reader in held)
     assert not life_of(records).is_cancelled
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT * FROM cpu ORDER BY n", "SELECT a.n FROM cpu a, cpu b"])
 def test_closing_early_releases_snapshots_and_ends_the_rows(made: World, text: str) -> None:
     records = made.queries.query(text, Session())
-    held = datasets_of(records)
+    held = readers_of(records)
     records.close()
     records.close()
-    assert all(dataset.snapshot.is_released for dataset in held)
+    assert all(reader.is_released for reader in held)
     with pytest.raises(Cancelled):
         list(records)
 
 
 @pytest.mark.parametrize("text", ["SELECT nothing FROM cpu", "SELECT * FROM cpu, nothing"])
 def test_a_query_that_cannot_be_planned_holds_nothing(made: World, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[RegionDataset] = []
-    original = made.engine.dataset
-    monkeypatch.setattr(made.engine, "dataset", lambda *a, **k: taken.append(original(*a, **k)) or taken[-1])
+    taken: list[LocalReader] = []
+    original = made.engine.open_reader
+    monkeypatch.setattr(made.engine, "open_reader", lambda *a, **k: taken.append(original(*a, **k)) or taken[-1])
     with pytest.raises(TsdbError):
         made.queries.query(text, Session())
     assert taken
-    assert all(dataset.snapshot.is_released for dataset in taken)
+    assert all(reader.is_released for reader in taken)
 
 
 class Unreadable(TsdbError):
@@ -150,7 +150,7 @@ def test_the_error_of_a_scan_arrives_as_it_was_raised(made: World, text: str, mo
         raise error
         yield
 
-    monkeypatch.setattr(RegionDataset, "read", fail)
+    monkeypatch.setattr(LocalReader, "scan", fail)
     with pytest.raises(Unreadable) as caught:
         made.table(text)
     assert caught.value is error

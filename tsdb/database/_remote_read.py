@@ -19,23 +19,20 @@ import pyarrow.compute as pc
 from tsdb import _kernels
 from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
-from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
-from tsdb.engine.series import conform_series
+from tsdb.engine.reading import Conditions, SeriesRequest, SeriesRows, TagMatch
 from tsdb.errors import InvalidArguments
 from tsdb.ingest.prometheus import VALUE_COLUMN
 from tsdb.ingest.prometheus_read import ReadQuery
-from tsdb.metric import view_snapshot
 from tsdb.model import (
     HISTOGRAM_COLUMN,
     METRIC_LABELS,
     ColumnInfo,
     Matcher,
     RegionId,
-    SeriesTable,
     TableInfo,
     TimeRange,
     encode_labels,
-    match_values,
+    matches_empty,
 )
 from tsdb.query import Session
 
@@ -60,11 +57,11 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     if table is None or table.is_physical or query.start_ms > query.end_ms:
         return b""
     value = _value_column(table)
-    found = [_scan(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    found = [_read(services, table, region, value, query) for region in stored_in(services, table).region_ids]
     if not found:
         # It shows a file and has no regions.
         return b""
-    rows = _lay_out(_Rows.of(scan, table, value) for scan in found)
+    rows = _lay_out(_Rows.of(each, table, value) for each in found)
     try:
         return _kernels.encode_read_result(
             query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values, rows.histograms
@@ -88,17 +85,15 @@ def _value_column(table: TableInfo) -> ColumnInfo:
     return fields[0]
 
 
-def _scan(services: Services, table: TableInfo, region: RegionId, value: ColumnInfo, query: ReadQuery) -> SeriesScan:
-    snapshot: Snapshot = services.regions.dataset(region).snapshot
-    if table.is_logical:
-        snapshot = view_snapshot(snapshot, table)
+def _read(services: Services, table: TableInfo, region: RegionId, value: ColumnInfo, query: ReadQuery) -> SeriesRows:
+    fields = [value.name] if table.histogram is None else [value.name, HISTOGRAM_COLUMN]
+    wanted = _series_filter(table, query.matchers)
+    span = _time_range(query, table.time_index.type.arrow.unit)
+    reader = services.regions.open_reader(region, view=table.view)
     try:
-        wanted = _series_filter(snapshot, table, query.matchers)
-        span = _time_range(query, table.time_index.type.arrow.unit)
-        fields = [value.name] if table.histogram is None else [value.name, HISTOGRAM_COLUMN]
-        return scan_series(snapshot, wanted, span, fields)
+        return reader.series(SeriesRequest(wanted, span, fields))
     finally:
-        snapshot.release()
+        reader.release()
 
 
 def _time_range(query: ReadQuery, unit: str) -> TimeRange:
@@ -110,30 +105,12 @@ def _time_range(query: ReadQuery, unit: str) -> TimeRange:
     return TimeRange.ALL.intersection(span)
 
 
-def _series_filter(snapshot: Snapshot, table: TableInfo, matchers: Iterable[Matcher]) -> pc.Expression | None:
+def _series_filter(table: TableInfo, matchers: Iterable[Matcher]) -> Conditions:
     """Return the condition on tags; a matcher of a label that the table lacks decides over all series."""
     tags = {tag.name for tag in table.tags}
-    wanted: pc.Expression | None = None
-    for matcher in matchers:
-        if matcher.name in tags:
-            condition = _condition(snapshot, matcher)
-        else:
-            condition = pc.scalar(bool(match_values(matcher, pa.array([None], pa.string()))[0]))
-        wanted = condition if wanted is None else wanted & condition
-    return wanted
-
-
-def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    # A source shows its series as they were when it was written: tags may have been added or renamed since.
-    tables = [conform_series(source.block.table, source.schema, snapshot.schema) for source in snapshot.sources]
-    columns = [table.tags.column(matcher.name) for table in tables]
-    if not columns:
-        return pc.scalar(False)
-    values = pa.chunked_array([_plain(column) for column in columns]).unique()
-    kind = columns[0].type.value_type if pa.types.is_dictionary(columns[0].type) else columns[0].type
-    chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
-    condition = pc.field(matcher.name).isin(chosen.drop_null().cast(kind))
-    return condition | pc.field(matcher.name).is_null() if chosen.null_count else condition
+    known = [matcher for matcher in matchers if matcher.name in tags]
+    is_none = any(matcher.name not in tags and not matches_empty(matcher) for matcher in matchers)
+    return Conditions(TimeRange(0, 0) if is_none else TimeRange.ALL, tuple(TagMatch(matcher) for matcher in known))
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -153,11 +130,11 @@ class _Rows:
     """Null where the sample is a float; None for a table without histograms."""
 
     @classmethod
-    def of(cls, scan: SeriesScan, table: TableInfo, value: ColumnInfo) -> _Rows:
-        """Take what a scan found, without the rows that have neither value nor histogram."""
-        times = _milliseconds(scan.times, table.time_index.type.arrow.unit)
-        values, offsets = scan.fields[value.name].cast(pa.float64()), scan.offsets
-        histograms = scan.fields.get(HISTOGRAM_COLUMN)
+    def of(cls, rows: SeriesRows, table: TableInfo, value: ColumnInfo) -> _Rows:
+        """Take what was read, without the rows that have neither value nor histogram."""
+        times = _milliseconds(rows.times, table.time_index.type.arrow.unit)
+        values, offsets = rows.fields[value.name].cast(pa.float64()), rows.offsets
+        histograms = rows.fields.get(HISTOGRAM_COLUMN)
         if histograms is not None:
             values = pc.if_else(histograms.is_valid(), np.nan, values)
         if values.null_count:
@@ -166,23 +143,23 @@ class _Rows:
             before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
             times, values, offsets = times[kept], values.drop_null(), before[offsets]
             histograms = None if histograms is None else histograms.filter(valid)
-        return cls(_labels(scan.series, table), offsets, times, values, histograms)
+        return cls(_labels(rows.tags, table), offsets, times, values, histograms)
 
 
 def _milliseconds(times: Positions, unit: str) -> Positions:
     return times * 1000 if unit == "s" else times // _PER_MILLISECOND.get(unit, 1)
 
 
-def _labels(series: SeriesTable, table: TableInfo) -> pa.Array:
+def _labels(tags: pa.RecordBatch, table: TableInfo) -> pa.Array:
     """Return the labels as texts, without those that are empty."""
     if table.is_logical:
-        texts = _plain(series.tags.column(METRIC_LABELS))
+        texts = _plain(tags.column(METRIC_LABELS))
         if not pc.any(pc.match_substring(texts, "\x01\x00")).as_py():
             return texts
-    columns = {tag.name: _plain(series.tags.column(tag.name)).cast(pa.string()) for tag in table.tags}
+    columns = {tag.name: _plain(tags.column(tag.name)).cast(pa.string()) for tag in table.tags}
     none = pa.scalar(None, pa.string())
     return encode_labels(
-        {name: pc.if_else(pc.equal(column, ""), none, column) for name, column in columns.items()}, len(series)
+        {name: pc.if_else(pc.equal(column, ""), none, column) for name, column in columns.items()}, tags.num_rows
     )
 
 

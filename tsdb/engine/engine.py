@@ -31,18 +31,20 @@ from tsdb.engine.housekeeping import Housekeeping
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.merge_memory import MergeMemory
+from tsdb.engine.reading import no_check
 from tsdb.engine.recovery import finish_drops, make_region, recover
 from tsdb.engine.region import Region, StrictWindows
 from tsdb.engine.region_flush import start_flush
+from tsdb.engine.region_reader import LocalReader
 from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region_sweep import start_sweep
 from tsdb.engine.region_write import check_batch, check_operation, commit_writes
-from tsdb.engine.scan import RegionDataset, Snapshot
+from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
 from tsdb.engine.worker import Worker, WriteRequest
 from tsdb.errors import TsdbError
-from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
+from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
@@ -75,6 +77,7 @@ class Engine:
             for number in range(context.options.num_workers)
         ]
         self._scan_parallelism = context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
+        self._registers = SeriesRegisters()
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)
@@ -256,9 +259,23 @@ class Engine:
         """Take what the region holds now, for reading."""
         return region_scan.take_snapshot(self._context, self._region(region_id), timeout=timeout)
 
-    def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> RegionDataset:
-        """Take what the region holds now as a table for DataFusion, in as many fragments as `scan_parallelism` says."""
-        return RegionDataset(self.snapshot(region_id, timeout=timeout), parallelism=self._scan_parallelism)
+    def open_reader(
+        self,
+        region_id: RegionId,
+        *,
+        timeout: Duration | None = None,
+        view: MetricView | None = None,
+        check: Callable[[], None] = no_check,
+    ) -> LocalReader:
+        """Take what the region holds now, for one query; scans are shared out as `scan_parallelism` says."""
+        return LocalReader(
+            region_id,
+            self.snapshot(region_id, timeout=timeout),
+            self._registers,
+            view=view,
+            parallelism=self._scan_parallelism,
+            check=check,
+        )
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
         region = self._region(region_id)

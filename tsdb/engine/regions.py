@@ -1,18 +1,19 @@
-"""The treaty between storage and everything above: what can be asked of regions, wherever they are.
+"""The interface between storage and everything above: what can be asked of regions, wherever they are.
 
 A standalone server gives the local `Engine`, a frontend of a cluster gives a client of remote nodes; catalog, query and
-database know this protocol and nothing else.
+database know this protocol and nothing else. `reading.py` has the part that is about reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Protocol
 
+from tsdb.engine.reading import RegionReader, no_check
 from tsdb.engine.region import StrictWindows
 from tsdb.engine.region_stat import FileFacts, RegionStat
-from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
+from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.units import Duration
 
 
@@ -39,8 +40,19 @@ class Regions(Protocol):
         With `schema_version`, SchemaOutdated (at once or from the future) if the region has another version by then.
         """
 
-    def dataset(self, region_id: RegionId, *, timeout: Duration | None = None) -> Any:
-        """Take what the region holds now as a dataset of Arrow (`RegionDataset`), for one query."""
+    def open_reader(
+        self,
+        region_id: RegionId,
+        *,
+        timeout: Duration | None = None,
+        view: MetricView | None = None,
+        check: Callable[[], None] = no_check,
+    ) -> RegionReader:
+        """Take what the region holds now, for one query that has so much time.
+
+        With `view`, as the table of the metric engine that it shows. `check` is called in this process between steps
+        that take long; it raises when the query is over.
+        """
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]: ...
 

@@ -53,6 +53,7 @@ from tsdb.model._table import (
 from tsdb.model._time import TimeRange
 from tsdb.model._time_texts import floor_to_unit, parse_timestamps
 from tsdb.model._types import TYPE_KEY, DataType, Kind, type_name, type_of_arrow, type_of_field
+from tsdb.model._view import MetricView
 from tsdb.model._zone import (
     NS_PER_UNIT,
     InvalidTimestamp,
@@ -99,6 +100,7 @@ __all__ = [
     "Matcher",
     "MergeMode",
     "MetricDescription",
+    "MetricView",
     "OpType",
     "PartitionRule",
     "PastType",

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tsdb.model._region import RegionId, region_id
 from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
 from tsdb.model._types import DataType, Kind
+from tsdb.model._view import MetricView
 
 CATALOG = "tsdb"
 """The only catalog."""
@@ -187,6 +188,14 @@ class TableInfo:
     def is_physical(self) -> bool:
         """Whether its region holds the rows of logical tables."""
         return self.engine == METRIC_ENGINE and self.physical_table_id is None
+
+    @cached_property
+    def view(self) -> MetricView | None:
+        """How the region shows a table of the metric engine; None for other tables, which are what the region holds."""
+        if self.engine != METRIC_ENGINE:
+            return None
+        tags = tuple((tag.name, tag.type.arrow) for tag in self.tags)
+        return MetricView(self.id if self.is_logical else None, tags, tuple(field.name for field in self.fields))
 
     @property
     def full_name(self) -> str:

@@ -10,7 +10,7 @@ import re
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Call, Literal, Node, Ref, joined
+from tsdb.engine.reading import Call, Literal, Node, Ref, joined
 from tsdb.model import ColumnInfo, InvalidTimestamp, Kind, TableInfo, check_range, parse_timestamp
 from tsdb.sql import clauses
 from tsdb.sql.tag_expression import TagExpression

@@ -97,7 +97,7 @@ def scan_statistics(scan: TableDataset) -> dict[str, int]:
     """Return what all regions of a table counted together."""
     total: dict[str, int] = {}
     for region in scan.regions:
-        for name, count in region.statistics.to_dict().items():
+        for name, count in region.statistics().items():
             total[name] = total.get(name, 0) + count
     return total
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import datafusion
@@ -18,9 +19,9 @@ from datafusion.catalog import CatalogProvider, SchemaProvider, Table
 
 from tsdb.auth import PermissionDenied
 from tsdb.engine import Regions
+from tsdb.engine.reading import RegionReader
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.metric import open_table
-from tsdb.model import DEFAULT_DATABASE, METRIC_ENGINE, DatabaseInfo, Semantic, TableInfo, ViewInfo
+from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, Semantic, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, numbers_table
 from tsdb.query._table_dataset import TableDataset
@@ -124,21 +125,24 @@ class TableSource:
         """Return the rows of a table that has some of its own."""
         if table.engine == "file":
             return external_dataset(table)
-        if table.engine == METRIC_ENGINE:
-            regions = self._metric_datasets(table)
-        else:
-            regions = [self._regions.dataset(each, timeout=self._life.timeout) for each in table.region_ids]
-        return TableDataset(table, regions, self._life, is_ordered=self._is_ordered, is_single=self._is_single)
+        return TableDataset(
+            table, self._readers(table), self._life, is_ordered=self._is_ordered, is_single=self._is_single
+        )
 
-    def _metric_datasets(self, table: TableInfo) -> list[ds.Dataset]:
-        """Return the rows of a logical table, or of all that are on a physical one, by region."""
-        physical = table if table.physical_table_id is None else self._catalog.table_by_id(table.physical_table_id)
-        if physical is None:
-            raise InvalidArguments("the physical table is gone", table=table.full_name)
-        ids = [each.id for each in self._catalog.logical_tables(table)] if table.is_physical else []
+    def _readers(self, table: TableInfo) -> list[RegionReader]:
+        """Open the regions that hold the rows of a table."""
+        stored, view = table, table.view
+        if table.physical_table_id is not None:
+            physical = self._catalog.table_by_id(table.physical_table_id)
+            if physical is None:
+                raise InvalidArguments("the physical table is gone", table=table.full_name)
+            stored = physical
+        elif view is not None:
+            view = replace(view, visible=tuple(sorted(each.id for each in self._catalog.logical_tables(table))))
+        life = self._life
         return [
-            open_table(self._regions.dataset(each, timeout=self._life.timeout), table, ids)
-            for each in physical.region_ids
+            self._regions.open_reader(each, timeout=life.timeout, view=view, check=life.check)
+            for each in stored.region_ids
         ]
 
     def _open_view(self, view: ViewInfo) -> Table:

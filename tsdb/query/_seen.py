@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from tsdb.engine.scan import Conditions, Node, TagIs
+from tsdb.engine.reading import Conditions, Node, TagIs
 from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
 from tsdb.query._conditions import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session

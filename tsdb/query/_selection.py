@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Conditions, Node, make_filter, matching_rows
+from tsdb.engine.reading import Conditions, Node
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TableInfo, TimeRange
 from tsdb.query._conditions import fit_condition
@@ -80,15 +80,12 @@ class PlainSelection:
         assert self._limit is not None
         is_newest = self._order[1]
         filter = self._filter if isinstance(self._filter, Conditions) else Conditions(TimeRange.ALL, (), self._filter)
-        found = [
-            rows
-            for region in dataset.regions
-            if (rows := matching_rows(region.snapshot, make_filter(region.snapshot.schema, filter))) is not None
-        ]
+        found = [bounds for region in dataset.regions if (bounds := region.bounds(filter)) is not None]
         if not found:
             return
-        span = TimeRange(min(each.start for each, _ in found), max(each.end for each, _ in found))
-        ticks = max(1, (span.end - span.start) * _AMPLE * self._limit // max(1, sum(rows for _, rows in found)))
+        span = TimeRange(min(each.time_range.start for each in found), max(each.time_range.end for each in found))
+        rows_in_all = sum(each.rows for each in found)
+        ticks = max(1, (span.end - span.start) * _AMPLE * self._limit // max(1, rows_in_all))
         while True:
             start, stop = max(span.start, span.end - ticks), min(span.end, span.start + ticks)
             within = TimeRange(start, span.end) if is_newest else TimeRange(span.start, stop)

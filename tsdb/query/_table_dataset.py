@@ -1,7 +1,11 @@
 """A table as DataFusion sees it: the rows of all its regions, columns in the order of the table.
 
-A region's dataset has its tags first and knows nothing of SQL types; this one has the columns as users see them, each
-with the metadata that tells its type. Before every batch it asks whether the query is still wanted.
+A region has its tags first and knows nothing of SQL types; this dataset has the columns as users see them, each with
+the metadata that tells its type. Before every batch it checks whether the query is still wanted.
+
+DataFusion asks the dataset for its fragments while it plans, with a filter that it will not check again, and each
+fragment for a scanner when it runs. Of a scanner it uses the schema and the iterator of batches and nothing else, so
+ours is that and no scanner of Arrow's, which would filter the rows a second time.
 
 For a query without any clause that decides about order, a table is read in one piece and in the order of primary key
 and time. A region that holds one segment of time is in that order already. Several segments, or several regions, are
@@ -14,6 +18,7 @@ again and can say that the query is over. So a query of several tables gets smal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from tsdb.engine.reading import RegionReader, RowFilter, ScanRequest
 from tsdb.model import METRIC_ENGINE, TableInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._pace import Pace
@@ -38,7 +44,13 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     """The visible rows of a table, for one query."""
 
     def __init__(
-        self, table: TableInfo, regions: Sequence[Any], life: QueryLife, *, is_ordered: bool, is_single: bool = True
+        self,
+        table: TableInfo,
+        regions: Sequence[RegionReader],
+        life: QueryLife,
+        *,
+        is_ordered: bool,
+        is_single: bool = True,
     ) -> None:
         self.table = table
         self.regions = regions
@@ -46,7 +58,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         self._is_ordered = is_ordered
         self._batch_rows_max = None if is_single else _JOINED_BATCH_ROWS_MAX
         for region in regions:
-            life.on_end(region.snapshot.release)
+            life.on_end(region.release)
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,35 +69,30 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     ) -> TableScanner:
         """Return a scanner over everything; DataFusion wants to see its schema."""
         names = self.schema.names if columns is None else list(columns)
-        scanners = [region.scanner(columns=names, filter=filter) for region in self.regions]
-        return TableScanner(self._project(names), self._life, lambda: _chain(scanners), self._batch_rows_max)
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[TableFragment]:
+        def read() -> Iterator[pa.RecordBatch]:
+            return _read([share for region in self.regions for share in _plan(region, filter).shares], names)
+
+        return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
+
+    def get_fragments(self, filter: RowFilter = None) -> Iterator[TableFragment]:
         self._life.check()
-        fragments = [list(region.get_fragments(filter=filter)) for region in self.regions]
+        planned = [_plan(region, filter) for region in self.regions]
+        shares = [share for each in planned for share in each.shares]
         if self._is_ordered:
-            together = [fragment for each in fragments for fragment in each]
-            return iter([TableFragment(self, together, is_sorted=self._comes_sorted(fragments))])
-        return iter([TableFragment(self, [fragment], is_sorted=True) for each in fragments for fragment in each])
+            # One segment of one region in one share is sorted already.
+            is_sorted = len(shares) <= 1 and all(each.segments <= 1 for each in planned)
+            return iter([TableFragment(self, filter, shares, is_sorted=is_sorted)])
+        return iter([TableFragment(self, filter, [share], is_sorted=True) for share in shares])
 
-    def _comes_sorted(self, fragments: list[list[Any]]) -> bool:
-        """Tell whether one region with one segment in one fragment is all there is."""
-        if len(self.regions) > 1 or len(fragments[0]) > 1:
-            return False
-        statistics = self.regions[0].statistics
-        return bool(statistics.segments_direct + statistics.segments_merged <= 1)
-
-    def scan(
-        self, fragments: Sequence[Any], columns: Sequence[str] | None, filter: Any, *, is_sorted: bool
-    ) -> TableScanner:
+    def scan(self, shares: Sequence[_Share], columns: Sequence[str] | None, *, is_sorted: bool) -> TableScanner:
         names = self.schema.names if columns is None else list(columns)
         keys = [*self.table.primary_key, self.table.time_index.name]
         wanted = names if is_sorted else [*names, *(key for key in keys if key not in names)]
         schema = self._project(names)
 
         def read() -> Iterator[pa.RecordBatch]:
-            scanners = (each.scanner(columns=wanted, filter=filter) for each in fragments)
-            batches = _chain(scanners)
+            batches = _read(shares, wanted)
             if is_sorted:
                 return batches
             # The labels of a metric are no columns of the region that it is in, whose order is another one.
@@ -101,9 +108,10 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 class TableFragment:
     """What one thread reads of a table."""
 
-    def __init__(self, dataset: TableDataset, fragments: Sequence[Any], *, is_sorted: bool) -> None:
+    def __init__(self, dataset: TableDataset, filter: RowFilter, shares: Sequence[_Share], *, is_sorted: bool) -> None:
         self._dataset = dataset
-        self._fragments = fragments
+        self._filter = filter
+        self._shares = shares
         self._is_sorted = is_sorted
 
     @property
@@ -114,10 +122,13 @@ class TableFragment:
         self,
         schema: pa.Schema | None = None,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
+        filter: RowFilter = None,
         **_: Any,
     ) -> TableScanner:
-        return self._dataset.scan(self._fragments, columns, filter, is_sorted=self._is_sorted)
+        """Return a scanner. The filter must be the one the fragments were made for."""
+        if not _is_same(filter, self._filter):
+            raise ValueError(f"the fragments were made for the filter {self._filter}, not for {filter}")
+        return self._dataset.scan(self._shares, columns, is_sorted=self._is_sorted)
 
 
 class TableScanner:
@@ -157,9 +168,37 @@ class TableScanner:
             raise
 
 
-def _chain(scanners: Any) -> Iterator[pa.RecordBatch]:
-    for scanner in scanners:
-        yield from scanner.to_batches()
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A share of the scan of one region."""
+
+    region: RegionReader
+    plan: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The scan of one region."""
+
+    shares: Sequence[_Share]
+    segments: int
+
+
+def _plan(region: RegionReader, filter: RowFilter) -> _Planned:
+    planned = region.plan_scan(filter)
+    return _Planned([_Share(region, planned.number, share) for share in range(planned.shares)], planned.segments)
+
+
+def _read(shares: Sequence[_Share], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for each in shares:
+        yield from each.region.scan(ScanRequest(each.plan, each.share, columns))
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left is right or bool(left.equals(right))
 
 
 def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

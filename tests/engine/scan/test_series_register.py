@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.engine.scan.regions import Region, Write, delete, make_schema, put, row
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import SeriesRegister, Snapshot, scan_series
-from tsdb.model import TimeRange
+from tsdb.engine.scan import SeriesRegister, SeriesRegisters, Snapshot, scan_series
+from tsdb.model import RegionId, TimeRange
 
 SCHEMA = make_schema()
 
@@ -109,3 +109,25 @@ def test_more_samples_than_fit_into_memory_are_refused() -> None:
     with pytest.raises(ScanTooLarge, match="more memory"):
         read(register(), region.snapshot(memory_bytes_max=20_000))
     assert read(register(), region.snapshot(memory_bytes_max=40_000)) is not None
+
+
+def test_registers_keep_to_their_bound_and_are_made_anew() -> None:
+    registers = SeriesRegisters(bytes_max=1000)
+    snapshots = [Region([put(row("a", 1, 1.0), row(f"h{number}", 1, 2.0))]).snapshot() for number in range(20)]
+    for number in [*range(20), *range(20)]:
+        learned = registers.learn(RegionId(number), None, snapshots[number], TimeRange.ALL)
+        assert learned is not None
+        assert len(learned.register.registered) == 2
+        assert registers.nbytes <= 1000
+    assert 0 < len(registers) < 20
+    first = registers.learn(RegionId(19), None, snapshots[19], TimeRange.ALL)
+    again = registers.learn(RegionId(19), None, snapshots[19], TimeRange.ALL)
+    assert first is not None
+    assert again is not None
+    assert first.register is again.register
+    nothing = SeriesRegisters(bytes_max=0)
+    one, other = (nothing.learn(RegionId(1), None, snapshots[1], TimeRange.ALL) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    assert one.register.number != other.register.number
+    assert len(nothing) == 0

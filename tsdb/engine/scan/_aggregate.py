@@ -22,9 +22,8 @@ from tsdb.engine.scan._blocks import Block, DirectBlock, MergedBlock, Stretches
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import GROUP_ROWS
 from tsdb.engine.scan._ends import aggregate_ends, take_ends
-from tsdb.engine.scan._expression import Node
-from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
-from tsdb.engine.scan._groups import Groups, groups_of
+from tsdb.engine.scan._filter import Check, Evaluate, Filter
+from tsdb.engine.scan._groups import GroupKeys, groups_of, merge_groups
 from tsdb.engine.scan._merged import Bundle, LazyBundle, read_merged
 from tsdb.engine.scan._parts import Part, group_rows, make_parts
 from tsdb.engine.scan._pieces import (
@@ -67,10 +66,33 @@ class RegionScan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregated:
-    """The cells of an aggregation, and what their groups are."""
+    """The cells of an aggregation, what their groups are, and what it took since it was planned."""
 
-    groups: Groups
+    groups: GroupKeys
     cells: Cells | None
+    statistics: RunStatistics
+
+
+def merge_aggregated(parts: Sequence[Aggregated]) -> Aggregated:
+    """Put the cells of several regions together, or raise ScanTooLarge."""
+    if len(parts) == 1:
+        return parts[0]
+    statistics = RunStatistics.total(part.statistics for part in parts)
+    filled = [(part.groups, part.cells) for part in parts if part.cells is not None]
+    if not filled:
+        return Aggregated(GroupKeys(0), None, statistics)
+    groups, numbers = merge_groups([keys for keys, _ in filled])
+    renumbered = [replace(cells, groups=own[cells.groups]) for (_, cells), own in zip(filled, numbers, strict=True)]
+    _check_held(renumbered)
+    cells = combine_cells(renumbered)
+    statistics.cells = 0 if cells is None else len(cells)
+    return Aggregated(groups, cells, statistics)
+
+
+def _check_held(parts: Sequence[Cells]) -> None:
+    gathered = sum(len(values) for part in parts for values in part.gathered.values())
+    if sum(len(part) for part in parts) > _pieces.RUNS_MAX or gathered > GATHERED_MAX:
+        raise too_many_runs()
 
 
 @dataclass(slots=True, eq=False)
@@ -113,22 +135,23 @@ class RunPlan:
 
     def __init__(
         self,
-        scans: Sequence[RegionScan],
-        filter: Node | Conditions | None,
+        scan: RegionScan,
+        wanted: Filter,
         query: RunQuery,
-        *,
-        statistics: RunStatistics | None = None,
+        evaluate: Evaluate | None = None,
     ) -> None:
-        self._scans = scans
+        """`evaluate` computes the keys of the query that are not tags."""
+        self._scan = scan
         self._query = query
-        self._statistics = statistics or RunStatistics()
-        started_ns = _now_ns(scans)
-        self._tasks = [task for scan in scans for task in _plan(scan, filter)]
-        self._groups = groups_of(query.keys, [task.series for task in self._tasks], query.computed)
+        self._clock = scan.snapshot.clock
+        self._statistics = RunStatistics()
+        started_ns = self._clock.monotonic_ns()
+        self._tasks = list(_plan(scan, wanted))
+        self._groups = groups_of(query.keys, [task.series for task in self._tasks], query.computed, evaluate)
         for number, task in enumerate(self._tasks):
             task.groups = self._groups.of(number)
         self._statistics.series += self.series
-        self._statistics.plan_ns += _now_ns(scans) - started_ns
+        self._statistics.plan_ns += self._clock.monotonic_ns() - started_ns
 
     @property
     def series(self) -> int:
@@ -146,7 +169,7 @@ class RunPlan:
     def run(self, *, within: TimeRange = TimeRange.ALL, threads: int = 1) -> Aggregated:
         """Aggregate the visible rows that match, in a range of time, or raise ScanTooLarge."""
         counters = self._statistics
-        started_ns = _now_ns(self._scans)
+        started_ns = self._clock.monotonic_ns()
         tasks = [task.within(within) for task in self._tasks if task.time_range.overlaps(within)]
         found: list[Cells] = []
         held = gathered = 0
@@ -159,17 +182,16 @@ class RunPlan:
         cells = combine_cells(found)
         if cells is not None:
             counters.cells += len(cells)
-            # Rows of several regions meet in one cell; whoever asks wants to know all of them together.
-            self._scans[0].statistics.add(rows_returned=cells.row_count)
-        counters.run_ns += _now_ns(self._scans) - started_ns
-        return Aggregated(self._groups, cells)
+            self._scan.statistics.add(rows_returned=cells.row_count)
+        counters.run_ns += self._clock.monotonic_ns() - started_ns
+        return Aggregated(self._groups.keys, cells, counters)
 
     def _aggregate(self, tasks: Sequence[_Task], threads: int) -> Iterable[Cells]:
         query, counters = self._query, self._statistics
         if not query.is_of_ends:
             return _aggregate_tasks(tasks, query, threads, counters)
         return aggregate_ends(
-            tasks, query, self._groups.count, lambda task: _aggregate_task_ends(task, query, threads, counters)
+            tasks, query, self._groups.keys.count, lambda task: _aggregate_task_ends(task, query, threads, counters)
         )
 
 
@@ -200,14 +222,9 @@ def _aggregate_task_ends(task: _Task, query: RunQuery, threads: int, statistics:
     return list(_aggregate_tasks([task], query, threads, statistics))
 
 
-def _now_ns(scans: Sequence[RegionScan]) -> int:
-    return scans[0].snapshot.clock.monotonic_ns() if scans else 0
-
-
-def _plan(scan: RegionScan, filter: Node | Conditions | None) -> Iterator[_Task]:
+def _plan(scan: RegionScan, wanted: Filter) -> Iterator[_Task]:
     snapshot = scan.snapshot
     scan.check()
-    wanted = make_filter(snapshot.schema, filter)
     segments = make_segments(snapshot.options, make_parts(snapshot, wanted, scan.statistics))
     merged = sum(1 for segment in segments if not segment.is_direct)
     scan.statistics.add(segments_merged=merged, segments_direct=len(segments) - merged)

@@ -11,7 +11,8 @@ as well: a series for which it is false whatever the fields are has no matching 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate, is_understood
 from tsdb.engine.scan._expression import Call, Node, Undecodable, conjuncts_of, decode_expression
 from tsdb.engine.scan._time_span import EVERYTHING, UNKNOWN, TimeSpan, find_time_span
 from tsdb.errors import InvalidArguments
-from tsdb.model import RegionSchema, TimeRange
+from tsdb.model import Matcher, RegionSchema, TimeRange, match_values, matches_empty
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,8 +52,31 @@ class TagIs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TagMatch:
+    """A tag satisfies a matcher of Prometheus; a tag that is null is empty."""
+
+    matcher: Matcher
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset((self.matcher.name,)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TagsAsked:
+    """A condition on tags that the caller decides: `Evaluate` is asked for the expression of this number."""
+
+    names: frozenset[str]
+    number: int
+
+
+Evaluate: TypeAlias = Callable[[int, pa.RecordBatch], pa.Array]
+"""What the caller of an aggregation computes: an expression, by its number, for the rows of some tags."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TagCheck:
-    """Something about tags that whoever asks decides itself."""
+    """`TagsAsked` with what answers it."""
 
     names: frozenset[str]
     decide: Callable[[pa.RecordBatch], pa.Array]
@@ -60,16 +84,22 @@ class TagCheck:
 
 
 Check = Node | Opaque
-SeriesCheck = Check | TagIs | TagCheck
+SeriesCheck = Check | TagIs | TagMatch | TagsAsked | TagCheck
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
-    """A filter of which whoever made it knows the parts: all of them must hold."""
+    """A filter of which the caller knows the parts: all of them must hold."""
 
     time_range: TimeRange
-    tags: tuple[TagIs | TagCheck, ...] = ()
+    tags: tuple[TagIs | TagMatch | TagsAsked | TagCheck, ...] = ()
     rest: Node | None = None
+
+    def answered_by(self, evaluate: Evaluate) -> Conditions:
+        """Return the conditions with those that the caller decides bound to it."""
+        if not any(isinstance(each, TagsAsked) for each in self.tags):
+            return self
+        return replace(self, tags=tuple(_bound(each, evaluate) for each in self.tags))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,15 +123,30 @@ class Filter:
         return frozenset().union(*(check.names for check in self.on_rows))
 
 
+def _bound(check: TagIs | TagMatch | TagsAsked | TagCheck, evaluate: Evaluate) -> TagIs | TagMatch | TagCheck:
+    if not isinstance(check, TagsAsked):
+        return check
+    number = check.number
+    return TagCheck(check.names, lambda tags: evaluate(number, tags))
+
+
+RowFilter: TypeAlias = pc.Expression | pa.Scalar | Node | Conditions | None
+"""What callers ask rows for: DataFusion hands over expressions of Arrow, a scalar if one is constant."""
+
+
 def make_filter(
-    schema: RegionSchema, expression: pc.Expression | Node | Conditions | None, *, within: TimeRange = TimeRange.ALL
+    schema: RegionSchema,
+    expression: RowFilter,
+    *,
+    within: TimeRange = TimeRange.ALL,
+    also: tuple[SeriesCheck, ...] = (),
 ) -> Filter:
-    """Split an expression over the columns of a region, which is to hold within a range of time."""
+    """Split an expression over the columns of a region, which is to hold within a range of time, and other checks."""
     tags = schema.tag_names
     if isinstance(expression, Conditions) and expression.rest is None:
         range = within.intersection(expression.time_range)
-        return Filter(TimeRange(0, 0) if range.is_empty else range, expression.tags, (), tags)
-    on_series: list[SeriesCheck] = []
+        return Filter(TimeRange(0, 0) if range.is_empty else range, (*expression.tags, *also), (), tags)
+    on_series: list[SeriesCheck] = list(also)
     on_rows: list[Check] = []
     if isinstance(expression, Conditions):
         within = within.intersection(expression.time_range)
@@ -118,7 +163,7 @@ def make_filter(
     return Filter(span.range, tuple(on_series), tuple(on_rows), tags)
 
 
-def _checks_of(schema: RegionSchema, expression: pc.Expression) -> list[Check]:
+def _checks_of(schema: RegionSchema, expression: pc.Expression | pa.Scalar | Node) -> list[Check]:
     try:
         node = decode_expression(expression)
     except Undecodable as error:
@@ -164,6 +209,8 @@ class SeriesFrame:
         if isinstance(check, TagIs):
             column = self.series.column(check.tag)
             return pc.is_in(column, value_set=pa.array(check.values, column.type))
+        if isinstance(check, TagMatch):
+            return _matching(check.matcher, self.series.column(check.matcher.name))
         if isinstance(check, TagCheck):
             names = sorted(check.names)
             return check.decide(pa.RecordBatch.from_arrays([self.series.column(each) for each in names], names=names))
@@ -171,8 +218,20 @@ class SeriesFrame:
             if not check.names <= self._tags:
                 return pa.nulls(self.series.num_rows, pa.bool_())
             return evaluate_opaque(check, self.series)
+        assert not isinstance(check, TagsAsked), "a condition that nobody answers"
         found = evaluate(check, self)
         return pa.repeat(found, self.series.num_rows) if isinstance(found, pa.Scalar) else found
+
+
+def _matching(matcher: Matcher, column: pa.Array) -> pa.Array:
+    """Tell for each value of a tag whether it satisfies a matcher, which is decided on distinct values."""
+    is_encoded = pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column)
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) and not is_encoded else column
+    encoded = column if is_encoded else plain.dictionary_encode()
+    values = encoded.dictionary.cast(pa.string())
+    # The last place is that of nulls.
+    is_chosen = np.append(match_values(matcher, values), matches_empty(matcher))
+    return pa.array(is_chosen[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)])
 
 
 def match_series(wanted: Filter, frame: SeriesFrame) -> Mask:

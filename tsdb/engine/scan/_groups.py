@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.scan._filter import Evaluate
 from tsdb.engine.scan._run_query import ComputedKey
 from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 _KEYS_MAX = 16
-_COMPANIES_MAX = 2
+_TABLE_SETS_MAX = 2
 _NOTHING: Mapping[str, ComputedKey] = MappingProxyType({})
 _known: weakref.WeakKeyDictionary[SeriesTable, OrderedDict[tuple[str, ...], list[_Known]]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
@@ -41,15 +41,18 @@ class _Known:
 
 
 def groups_of(
-    keys: Sequence[str], tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey] = _NOTHING
+    keys: Sequence[str],
+    tables: Sequence[SeriesTable],
+    computed: Mapping[str, ComputedKey] = _NOTHING,
+    evaluate: Evaluate | None = None,
 ) -> Groups:
     """Return the groups of tables; those of tables that live on, as the series of data files do, are remembered.
 
     For each key a table's groups take 8 bytes of a series, and no more than a few lists of keys are kept, each for a
-    few companies of tables.
+    few sets of tables.
     """
     if computed:
-        return Groups(keys, tables, computed)
+        return Groups(keys, tables, computed, evaluate)
     if not keys:
         return OneGroup(tables)
     if not tables:
@@ -70,26 +73,45 @@ def _remember(keys: tuple[str, ...], tables: Sequence[SeriesTable], groups: Grou
     own = _Known(tuple(weakref.ref(table) for table in tables[1:]), groups)
     with _lock:
         known = _known.setdefault(tables[0], OrderedDict())
-        known[keys] = [own, *known.get(keys, ())][:_COMPANIES_MAX]
+        known[keys] = [own, *known.get(keys, ())][:_TABLE_SETS_MAX]
         known.move_to_end(keys)
         if len(known) > _KEYS_MAX:
             known.popitem(last=False)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupKeys:
+    """The keys of groups, which are numbered in the order of their keys, nulls last."""
+
+    count: int
+    codes: Sequence[Positions] = ()
+    """For each key, the rank of every group's value among all values of that key."""
+    values: Sequence[pa.Array] = ()
+    """For each key, its distinct values in order; null, if there is one, is the last."""
+
+    def key(self, at: int, groups: Positions) -> pa.Array:
+        """Return the value of a key in some groups."""
+        values, codes = self.values[at], self.codes[at][groups]
+        if len(codes) == len(values) and bool((codes[1:] > codes[:-1]).all()):
+            return values
+        return values.take(pa.array(codes))
+
+
 class Groups:
-    """The groups of the series of several tables, numbered in the order of their keys, nulls last."""
+    """The groups of the series of several tables."""
 
     def __init__(
-        self, keys: Sequence[str], tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey] = _NOTHING
+        self,
+        keys: Sequence[str],
+        tables: Sequence[SeriesTable],
+        computed: Mapping[str, ComputedKey] = _NOTHING,
+        evaluate: Evaluate | None = None,
     ) -> None:
-        self._computed = computed
-        distinct, which = _distinct(tables)
-        self.codes: list[npt.NDArray[np.int64]] = []
-        """For each key, the rank of every group's value among all values of that key."""
-        self.values: list[pa.Array] = []
-        """For each key, its distinct values in order; null, if there is one, is the last."""
-        self._numbers, self.count = self._number(keys, distinct)
-        self._which = which
+        distinct, self._which = _distinct(tables)
+        bounds = np.cumsum([0, *(len(table) for table in distinct)])
+        columns = [_column(key, distinct, computed, evaluate) for key in keys] if bounds[-1] else []
+        numbers, self.keys = _number(columns, int(bounds[-1]))
+        self._numbers: list[Positions] = np.split(numbers, bounds[1:-1])
 
     def for_tables(self, which: list[int]) -> Groups:
         """Return the groups for tables each of which is one of those that these are of."""
@@ -103,58 +125,60 @@ class Groups:
         """Return the group of every series of a table."""
         return self._numbers[self._which[table]]
 
-    def key(self, at: int, groups: Positions) -> pa.Array:
-        """Return the value of a key in some groups."""
-        values, codes = self.values[at], self.codes[at][groups]
-        if len(codes) == len(values) and bool((codes[1:] > codes[:-1]).all()):
-            return values
-        return values.take(pa.array(codes))
-
-    def _number(self, keys: Sequence[str], tables: Sequence[SeriesTable]) -> tuple[list[Positions], int]:
-        bounds = np.cumsum([0, *(len(table) for table in tables)])
-        if not keys or not bounds[-1]:
-            return [np.zeros(len(table), dtype=np.int64) for table in tables], 1 if bounds[-1] else 0
-        codes = [self._rank(self._key_of_series(key, tables)) for key in keys]
-        numbers = codes[0]
-        count = len(self.values[0])
-        if len(keys) > 1:
-            for code, values in zip(codes[1:], self.values[1:], strict=True):
-                numbers, count = _densify(numbers * len(values) + code)
-        first = np.zeros(count, dtype=np.int64)
-        first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
-        self.codes = [code[first] for code in codes]
-        return np.split(numbers, bounds[1:-1]), count
-
-    def _key_of_series(self, key: str, tables: Sequence[SeriesTable]) -> pa.Array:
-        def tag(name: str) -> pa.Array:
-            return pa.concat_arrays([table.tags.column(name) for table in tables])
-
-        found = self._computed.get(key)
-        if found is None:
-            return tag(key)
-        return found.compute(pa.RecordBatch.from_arrays([tag(name) for name in found.names], names=found.names))
-
-    def _rank(self, column: pa.Array) -> Positions:
-        """Number the values of a key in their order, and keep them."""
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        order = pc.sort_indices(encoded.dictionary, sort_keys=[("", "ascending", "at_end")]).to_numpy()
-        self.values.append(encoded.dictionary.take(pa.array(order)))
-        ranks = np.empty(len(order), dtype=np.int64)
-        ranks[order] = np.arange(len(order))
-        codes: Positions = ranks[encoded.indices.to_numpy()]
-        return codes
-
 
 class OneGroup(Groups):
     """All series in one group: without keys there is nothing to number."""
 
     def __init__(self, tables: Sequence[SeriesTable]) -> None:
-        self._computed = _NOTHING
-        self.codes = []
-        self.values = []
         self._numbers = [np.zeros(len(table), dtype=np.int64) for table in tables]
         self._which = list(range(len(tables)))
-        self.count = 1 if any(len(table) for table in tables) else 0
+        self.keys = GroupKeys(1 if any(len(table) for table in tables) else 0)
+
+
+def merge_groups(parts: Sequence[GroupKeys]) -> tuple[GroupKeys, list[Positions]]:
+    """Return the groups of several regions under new numbers, and the new number of every group of each region."""
+    bounds = np.cumsum([0, *(part.count for part in parts)])
+    columns = [
+        pa.concat_arrays([part.key(at, np.arange(part.count)) for part in parts]) for at in range(len(parts[0].values))
+    ]
+    numbers, merged = _number(columns, int(bounds[-1]))
+    return merged, np.split(numbers, bounds[1:-1])
+
+
+def _column(
+    key: str, tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey], evaluate: Evaluate | None
+) -> pa.Array:
+    def tag(name: str) -> pa.Array:
+        return pa.concat_arrays([table.tags.column(name) for table in tables])
+
+    found = computed.get(key)
+    if found is None:
+        return tag(key)
+    assert evaluate is not None
+    tags = pa.RecordBatch.from_arrays([tag(name) for name in found.names], names=list(found.names))
+    return evaluate(found.number, tags)
+
+
+def _number(columns: Sequence[pa.Array], rows: int) -> tuple[Positions, GroupKeys]:
+    """Return the group of each row by its keys; without keys all rows are in one."""
+    if not columns:
+        return np.zeros(rows, dtype=np.int64), GroupKeys(1 if rows else 0)
+    ranked = [_rank(column) for column in columns]
+    numbers, count = ranked[0][0], len(ranked[0][1])
+    for code, values in ranked[1:]:
+        numbers, count = _densify(numbers * len(values) + code)
+    first = np.zeros(count, dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)
+    return numbers, GroupKeys(count, [code[first] for code, _ in ranked], [values for _, values in ranked])
+
+
+def _rank(column: pa.Array) -> tuple[Positions, pa.Array]:
+    """Number the values of a key in their order; returns the distinct ones as well."""
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    order = pc.sort_indices(encoded.dictionary, sort_keys=[("", "ascending", "at_end")]).to_numpy()
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks[encoded.indices.to_numpy()], encoded.dictionary.take(pa.array(order))
 
 
 def _densify(codes: Positions) -> tuple[Positions, int]:

@@ -36,7 +36,7 @@ def last_rows(
 ) -> pa.RecordBatch:
     """Return the newest visible row of every series that matches, in order; the filter is about tags only."""
     counters = statistics or ScanStatistics()
-    projection = Projection(snapshot.schema, columns, pa.string())
+    projection = Projection(snapshot.schema, columns)
     wanted = make_filter(snapshot.schema, filter)
     if wanted.on_rows or not (wanted.time_range == TimeRange.ALL or wanted.time_range.is_empty):
         raise InvalidArguments("the newest rows can be chosen by tags only", filter=filter)

@@ -8,8 +8,8 @@ what is decoded at a time stays small.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,12 @@ class RunStatistics:
     """To find parts, segments and groups."""
     run_ns: int = 0
     """To read and aggregate."""
+
+    @classmethod
+    def total(cls, parts: Iterable[RunStatistics]) -> RunStatistics:
+        """Return the sum of several."""
+        numbers = [astuple(part) for part in parts]
+        return cls(*(sum(column) for column in zip(*numbers, strict=True)))
 
 
 def too_many_runs() -> ScanTooLarge:

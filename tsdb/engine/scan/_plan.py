@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsdb.engine.merge import STRIPE_ROWS
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import GROUP_ROWS, read_direct, share_direct
-from tsdb.engine.scan._filter import Check, Conditions, Filter, make_filter
+from tsdb.engine.scan._filter import Check, Filter, RowFilter, SeriesCheck, make_filter
 from tsdb.engine.scan._merged import LazyBundle, read_merged, share_merged
 from tsdb.engine.scan._parts import Part, make_parts
 from tsdb.engine.scan._picked import can_pick, pick
@@ -124,6 +123,10 @@ class ScanPlan:
                     own.append(task)
         return [Share(self._snapshot, self._wanted, own, self._statistics) for own in tasks]
 
+    @property
+    def segments(self) -> int:
+        return len(self._segments)
+
     def blocks(self, columns: Sequence[Column]) -> Iterator[Block]:
         """Yield all matching rows."""
         (share,) = self.split(1)
@@ -142,10 +145,10 @@ def _share(segment: Segment, count: int) -> list[_Task]:
 
 
 def plan_scan(
-    snapshot: Snapshot, expression: pc.Expression | Conditions | None, statistics: ScanStatistics
+    snapshot: Snapshot, filter: RowFilter, statistics: ScanStatistics, also: tuple[SeriesCheck, ...] = ()
 ) -> ScanPlan:
     """Decide what a scan reads; no row is read for that."""
-    wanted = make_filter(snapshot.schema, expression)
+    wanted = make_filter(snapshot.schema, filter, also=also)
     parts = make_parts(snapshot, wanted, statistics)
     return ScanPlan(snapshot, wanted, make_segments(snapshot.options, parts), statistics)
 
@@ -153,12 +156,12 @@ def plan_scan(
 def scan_batches(
     snapshot: Snapshot,
     columns: Sequence[str],
-    filter: pc.Expression | None = None,
+    filter: RowFilter = None,
     *,
     statistics: ScanStatistics | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the visible rows that match, one segment of time after the other, each sorted by series and time."""
-    projection = Projection(snapshot.schema, columns, pa.string())
+    projection = Projection(snapshot.schema, columns)
     (share,) = plan_scan(snapshot, filter, statistics or ScanStatistics()).split(1)
     return share.batches(projection, memory_bytes_max=snapshot.memory_bytes_max)
 

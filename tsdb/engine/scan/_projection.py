@@ -16,28 +16,22 @@ from tsdb.model import Column, RegionSchema, Semantic
 BATCH_ROWS_MAX = 65_536
 
 
-def arrow_schema(schema: RegionSchema, tag_type: pa.DataType) -> pa.Schema:
-    """Return a region's schema with tags of strings as `tag_type`."""
-    if pa.types.is_string(tag_type):
-        return schema.arrow
-    return pa.schema([_field(column, tag_type) for column in schema.columns])
-
-
-def _field(column: Column, tag_type: pa.DataType) -> pa.Field:
-    is_text = column.semantic is Semantic.TAG and pa.types.is_string(column.type)
-    return pa.field(column.name, tag_type if is_text else column.type, column.nullable)
-
-
 class Projection:
-    """Some columns of a region, in the order asked for."""
+    """Some columns of a region, in the order asked for.
 
-    def __init__(self, schema: RegionSchema, names: Sequence[str], tag_type: pa.DataType) -> None:
+    Tags of text are strings. Over 3.4 M rows of 4,000 series, the mean of ten fields by host and hour took 405 ms of
+    CPU with string, 385 ms with string_view and 580 ms with dictionary<int32, string>. But of a condition `host in (…)`
+    with more than three values DataFusion's bridge hands over those on strings only: with the two other types it reads
+    every row and checks them itself, and the maximum of eight hosts took 48 ms instead of 5.5 ms.
+    """
+
+    def __init__(self, schema: RegionSchema, names: Sequence[str]) -> None:
         unknown = [name for name in names if name not in schema.by_name]
         if unknown:
             raise InvalidArguments("there is no such column", column=unknown[0])
         self._columns = [schema.by_name[name] for name in names]
         self._has_tags = any(column.semantic is Semantic.TAG for column in self._columns)
-        self.arrow = pa.schema([_field(column, tag_type) for column in self._columns])
+        self.arrow = pa.schema([pa.field(column.name, column.type, column.nullable) for column in self._columns])
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -76,11 +70,11 @@ class Projection:
         arrays = []
         runs = block.runs.slice(start, stop) if self._has_tags else None
         tags = block.series.tags if self._has_tags else None
-        for column, values, field in zip(self._columns, columns, self.arrow, strict=True):
+        for column, values in zip(self._columns, columns, strict=True):
             if values is None:
                 assert runs is not None
                 assert tags is not None
-                values = repeat_tags(tags.column(column.name), runs.ranks, runs.lengths, field.type)
+                values = repeat_tags(tags.column(column.name), runs.ranks, runs.lengths)
             else:
                 values = values.slice(start, stop - start)
             arrays.append(values)

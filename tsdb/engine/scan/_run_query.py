@@ -6,7 +6,7 @@ same cell from several places are put together at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,12 +25,11 @@ State = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComputedKey:
-    """A key that is no tag: it has one value for each series all the same."""
+    """A key that is computed from tags: `Evaluate` is asked for the expression of this number."""
 
     names: tuple[str, ...]
     """The tags it is computed from."""
-    compute: Callable[[pa.RecordBatch], pa.Array]
-    """Returns its values for the rows of these tags."""
+    number: int
 
 
 @dataclass(frozen=True)

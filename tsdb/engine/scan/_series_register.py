@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -84,10 +85,18 @@ class _Layout:
         return self.types[column]
 
 
+LearnedSource = tuple[PiecedSource, _Known]
+"""A source, and what is kept of it."""
+
+_numbers = count(1)
+
+
 class SeriesRegister:
     """The series of one table in one region, under one schema of tags. Safe to use from many threads."""
 
     def __init__(self, schema: RegionSchema, show: Show) -> None:
+        self.number = next(_numbers)
+        """Which register of this process it is."""
         self._schema = schema
         self._show = show
         self._lock = threading.Lock()
@@ -105,7 +114,7 @@ class SeriesRegister:
         stretches = sum(len(known.numbers) for known in list(self._known.values()))
         return self.registered.series.nbytes + stretches * _STRETCH_BYTES
 
-    def learn(self, snapshot: Snapshot, time_range: TimeRange) -> list[tuple[PiecedSource, _Known]] | None:
+    def learn(self, snapshot: Snapshot, time_range: TimeRange) -> list[LearnedSource] | None:
         """Return the sources with rows in a range of time and what is known of them; None if a scan has to read them.
 
         From then on all their series are registered.
@@ -127,7 +136,7 @@ class SeriesRegister:
     def read(
         self,
         snapshot: Snapshot,
-        sources: Sequence[tuple[PiecedSource, _Known]],
+        sources: Sequence[LearnedSource],
         column: Column,
         chosen: Numbers,
         time_range: TimeRange,

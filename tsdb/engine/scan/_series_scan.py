@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._disjoint import Disjoint, find_disjoint
-from tsdb.engine.scan._filter import make_filter
+from tsdb.engine.scan._filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
 from tsdb.engine.scan._layout import Layout, Placed
 from tsdb.engine.scan._parts import make_parts
 from tsdb.engine.scan._plan import ScanPlan
@@ -21,10 +20,10 @@ from tsdb.engine.scan._projection import Projection
 from tsdb.engine.scan._segments import cluster_segments
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import Positions, union_ordered
+from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import read_field
-from tsdb.model import Column, SeriesTable, TimeRange
+from tsdb.model import Column, SeriesTable, TimeRange, take_tags
 
 _COPIES = 2
 _VARIABLE_BYTES = 64
@@ -58,16 +57,17 @@ class _Piece:
 
 def scan_series(
     snapshot: Snapshot,
-    series_filter: pc.Expression | None,
+    filter: RowFilter,
     time_range: TimeRange,
     fields: Sequence[str],
     *,
     statistics: ScanStatistics | None = None,
+    also: tuple[SeriesCheck, ...] = (),
 ) -> SeriesScan:
     """Return the visible rows in a range of time of all series that match, or ScanTooLarge."""
     counters = statistics or ScanStatistics()
-    wanted = make_filter(snapshot.schema, series_filter, within=time_range)
-    columns = Projection(snapshot.schema, fields, pa.string()).columns
+    wanted = make_filter(snapshot.schema, filter, within=time_range, also=also)
+    columns = Projection(snapshot.schema, fields).columns
     parts = make_parts(snapshot, wanted, counters)
     snapshot.check()
     disjoint = find_disjoint(parts)
@@ -102,6 +102,22 @@ def _read_disjoint(
     layout = Layout(placed, len(disjoint.series))
     values = {column.name: layout.column([piece[at] for piece in fields]) for at, column in enumerate(columns)}
     return _with_rows(SeriesScan(disjoint.series, layout.offsets, layout.numbers(times), values))
+
+
+def list_series(snapshot: Snapshot, wanted: Filter) -> list[pa.RecordBatch]:
+    """Return the tags of the series of each source that match and may have rows in the range of time."""
+    span = wanted.time_range
+    found = []
+    for source in snapshot.sources:
+        if span.is_empty or not source.facts.time_range.overlaps(span):
+            continue
+        block = source.block
+        tags = conform_series(block.table, source.schema, snapshot.schema).tags
+        mask = match_series(wanted, SeriesFrame(tags, wanted.tags))
+        mask &= (block.time_max >= span.start) & (block.time_min <= span.last)
+        if mask.any():
+            found.append(take_tags(tags, np.flatnonzero(mask)))
+    return found
 
 
 def _with_rows(scan: SeriesScan) -> SeriesScan:

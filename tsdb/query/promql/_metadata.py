@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-
-from tsdb.engine.scan import Snapshot
-from tsdb.model import Matcher, TableInfo, match_values, take_tags
+from tsdb.model import Matcher, TableInfo
 from tsdb.promql.evaluation import LabelTable, concat_labels
-from tsdb.query.promql._label_table import label_table, plain
-from tsdb.query.promql._source import TableSeries, time_range
+from tsdb.query.promql._label_table import label_table
+from tsdb.query.promql._source import TableSeries, series_filter, time_range
 from tsdb.query.promql._tables import (
     DATABASE_LABELS,
     FIELD_LABEL,
@@ -59,27 +55,11 @@ def _series_of(source: TableSeries, table: TableInfo, chosen: Selection, period:
     parts: list[LabelTable] = []
     if not may_match(table, chosen.labels):
         return parts
-    for region in source.regions_of(table):
-        with source.snapshot(table, region) as snapshot:
-            parts.extend(_matching(snapshot, table, chosen.labels, period))
-    return parts
-
-
-def _matching(snapshot: Snapshot, table: TableInfo, matchers: Sequence[Matcher], period: Period) -> list[LabelTable]:
+    wanted = series_filter(table, chosen.labels)
     span = time_range(period.start_ms, period.end_ms, table.time_index.type.arrow.unit)
-    parts = []
-    for each in snapshot.sources:
-        block = each.block
-        mask = (block.time_max >= span.start) & (block.time_min < span.end)
-        tags = block.table.tags
-        for matcher in matchers:
-            if matcher.name in tags.schema.names and table.by_name.get(matcher.name) is not None:
-                values = plain(tags.column(matcher.name)).cast(pa.string())
-            else:
-                values = pa.nulls(len(mask), pa.string())
-            mask = mask & match_values(matcher, values)
-        if mask.any():
-            parts.append(label_table(take_tags(tags, np.flatnonzero(mask)), table))
+    for region in source.regions_of(table):
+        with source.open(table, region) as reader:
+            parts.extend(label_table(tags, table) for tags in reader.list_series(wanted, span))
     return parts
 
 

@@ -1,7 +1,8 @@
-"""The labels of a table's series, kept between queries: from conditions to series without a look at any source.
+"""The labels of a table's series, kept between queries: from conditions to the numbers of series.
 
-An index belongs to one table in one region. Its labels are those of all registered series, its order that of labels, so
-that a query takes rows of it: which, is decided on the distinct values of each label.
+A region numbers the series of a table once and for all (`known_series`). Their labels are kept here in that order, with
+the order of labels beside it. A query decides conditions on the distinct values of each label and asks the region for
+the samples of the series it chose, by number.
 """
 
 from __future__ import annotations
@@ -14,24 +15,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb import _kernels
-from tsdb.engine.scan import Registered, SeriesRegister, Snapshot
-from tsdb.metric import view_sources
-from tsdb.model import Column, Matcher, RegionId, RegionSchema, TableInfo, TimeRange, match_values, matches_empty
+from tsdb.engine.reading import KnownSeries, KnownSeriesRequest, RegionReader, Samples, SamplesRequest
+from tsdb.model import Matcher, RegionId, TableInfo, TimeRange, match_values, matches_empty
 from tsdb.promql.evaluation import LabelTable
 from tsdb.query.promql._label_table import label_table
 from tsdb.telemetry import gauge
 from tsdb.units import Size
 
-INDEX_BYTES_MAX = Size.parse("128MiB")
-"""What all indexes together may take: room for about 250,000 series of ten labels in some sources."""
+INDEX_BYTES_MAX = Size.parse("64MiB")
+"""What the labels of all tables together may take: room for about 800,000 series of ten labels."""
 
 _LABEL_BYTES = 8
 _CHOSEN_MAX = 64
 _CHOSEN_CELLS_MAX = 16_384
 """How many selectors an index remembers, and of how many labels of series in all each may be."""
 
-_BYTES = gauge("tsdb_promql_series_index_bytes", "Memory that the labels and stretches of series kept for PromQL take.")
+_BYTES = gauge("tsdb_promql_series_index_bytes", "Memory that the labels of series kept for PromQL take.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,20 +42,25 @@ class Chosen:
 
 
 class _Labels:
-    """The labels of all registered series."""
+    """The labels of all known series of one table in one region."""
 
-    def __init__(self, registered: Registered, table: TableInfo) -> None:
-        self.version = registered.version
-        self.labels = label_table(registered.series.tags, table)
+    def __init__(self, known: KnownSeries, table: TableInfo) -> None:
+        assert known.tags is not None
+        self.version = known.version
+        self._table = table
+        self.labels = label_table(known.tags, table)
         self.order = self.labels.order().astype(np.uint32)
         """The numbers of series in the order of their labels."""
         self.is_distinct = len(self.labels.group()[1]) == self.labels.rows
         """No two series have the same labels; an empty label is the same as none."""
         self._chosen: dict[tuple[Matcher, ...], Chosen] = {}
 
-    @property
-    def nbytes(self) -> int:
-        return self.labels.rows * len(self.labels.columns) * _LABEL_BYTES
+        self.nbytes = self.labels.rows * len(self.labels.columns) * _LABEL_BYTES
+
+    def is_of(self, table: TableInfo) -> bool:
+        """Tell whether series still look as they did."""
+        mine = self._table
+        return table is mine or (table.tags == mine.tags and table.name == mine.name)
 
     def choose(self, matchers: tuple[Matcher, ...]) -> Chosen:
         """Return the series that satisfy all conditions, in the order of their labels."""
@@ -84,43 +88,40 @@ class _Labels:
         return self.order if is_chosen is None else self.order[is_chosen[self.order]]
 
 
-class SeriesIndex:
-    """The series of one table in one region."""
+class SeriesIndexes:
+    """The labels of the tables of a process: as many as fit, those used longest ago go first."""
 
-    def __init__(self, table: TableInfo, schema: RegionSchema) -> None:
-        self._table = table
-        self._region_schema = schema
-        if table.is_logical:
-            shown, show = view_sources(schema, table)
-            self._register = SeriesRegister(shown, show)
-        else:
-            self._register = SeriesRegister(schema, lambda source: source)
-        self._labels = _Labels(self._register.registered, table)
+    def __init__(self, bytes_max: int = INDEX_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[RegionId, int], _Labels] = OrderedDict()
+        self._nbytes = 0
 
     @property
     def nbytes(self) -> int:
-        return self._register.nbytes + self._labels.nbytes
-
-    def fits(self, table: TableInfo, schema: RegionSchema) -> bool:
-        """Tell whether series still look as they did."""
-        mine = self._region_schema
-        return (schema is mine or schema.tags_key == mine.tags_key) and (
-            table is self._table or (table.tags == self._table.tags and table.name == self._table.name)
-        )
+        return self._nbytes
 
     def read(
-        self, snapshot: Snapshot, column: Column, matchers: tuple[Matcher, ...], time_range: TimeRange
-    ) -> tuple[LabelTable, _kernels.Samples, bool] | None:
+        self,
+        reader: RegionReader,
+        region: RegionId,
+        table: TableInfo,
+        column: str,
+        matchers: tuple[Matcher, ...],
+        time_range: TimeRange,
+    ) -> tuple[LabelTable, Samples, bool] | None:
         """Return the labels and samples of the series that satisfy all conditions, and whether their labels differ.
 
         None if a scan has to read them.
         """
-        sources = self._register.learn(snapshot, time_range)
-        if sources is None:
+        key = (region, table.id)
+        held = self._find(key, table)
+        known = reader.known_series(KnownSeriesRequest(time_range, None if held is None else held.version))
+        if known is None:
             return None
-        labels = self._current()
+        labels = held if held is not None and held.version == known.version else self._make(key, known, table)
         chosen = labels.choose(matchers)
-        samples = self._register.read(snapshot, sources, column, chosen.numbers, time_range)
+        samples = reader.samples(SamplesRequest(time_range, column, chosen.numbers))
         if samples is None:
             return None
         found = chosen.labels
@@ -128,81 +129,27 @@ class SeriesIndex:
             found = found.thin(pa.array(samples.places).to_numpy().astype(np.intp))
         return found, samples, labels.is_distinct
 
-    def is_wasteful(self, snapshot: Snapshot) -> bool:
-        return self._register.is_wasteful(snapshot)
+    def _find(self, key: tuple[RegionId, int], table: TableInfo) -> _Labels | None:
+        with self._lock:
+            held = self._held.get(key)
+            if held is None or not held.is_of(table):
+                return None
+            self._held.move_to_end(key)
+            return held
 
-    @property
-    def version(self) -> int:
-        """Grows when series come."""
-        return self._register.registered.version
-
-    @property
-    def sources(self) -> int:
-        """How many sources it has learned of since it was made."""
-        return self._register.learned
-
-    def _current(self) -> _Labels:
-        registered, labels = self._register.registered, self._labels
-        if registered.version != labels.version:
-            labels = _Labels(registered, self._table)
-            self._labels = labels
+    def _make(self, key: tuple[RegionId, int], known: KnownSeries, table: TableInfo) -> _Labels:
+        labels = _Labels(known, table)
+        with self._lock:
+            self._drop(key)
+            if labels.nbytes <= self._bytes_max:
+                self._held[key] = labels
+                self._nbytes += labels.nbytes
+            while self._nbytes > self._bytes_max:
+                self._drop(next(iter(self._held)))
+            _BYTES.set(self._nbytes)
         return labels
 
-
-class SeriesIndexes:
-    """The indexes of a process: as many as fit, those used longest ago go first."""
-
-    def __init__(self, bytes_max: int = INDEX_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._lock = threading.Lock()
-        self._found: OrderedDict[tuple[RegionId, int], SeriesIndex] = OrderedDict()
-        self._sizes: dict[tuple[RegionId, int], int] = {}
-
-    @property
-    def nbytes(self) -> int:
-        return sum(self._sizes.values())
-
-    def read(
-        self,
-        snapshot: Snapshot,
-        region: RegionId,
-        table: TableInfo,
-        column: Column,
-        matchers: tuple[Matcher, ...],
-        time_range: TimeRange,
-    ) -> tuple[LabelTable, _kernels.Samples, bool] | None:
-        """Return labels and samples of series; None if a scan has to read them."""
-        key = (region, table.id)
-        index = self._find(key, table, snapshot.schema)
-        sources, version = index.sources, index.version
-        found = index.read(snapshot, column, matchers, time_range)
-        if index.sources != sources:
-            is_wasteful = index.version != version and index.is_wasteful(snapshot)
-            self._weigh(key, index, is_wasteful=is_wasteful)
-        return found
-
-    def _find(self, key: tuple[RegionId, int], table: TableInfo, schema: RegionSchema) -> SeriesIndex:
-        with self._lock:
-            index = self._found.get(key)
-            if index is None or not index.fits(table, schema):
-                index = self._found[key] = SeriesIndex(table, schema)
-            self._found.move_to_end(key)
-            return index
-
-    def _weigh(self, key: tuple[RegionId, int], index: SeriesIndex, *, is_wasteful: bool) -> None:
-        """Keep to the bound, after an index has learned something; one that is mostly of the past begins anew."""
-        size = index.nbytes
-        is_unwanted = size > self._bytes_max or is_wasteful
-        with self._lock:
-            if self._found.get(key) is not index:
-                return
-            self._sizes[key] = size
-            if is_unwanted:
-                self._drop(key)
-            while self._found and self.nbytes > self._bytes_max:
-                self._drop(next(iter(self._found)))
-            _BYTES.set(self.nbytes)
-
     def _drop(self, key: tuple[RegionId, int]) -> None:
-        del self._found[key]
-        self._sizes.pop(key, None)
+        gone = self._held.pop(key, None)
+        if gone is not None:
+            self._nbytes -= gone.nbytes

@@ -1,6 +1,6 @@
 """The samples of tables, for PromQL.
 
-Conditions on labels are decided on the distinct values of a tag, before any row is read. What a region holds comes
+Conditions on labels are decided on the distinct values of a tag, before any row is read. What a region holds arrives
 series by series and in the order of time already; nothing is sorted again unless series of two regions are the same.
 
 Of a table with native histograms these are read beside the values. A histogram that marks the end of a series comes
@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.engine import Regions
-from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
+from tsdb.engine.reading import Conditions, RegionReader, SeriesRequest, SeriesRows, TagIs, TagMatch
 from tsdb.errors import InvalidArguments
-from tsdb.metric import view_snapshot
 from tsdb.model import (
     HISTOGRAM_COLUMN,
     ColumnInfo,
@@ -30,12 +29,10 @@ from tsdb.model import (
     RegionId,
     TableInfo,
     TimeRange,
-    match_values,
-    matches_empty,
 )
 from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
 from tsdb.query.promql._histogram_ends import find_ends
-from tsdb.query.promql._label_table import label_table, plain
+from tsdb.query.promql._label_table import label_table
 from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._tables import (
     MetricCatalog,
@@ -98,18 +95,14 @@ class TableSeries:
         return physical.region_ids
 
     @contextmanager
-    def snapshot(self, table: TableInfo, region: RegionId) -> Iterator[Snapshot]:
-        """Hold what a region has of a table."""
-        with self._whole(region) as whole:
-            yield view_snapshot(whole, table) if table.is_logical else whole
-
-    @contextmanager
-    def _whole(self, region: RegionId) -> Iterator[Snapshot]:
-        snapshot: Snapshot = self.regions.dataset(region, timeout=self.timeout).snapshot
+    def open(self, table: TableInfo, region: RegionId) -> Iterator[RegionReader]:
+        """Open what a region has of a table."""
+        view = table.view if table.is_logical else None
+        reader = self.regions.open_reader(region, timeout=self.timeout, view=view)
         try:
-            yield snapshot
+            yield reader
         finally:
-            snapshot.release()
+            reader.release()
 
     def _read(
         self, table: TableInfo, region: RegionId, column: ColumnInfo, chosen: Selection, start_ms: int, end_ms: int
@@ -120,17 +113,14 @@ class TableSeries:
         columns = [column.name]
         if has_histograms(table, column):
             columns.append(HISTOGRAM_COLUMN)
-        with self._whole(region) as snapshot:
+        with self.open(table, region) as reader:
             if unit == "ms" and len(columns) == 1:
-                visible = span.intersection(snapshot.visible)
-                stored = snapshot.schema.by_name[column.name]
-                found = self.indexes.read(snapshot, region, table, stored, chosen.labels, visible)
+                found = self.indexes.read(reader, region, table, column.name, chosen.labels, span)
                 if found is not None:
                     labels, samples, is_distinct = found
                     return SeriesSet.of_samples(labels, samples), is_distinct
-            shown = view_snapshot(snapshot, table) if table.is_logical else snapshot
-            scan = scan_series(shown, series_filter(shown, table, chosen.labels), span, columns)
-        return _to_set(scan, table, column, unit), False
+            rows = reader.series(SeriesRequest(series_filter(table, chosen.labels), span, columns))
+        return _to_set(rows, table, column, unit), False
 
 
 def time_range(start_ms: int, end_ms: int, unit: str) -> TimeRange:
@@ -144,36 +134,17 @@ def time_range(start_ms: int, end_ms: int, unit: str) -> TimeRange:
     return found if found.start < found.end else TimeRange(0, 0)
 
 
-def series_filter(snapshot: Snapshot, table: TableInfo, labels: Sequence[Matcher]) -> pc.Expression | None:
-    """Return the condition on tags."""
-    tags = {tag.name for tag in table.tags}
-    wanted: pc.Expression | None = None
-    for matcher in labels:
-        if matcher.name not in tags:
-            continue
-        condition = _condition(snapshot, matcher)
-        wanted = condition if wanted is None else wanted & condition
-    return wanted
+def series_filter(table: TableInfo, labels: Sequence[Matcher]) -> Conditions:
+    """Return the condition on tags; a label that the table does not have has been decided on."""
+    kinds = {tag.name: tag.type.arrow for tag in table.tags}
+    known = [matcher for matcher in labels if matcher.name in kinds]
+    return Conditions(TimeRange.ALL, tuple(_condition(matcher, kinds[matcher.name]) for matcher in known))
 
 
-def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    columns = [_distinct(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
-    if not columns:
-        return pc.scalar(False)
-    kind = columns[0].type
+def _condition(matcher: Matcher, kind: pa.DataType) -> TagIs | TagMatch:
     if matcher.op == "=" and matcher.value and pa.types.is_string(kind):
-        return pc.field(matcher.name).isin(pa.array([matcher.value], kind))
-    values = pa.chunked_array(columns).unique().drop_null()
-    chosen = values.filter(pa.array(match_values(matcher, values.cast(pa.string()))))
-    condition = pc.field(matcher.name).isin(chosen)
-    return condition | pc.field(matcher.name).is_null() if matches_empty(matcher) else condition
-
-
-def _distinct(column: pa.Array) -> pa.Array:
-    """Return the values of a column, each at least once, and perhaps some others."""
-    if pa.types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
-        return column.dictionary
-    return plain(column)
+        return TagIs.one_of(matcher.name, [matcher.value])
+    return TagMatch(matcher)
 
 
 def _in_milliseconds(times: npt.NDArray[np.int64], unit: str) -> npt.NDArray[np.int64]:
@@ -182,9 +153,9 @@ def _in_milliseconds(times: npt.NDArray[np.int64], unit: str) -> npt.NDArray[np.
     return times * 1000 if unit == "s" else times // _PER_MILLISECOND[unit]
 
 
-def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -> SeriesSet:
-    times = _in_milliseconds(scan.times, unit)
-    values, histograms, offsets = scan.fields[column.name], scan.fields.get(HISTOGRAM_COLUMN), scan.offsets
+def _to_set(rows: SeriesRows, table: TableInfo, column: ColumnInfo, unit: str) -> SeriesSet:
+    times = _in_milliseconds(rows.times, unit)
+    values, histograms, offsets = rows.fields[column.name], rows.fields.get(HISTOGRAM_COLUMN), rows.offsets
     if not pa.types.is_float64(values.type):
         values = pc.cast(values, pa.float64(), safe=False)
     if histograms is not None:
@@ -196,7 +167,7 @@ def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -
         times, values, offsets = times[kept], values.drop_null(), before[offsets]
         histograms = None if histograms is None else histograms.filter(valid)
     numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-    return SeriesSet(label_table(scan.series.tags, table), offsets, times, numbers, histograms)
+    return SeriesSet(label_table(rows.tags, table), offsets, times, numbers, histograms)
 
 
 def _split_samples(values: pa.Array, histograms: pa.Array) -> tuple[pa.Array, pa.Array | None]:

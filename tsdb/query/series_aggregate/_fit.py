@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tsdb.engine.scan import Conditions, Node, RunQuery
+from tsdb.engine.reading import Conditions, Node, RunQuery
 from tsdb.model import ColumnInfo, Semantic, TableInfo
 from tsdb.query._conditions import conjuncts, fit_condition
 from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from tsdb.engine.scan import ComputedKey, Conditions, RunQuery, TagCheck
+from tsdb.engine.reading import CellsRequest, ComputedKey, Conditions, Evaluate, TagsAsked
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, tags_in
@@ -30,7 +30,7 @@ _ROW = "__row"
 _KNOWN_MAX = 32
 _KNOWN_BYTES_MAX = 1 << 20
 
-Evaluate = Callable[[TagExpression, pa.RecordBatch], pa.Array]
+Compute = Callable[[TagExpression, pa.RecordBatch], pa.Array]
 """Returns what an expression comes to for the rows of some tags, or raises UndecidedTags."""
 
 
@@ -38,38 +38,48 @@ class UndecidedTags(Exception):
     """An expression over tags cannot be decided for series alone."""
 
 
-def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate) -> tuple[RunFilter, RunQuery]:
-    """Return a filter, and what is asked for, with the expressions over tags of a query as what can be asked."""
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundQuery:
+    """What regions are asked for, and what computes the expressions over tags that it numbers."""
+
+    request: CellsRequest
+    evaluate: Evaluate | None = None
+
+
+def bind_expressions(fitted: FittedQuery, filter: RunFilter, compute: Compute) -> BoundQuery:
+    """Return a query as what regions are asked for: its expressions over tags under numbers."""
     if not fitted.over_tags and not fitted.computed:
-        return filter, fitted.runs
+        return BoundQuery(CellsRequest(filter, fitted.runs))
+    conditions = len(fitted.over_tags)
+    expressions = (*fitted.over_tags, *fitted.computed.values())
+
+    def evaluate(number: int, tags: pa.RecordBatch) -> pa.Array:
+        expression = expressions[number]
+        return (_decide if number < conditions else _compute)(expression, tags, compute)
 
     def names(expression: TagExpression) -> tuple[str, ...]:
         return tags_in(expression, fitted.table)
 
-    checks = tuple(
-        TagCheck(frozenset(names(each)), lambda tags, each=each: _decide(each, tags, evaluate))  # type: ignore[misc]
-        for each in fitted.over_tags
-    )
+    asked = tuple(TagsAsked(frozenset(names(each)), number) for number, each in enumerate(fitted.over_tags))
     computed = {
-        key: ComputedKey(names(each), lambda tags, each=each: _compute(each, tags, evaluate))  # type: ignore[misc]
-        for key, each in fitted.computed.items()
+        key: ComputedKey(names(each), number) for number, (key, each) in enumerate(fitted.computed.items(), conditions)
     }
     runs = replace(fitted.runs, computed=computed)
-    if not checks:
-        return filter, runs
+    if not asked:
+        return BoundQuery(CellsRequest(filter, runs), evaluate)
     known = filter if isinstance(filter, Conditions) else Conditions(TimeRange.ALL, (), filter)
-    return replace(known, tags=(*known.tags, *checks)), runs
+    return BoundQuery(CellsRequest(replace(known, tags=(*known.tags, *asked)), runs), evaluate)
 
 
-def _decide(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:
-    found = evaluate(expression, tags)
+def _decide(expression: TagExpression, tags: pa.RecordBatch, compute: Compute) -> pa.Array:
+    found = compute(expression, tags)
     if not pa.types.is_boolean(found.type):
         raise UndecidedTags
     return found
 
 
-def _compute(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:
-    found = evaluate(expression, tags)
+def _compute(expression: TagExpression, tags: pa.RecordBatch, compute: Compute) -> pa.Array:
+    found = compute(expression, tags)
     kind = found.type
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return found.cast(pa.string())

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import Aggregated, RegionScan, RunPlan, RunQuery, RunStatistics, ScanStatistics
+from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RunStatistics, merge_aggregated
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
-from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter
-from tsdb.query.series_aggregate._over_tags import UndecidedTags
+from tsdb.query.series_aggregate._fit import FittedQuery
+from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import (
     BucketOutOfRange,
     MedianOutOfRange,
@@ -43,7 +43,7 @@ class AggregateRecords:
     def __init__(
         self,
         fitted: FittedQuery,
-        bound: tuple[RunFilter, RunQuery],
+        bound: BoundQuery,
         dataset: TableDataset,
         life: QueryLife,
         schema: pa.Schema,
@@ -82,17 +82,17 @@ class AggregateRecords:
     def describe(self) -> str:
         """Say what is aggregated, in one line; series blocks tell how many series that are."""
         try:
-            series = self._plan_runs(RunStatistics(), is_counted=False).series
+            planned = self._plan_cells()
         except UndecidedTags:
             return f"{self._describe(0)}, unless an expression over tags fails"
-        return self._describe(series)
+        return self._describe(sum(each.series for each in planned))
 
     def _describe(self, series: int) -> str:
         fitted = self.fitted
         aggregates = [term for term in fitted.columns if isinstance(term, Aggregate)]
         columns = ", ".join(f"{term.function}({term.column or '*'})" for term in aggregates)
         bucket = f", bucket={fitted.runs.width} ticks" if fitted.has_bucket else ""
-        sources = sum(len(region.snapshot.sources) for region in self._dataset.regions)
+        sources = sum(region.sources for region in self._dataset.regions)
         return (
             f"SeriesAggregate: {fitted.table.full_name}, by=[{', '.join(fitted.runs.keys)}]{bucket}, "
             f"aggregates=[{columns}], regions={len(self._dataset.regions)}, sources={sources}, series={series}"
@@ -133,25 +133,32 @@ class AggregateRecords:
 
     def _aggregate(self) -> Aggregated:
         fitted = self.fitted
-        plan = self._plan_runs(self.statistics)
-        span = plan.time_range
+        planned = self._plan_cells()
+        span = _span_of(planned)
         if span is None and (fitted.over_tags or fitted.computed):
             # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
             raise UndecidedTags
         if fitted.has_bucket and span is not None:
             check_buckets(fitted, span)
         if fitted.is_by_bucket_alone and span is not None:
-            return self._aggregate_end(plan, span)
-        return plan.run(threads=self._threads)
+            return self._aggregate_end(planned, span)
+        return self._run(planned, TimeRange.ALL)
 
-    def _plan_runs(self, statistics: RunStatistics, *, is_counted: bool = True) -> RunPlan:
-        scans = [
-            RegionScan(region.snapshot, region.statistics if is_counted else ScanStatistics(), self._life.check)
-            for region in self._dataset.regions
-        ]
-        return RunPlan(scans, *self._bound, statistics=statistics)
+    def _plan_cells(self) -> list[PlannedCells]:
+        """Have every region plan its part."""
+        bound = self._bound
+        return [region.plan_cells(bound.request, bound.evaluate) for region in self._dataset.regions]
 
-    def _aggregate_end(self, plan: RunPlan, span: TimeRange) -> Aggregated:
+    def _run(self, planned: Sequence[PlannedCells], within: TimeRange) -> Aggregated:
+        """Return the cells of all regions together."""
+        regions = zip(self._dataset.regions, planned, strict=True)
+        found = merge_aggregated(
+            [region.cells(CellsRun(each.number, within, self._threads)) for region, each in regions]
+        )
+        self.statistics = found.statistics
+        return found
+
+    def _aggregate_end(self, planned: Sequence[PlannedCells], span: TimeRange) -> Aggregated:
         """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
         fitted = self.fitted
         width, origin = fitted.runs.width, fitted.runs.origin
@@ -167,7 +174,7 @@ class AggregateRecords:
                 bucket = (span.start - origin) // width
                 stop = (bucket + buckets) * width + origin
                 within = TimeRange(span.start, min(span.end, stop))
-            found = plan.run(within=within, threads=self._threads)
+            found = self._run(planned, within)
             if within == span or (found.cells is not None and len(found.cells) >= wanted):
                 return found
             buckets *= _WIDENING
@@ -180,3 +187,11 @@ class AggregateRecords:
 
     def __del__(self) -> None:
         self._life.end()
+
+
+def _span_of(planned: Sequence[PlannedCells]) -> TimeRange | None:
+    """Return a range of time that all matching rows lie in; None when no row matches."""
+    spans = [each.time_range for each in planned if each.time_range is not None]
+    if not spans:
+        return None
+    return TimeRange(min(span.start for span in spans), max(span.end for span in spans))

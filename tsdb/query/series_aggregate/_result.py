@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine.scan import Aggregated, Cells, sortable_bits
-from tsdb.engine.slices import Positions
+from tsdb.engine.reading import Aggregated, Cells, Positions, sortable_bits
 from tsdb.model import InvalidTimestamp, TimeRange, check_range
 from tsdb.query.series_aggregate._fit import AnswerColumn, BucketColumn, FittedQuery, KeyColumn
 from tsdb.sql.series_query import Aggregate

@@ -4,7 +4,7 @@ A view is a snapshot whose sources show, for the same rows, other series: those 
 Scans decide everything about tags on series, so filters on labels cost what they cost in any table, and no row is
 touched that they leave out.
 
-- Series of one table are neighbours in every source, because `__table_id` is the first tag. A view takes that stretch.
+- Series of one table are neighbours in every source, because `__table_id` is the first tag. A view takes that range.
 - Sources are in the order of `__labels`, so that stays the first tag of a view, and labels follow it. Rows are merged
   in this order; nothing is sorted again.
 - The hashes of series are those of the physical region. They identify what `__labels` does, so nothing is hashed again.
@@ -13,91 +13,76 @@ touched that they leave out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tsdb.engine.scan import RegionDataset, Share, Snapshot
+from tsdb.engine.scan._decoded_labels import DECODED
+from tsdb.engine.scan._expression import Call, Node, Ref
+from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Counters, PiecedSource, Source, SourceFacts, is_pieced
-from tsdb.metric._decoded import DECODED
 from tsdb.model import (
     METRIC_LABELS,
     METRIC_TABLE_ID,
     METRIC_TSID,
     Column,
     ColumnId,
+    MetricView,
     RegionSchema,
     Semantic,
     SeriesTable,
-    TableInfo,
     make_tags,
 )
 
 _OWN = frozenset({METRIC_TABLE_ID, METRIC_LABELS, METRIC_TSID})
 
 
-def open_table(dataset: RegionDataset, table: TableInfo, logical_ids: Collection[int] = ()) -> RegionDataset:
-    """Return the rows of a logical table, or of all of a physical one, from what its region holds.
-
-    Of a physical table, rows of the tables `logical_ids` are visible: others were dropped and left theirs behind.
-    """
-    visible = None if table.is_logical else pc.field(METRIC_TABLE_ID).isin(pa.array(sorted(logical_ids), pa.uint32()))
-    return _ViewDataset(dataset, view_snapshot(dataset.snapshot, table), visible)
-
-
-def view_snapshot(snapshot: Snapshot, table: TableInfo) -> Snapshot:
+def view_snapshot(snapshot: Snapshot, view: MetricView) -> Snapshot:
     """Return what a physical region holds of a logical table, or all of it with a tag for each label.
 
     The tags of its series are `__labels`, the labels by their names and, of a physical table, `__table_id` and
     `__tsid`. It releases the snapshot it is made from.
     """
-    schema, show = view_sources(snapshot.schema, table)
+    schema, show = view_sources(snapshot.schema, view)
     sources = tuple(show(source) for source in snapshot.sources)
     return replace(snapshot, schema=schema, sources=sources, on_release=snapshot.release)
 
 
-def view_sources(physical: RegionSchema, table: TableInfo) -> tuple[RegionSchema, Callable[[Source], Source]]:
+def view_sources(physical: RegionSchema, view: MetricView) -> tuple[RegionSchema, Callable[[Source], Source]]:
     """Return the schema of a view and what makes a source one of its sources."""
-    schema = _view_schema(physical, table)
-    table_id = table.id if table.is_logical else None
-    labels = [tag.name for tag in table.tags if tag.name not in _OWN]
+    schema = _view_schema(physical, view)
+    labels = [name for name, _ in view.tags if name not in _OWN]
 
     def show(source: Source) -> Source:
         if is_pieced(source):
-            return PiecedView(source, schema, table_id, labels)
-        return ViewSource(source, schema, table_id, labels)
+            return PiecedView(source, schema, view.table_id, labels)
+        return ViewSource(source, schema, view.table_id, labels)
 
     return schema, show
 
 
-def _view_schema(physical: RegionSchema, table: TableInfo) -> RegionSchema:
-    own = [METRIC_LABELS] if table.is_logical else [METRIC_TABLE_ID, METRIC_LABELS]
+def _view_schema(physical: RegionSchema, view: MetricView) -> RegionSchema:
+    own = [METRIC_TABLE_ID, METRIC_LABELS] if view.table_id is None else [METRIC_LABELS]
     columns = [physical.by_name[name] for name in own]
     first = physical.next_column_id
-    for position, tag in enumerate(tag for tag in table.tags if tag.name not in own):
-        columns.append(Column(ColumnId(first + position), tag.name, tag.type.arrow, Semantic.TAG))
-    fields = [physical.by_name[field.name] for field in table.fields if field.name in physical.by_name]
-    return RegionSchema((*columns, physical.time, *fields), physical.version, first + len(table.tags))
+    shown = [(name, kind) for name, kind in view.tags if name not in own]
+    columns += [Column(ColumnId(first + at), name, kind, Semantic.TAG) for at, (name, kind) in enumerate(shown)]
+    fields = [physical.by_name[name] for name in view.fields if name in physical.by_name]
+    return RegionSchema((*columns, physical.time, *fields), physical.version, first + len(view.tags))
 
 
-class _ViewDataset(RegionDataset):
-    """A view for a query."""
-
-    def __init__(self, physical: RegionDataset, snapshot: Snapshot, visible: pc.Expression | None) -> None:
-        super().__init__(snapshot, parallelism=physical.parallelism, statistics=physical.statistics)
-        self._visible = visible
-
-    def share(self, filter: pc.Expression | None) -> list[Share]:
-        if self._visible is None:
-            return super().share(filter)
-        return super().share(self._visible if filter is None else filter & self._visible)
+def visible_rows(view: MetricView) -> Node | None:
+    """Return the condition that leaves out rows of tables that were dropped; None if there is none."""
+    if view.visible is None:
+        return None
+    options = pa.scalar({"value_set": list(view.visible)}, pa.struct([("value_set", pa.list_(pa.uint32()))]))
+    return Call("is_in", (Ref(METRIC_TABLE_ID),), options)
 
 
 class ViewSource:

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.harness import DIRECTORY, REGION, open_engine
+from tests.engine.region_dataset import RegionDataset
 from tests.metric.tables import table_of
 from tsdb.engine import Engine
-from tsdb.engine.scan import RegionDataset, count_rows, last_rows, scan_series
-from tsdb.metric import open_table, plan_metric_table, view_snapshot, write_batch
-from tsdb.model import OpType, TableInfo, TimeRange, add_labels
+from tsdb.engine.scan import count_rows, last_rows, scan_series, view_snapshot
+from tsdb.metric import plan_metric_table, write_batch
+from tsdb.model import MetricView, OpType, TableInfo, TimeRange, add_labels
 
 PHYSICAL = table_of("phy", (), number=1024, options={"physical_metric_table": ""})
 LABELS = {"m0": ("host", "zone"), "m1": ("job", "host"), "m2": ()}
@@ -78,6 +79,15 @@ def create(engine: Engine) -> None:
     engine.create_region(REGION, DIRECTORY, PHYSICAL.first_region_schema(), None)
 
 
+def view_of(table: TableInfo) -> MetricView:
+    assert table.view is not None
+    return table.view
+
+
+def open_table(engine: Engine, table: TableInfo, visible: tuple[int, ...] | None = None) -> RegionDataset:
+    return RegionDataset(engine.open_reader(REGION, view=replace(view_of(table), visible=visible)))
+
+
 def read(dataset: RegionDataset, table: TableInfo, filter: pc.Expression | None = None) -> dict[Key, float]:
     """Every row of a table, which must come once."""
     names = [*(tag.name for tag in table.tags), "ts", "val"]
@@ -112,22 +122,22 @@ def test_every_table_reads_what_was_written_to_it(writes: list[Write], host: str
 
 
 def check_table(engine: Engine, table: TableInfo, wanted: dict[Key, float], host: str, since: int) -> None:
-    assert read(open_table(engine.dataset(REGION), table), table) == wanted
-    assert count_rows(view_snapshot(engine.snapshot(REGION), table)) == len(wanted)
+    assert read(open_table(engine, table), table) == wanted
+    assert count_rows(view_snapshot(engine.snapshot(REGION), view_of(table))) == len(wanted)
     recent = (pc.field("ts") >= pa.scalar(since, pa.timestamp("ms"))) & (pc.field("val") > 0)
-    found = read(open_table(engine.dataset(REGION), table), table, recent)
+    found = read(open_table(engine, table), table, recent)
     assert found == {key: value for key, value in wanted.items() if key[2] >= since and value > 0}
     if "host" in table.by_name:
         place = table.primary_key.index("host")
         of_host = {key: value for key, value in wanted.items() if key[1][place] == host}
         chosen = pc.field("host") == host
-        assert read(open_table(engine.dataset(REGION), table), table, chosen) == of_host
+        assert read(open_table(engine, table), table, chosen) == of_host
         check_series(engine, table, of_host, chosen)
 
 
 def check_series(engine: Engine, table: TableInfo, wanted: dict[Key, float], chosen: pc.Expression) -> None:
     """The same through the doors for whole series and for newest rows."""
-    scan = scan_series(view_snapshot(engine.snapshot(REGION), table), chosen, TimeRange.ALL, ["val"])
+    scan = scan_series(view_snapshot(engine.snapshot(REGION), view_of(table)), chosen, TimeRange.ALL, ["val"])
     tags = [tuple(row[name] for name in table.primary_key) for row in scan.series.tags.to_pylist()]
     values = scan.fields["val"].to_pylist()
     found = {
@@ -136,7 +146,7 @@ def check_series(engine: Engine, table: TableInfo, wanted: dict[Key, float], cho
         for at in range(int(scan.offsets[number]), int(scan.offsets[number + 1]))
     }
     assert found == wanted
-    newest = last_rows(view_snapshot(engine.snapshot(REGION), table), chosen, [*table.primary_key, "val"])
+    newest = last_rows(view_snapshot(engine.snapshot(REGION), view_of(table)), chosen, [*table.primary_key, "val"])
     last = {key[1]: value for key, value in sorted(wanted.items(), key=lambda item: item[0][2])}
     assert {tuple(row[name] for name in table.primary_key): row["val"] for row in newest.to_pylist()} == last
 
@@ -151,7 +161,7 @@ def engine(tmp_path: Path) -> Engine:
 def test_a_physical_table_shows_rows_of_tables_that_exist(engine: Engine) -> None:
     write(engine, Write({(0, ("a", None), 1): 1.0, (1, ("a", "b"), 2): 2.0, (2, (), 3): 3.0}, False, True))
     physical = add_labels(PHYSICAL, ["host", "job", "zone"])
-    dataset = open_table(engine.dataset(REGION), physical, [TABLES[0].id, TABLES[2].id])
+    dataset = open_table(engine, physical, (TABLES[0].id, TABLES[2].id))
     names = ["__table_id", "host", "job", "zone", "val"]
     rows = pa.Table.from_batches(dataset.scanner(columns=names).to_batches()).to_pylist()
     assert [tuple(row.values()) for row in rows] == [(1025, "a", None, None, 1.0), (1027, None, None, None, 3.0)]
@@ -161,17 +171,17 @@ def test_a_physical_table_shows_rows_of_tables_that_exist(engine: Engine) -> Non
 def test_filters_on_labels_leave_out_rows_of_other_tables_and_series_unread(engine: Engine) -> None:
     write(engine, Write({(0, (host, None), time): 1.0 for host in ("a", "b") for time in range(50)}, False, False))
     write(engine, Write({(1, (host, "j"), time): 1.0 for host in ("a", "b") for time in range(50)}, False, True))
-    dataset = open_table(engine.dataset(REGION), TABLES[0])
+    dataset = open_table(engine, TABLES[0])
     assert len(read(dataset, TABLES[0], pc.field("host") == "a")) == 50
-    assert dataset.statistics.series_kept == 1
-    assert dataset.statistics.rows_read == 50
+    assert dataset.statistics["series_kept"] == 1
+    assert dataset.statistics["rows_read"] == 50
     engine.close(flush=False)
 
 
 def test_a_view_keeps_its_snapshot_until_it_is_released(engine: Engine) -> None:
     write(engine, Write({(2, (), 1): 1.0}, False, True))
     whole = engine.snapshot(REGION)
-    view = view_snapshot(whole, TABLES[2])
+    view = view_snapshot(whole, view_of(TABLES[2]))
     assert not whole.is_released
     view.release()
     assert whole.is_released
