@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,36 @@ def test_private_modules_stay_inside_their_package() -> None:
             if len(parts) > 1 and parts[0] != here and any(part.startswith("_") for part in parts[1:]):
                 offences.append(f"{path.relative_to(ROOT)}:{line} imports the private module {module}")
     assert not offences, "\n".join(offences)
+
+
+ENGINE_INTERFACE = frozenset({"tsdb.engine", "tsdb.engine.errors", "tsdb.engine.listing", "tsdb.engine.reading"})
+INSIDE_THE_ENGINE = frozenset({"Snapshot", "Source", "SstFile", "Region", "Version", "SeriesBlock", "LocalReader"})
+
+
+def test_other_packages_know_regions_by_their_interface_only() -> None:
+    """A region on another node has no snapshot and no files to hand over."""
+    offences = []
+    for path in _sources():
+        if path.relative_to(ROOT / "tsdb").parts[0] == "engine":
+            continue
+        for line, module in _imports(path):
+            if module.startswith("tsdb.engine") and module not in ENGINE_INTERFACE:
+                offences.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in ("tsdb.engine", "tsdb.engine.reading"):
+                public = import_module(node.module).__all__
+                names = [alias.name for alias in node.names if alias.name not in public]
+                offences += [f"{path.relative_to(ROOT)}:{node.lineno} imports {name}" for name in names]
+    assert not offences, "\n".join(offences)
+
+
+def test_the_interface_of_regions_names_nothing_inside_the_engine() -> None:
+    for module in ("tsdb.engine", "tsdb.engine.reading", "tsdb.engine.regions"):
+        path = ROOT / Path(*module.split(".")).with_suffix(".py")
+        tree = ast.parse((path if path.exists() else path.with_suffix("") / "__init__.py").read_text(encoding="utf-8"))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert not names & INSIDE_THE_ENGINE, module
 
 
 def test_every_package_has_a_layer() -> None:

@@ -1,11 +1,12 @@
 """The region engine `mito`: durable writes and exact reads of regions.
 
     Engine.write ─▶ worker ─▶ wal ─▶ memtable ─▶ (flush) ─▶ sst + manifest
-    Engine.snapshot / dataset ─▶ scan over memtables and data files
+    Engine.open_reader ─▶ snapshot ─▶ scan over memtables and data files
 
-`Engine` is the door. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`, `region_scan`,
-`region_change`, `region_compact`, `region_trim`, `region_drop`, `recovery`, `housekeeping`. Formats on disk are
-described in `docs/format/`.
+`Engine` is the entry point. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`,
+`region_scan`, `region_reader`, `region_change`, `region_compact`, `region_trim`, `region_drop`, `recovery`,
+`housekeeping`. Other packages import this module, `reading`, `errors` and `listing`. Formats on disk are described in
+`docs/format/`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def stat_region(region: Region) -> RegionStat:
     version = region.version
     files = [handle.meta for handle in version.files]
     return RegionStat(
-        state=region.state,
+        state=region.state.value,
         schema_version=version.schema.version,
         memtable_rows=sum(memtable.rows for memtable in version.memtables),
         memtable_bytes=version.memtable_bytes,

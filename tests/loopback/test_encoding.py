@@ -1,0 +1,77 @@
+"""What travels arrives as it was, and what cannot travel is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.engine.scan.regions import Region, put, row
+from tests.loopback_regions import decode, encode, travel
+from tsdb.engine.reading import (
+    Call,
+    CellsRequest,
+    CellsRun,
+    ComputedKey,
+    Conditions,
+    Literal,
+    Ref,
+    RunQuery,
+    ScanRequest,
+    SeriesRows,
+    TagIs,
+    TagMatch,
+    TagsAsked,
+)
+from tsdb.engine.scan import ScanStatistics
+from tsdb.model import Matcher, MetricView, TimeRange
+
+NODE = Call(
+    "and_kleene",
+    (
+        Call("greater", (Ref("v"), Literal(pa.scalar(1.5)))),
+        Call("is_in", (Ref("n"),), pa.scalar({"value_set": [1, 2]}, pa.struct([("value_set", pa.list_(pa.int64()))]))),
+    ),
+)
+CONDITIONS = Conditions(
+    TimeRange.ALL,
+    (TagIs.one_of("host", ["a"]), TagMatch(Matcher("dc", "!~", "x.*")), TagsAsked(frozenset({"host"}), 0)),
+    NODE,
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        ScanRequest(3, 1, ["host", "ts"]),
+        CellsRun(2, TimeRange(-5, 7), 4),
+        CellsRequest(CONDITIONS, RunQuery(("host", "(upper(host))"), {"(upper(host))": ComputedKey(("host",), 0)}, 60)),
+        MetricView(7, (("host", pa.string()), ("n", pa.int64())), ("val",), (7, 8)),
+        pc.field("host").isin(["a", "b"]) & (pc.field("ts") > pa.scalar(5, pa.timestamp("ms"))),
+        pa.scalar(False),
+        {("v", "count"): np.array([1, 2]), ("v", "max"): np.array([1.5, np.inf])},
+        SeriesRows(pa.record_batch({"host": ["a"]}), np.array([0, 1]), np.array([9]), {"v": pa.array([None], "f8")}),
+        pa.RecordBatch.from_struct_array(pa.array([{}] * 3, pa.struct([]))),
+        np.array([3, 1], dtype=np.uint32),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_arrives_as_it_was(value: object) -> None:
+    message = encode(value)
+    assert isinstance(message, bytes)
+    arrived = decode(message)
+    assert type(arrived) is type(value)
+    assert encode(arrived) == message
+
+
+def test_rows_without_columns_keep_their_number() -> None:
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 3, pa.struct([])))
+    assert travel(batch).num_rows == 3
+
+
+@pytest.mark.parametrize("value", [lambda: None, Region([put(row("a", 1))]).snapshot(), ScanStatistics(), object()])
+def test_what_is_no_value_cannot_travel(value: object) -> None:
+    with pytest.raises(TypeError, match="cannot travel"):
+        encode({"request": [value]})
