@@ -50,7 +50,7 @@ def life_of(records: Any) -> QueryLife:
 
 def readers_of(records: Any) -> list[LocalReader]:
     scans = life_of(records).scans if isinstance(records, QueryRecords) else [records._dataset]
-    return [region for scan in scans for region in scan.regions]
+    return [region for scan in scans for region in scan.regions.opened]
 
 
 @pytest.mark.parametrize("text", ENDLESS)

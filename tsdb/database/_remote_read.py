@@ -34,7 +34,7 @@ from tsdb.model import (
     encode_labels,
     matches_empty,
 )
-from tsdb.query import Session
+from tsdb.query import Session, matching_regions
 
 Positions = npt.NDArray[np.int64]
 
@@ -57,7 +57,9 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     if table is None or table.is_physical or query.start_ms > query.end_ms:
         return b""
     value = _value_column(table)
-    found = [_read(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    wanted = _series_filter(table, query.matchers)
+    regions = matching_regions(stored_in(services, table), wanted)
+    found = [_read(services, table, region, value, query, wanted) for region in regions]
     if not found:
         # It shows a file and has no regions.
         return b""
@@ -85,9 +87,10 @@ def _value_column(table: TableInfo) -> ColumnInfo:
     return fields[0]
 
 
-def _read(services: Services, table: TableInfo, region: RegionId, value: ColumnInfo, query: ReadQuery) -> SeriesRows:
+def _read(
+    services: Services, table: TableInfo, region: RegionId, value: ColumnInfo, query: ReadQuery, wanted: Conditions
+) -> SeriesRows:
     fields = [value.name] if table.histogram is None else [value.name, HISTOGRAM_COLUMN]
-    wanted = _series_filter(table, query.matchers)
     span = _time_range(query, table.time_index.type.arrow.unit)
     reader = services.regions.open_reader(region, view=table.view)
     try:

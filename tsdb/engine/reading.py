@@ -27,6 +27,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsdb._kernels import Samples
 from tsdb.engine.scan import (
@@ -47,12 +48,23 @@ from tsdb.engine.scan import (
     TagIs,
     TagMatch,
     TagsAsked,
+    Undecodable,
+    decode_expression,
     joined,
     merge_aggregated,
     sortable_bits,
 )
 from tsdb.engine.slices import Positions
 from tsdb.model import RegionSchema, TimeRange
+
+
+def as_node(filter: pc.Expression | pa.Scalar | Node | None) -> Node | None:
+    """Return a filter as a tree that can be looked into; None if it refers to columns in another way."""
+    try:
+        return None if filter is None else decode_expression(filter)
+    except Undecodable:
+        return None
+
 
 SeriesNumbers: TypeAlias = npt.NDArray[np.uint32]
 
@@ -252,6 +264,7 @@ __all__ = [
     "TagIs",
     "TagMatch",
     "TagsAsked",
+    "as_node",
     "joined",
     "merge_aggregated",
     "no_check",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsdb.model._partition import PartitionRule
 from tsdb.model._region import RegionId, region_id
 from tsdb.model._schema import Column, ColumnId, RegionSchema, Semantic
 from tsdb.model._types import DataType, Kind
@@ -188,6 +189,14 @@ class TableInfo:
     def is_physical(self) -> bool:
         """Whether its region holds the rows of logical tables."""
         return self.engine == METRIC_ENGINE and self.physical_table_id is None
+
+    @cached_property
+    def partition_rule(self) -> PartitionRule | None:
+        """How rows are divided among regions; None for a table of one region."""
+        if len(self.region_numbers) < 2 or not self.partition_rules:
+            return None
+        types = {name: self.by_name[name].type for name in self.partition_columns}
+        return PartitionRule.parse(self.partition_columns, self.partition_rules, types)
 
     @cached_property
     def view(self) -> MetricView | None:

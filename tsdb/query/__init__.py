@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
+from tsdb.query._partitions import matching_regions
 from tsdb.query._visible import visible
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
@@ -26,6 +27,7 @@ __all__ = [
     "TableMissing",
     "TableRecords",
     "WriteToken",
+    "matching_regions",
     "read_all",
     "visible",
 ]

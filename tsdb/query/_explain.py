@@ -97,7 +97,7 @@ def _count_rows(plan: str, scans: list[TableDataset]) -> str:
 def scan_statistics(scan: TableDataset) -> dict[str, int]:
     """Return what all regions of a table counted together."""
     total: dict[str, int] = {}
-    for region in scan.regions:
+    for region in scan.regions.opened:
         for name, count in region.statistics().items():
             total[name] = total.get(name, 0) + count
     return total
@@ -108,7 +108,7 @@ def scan_text(scan: TableDataset) -> str:
     counts = scan_statistics(scan)
     pruned = counts["sources_pruned_by_time"] + counts["sources_pruned_by_series"]
     return (
-        f"TableScan: {scan.table.full_name}, regions={len(scan.regions)}, fragments={counts['fragments']}, "
+        f"TableScan: {scan.table.full_name}, regions={_regions(scan)}, fragments={counts['fragments']}, "
         f"sources={counts['sources_total']} ({pruned} pruned: {counts['sources_pruned_by_time']} by time, "
         f"{counts['sources_pruned_by_series']} by series), series={counts['series_kept']} of {counts['series_total']}, "
         f"segments={counts['segments_direct']} direct and {counts['segments_merged']} merged, "
@@ -118,5 +118,11 @@ def scan_text(scan: TableDataset) -> str:
     )
 
 
+def _regions(scan: TableDataset) -> str:
+    """Say how many regions were read, and of how many if the filter ruled some out."""
+    opened, total = len(scan.regions.opened), len(scan.regions)
+    return str(total) if opened == total else f"{opened} of {total}"
+
+
 def scan_json(scan: TableDataset) -> str:
-    return json.dumps({"scan": scan.table.full_name, "regions": len(scan.regions), **scan_statistics(scan)})
+    return json.dumps({"scan": scan.table.full_name, "regions": len(scan.regions.opened), **scan_statistics(scan)})

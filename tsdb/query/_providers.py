@@ -21,9 +21,10 @@ from tsdb.auth import PermissionDenied
 from tsdb.engine import Regions
 from tsdb.engine.reading import RegionReader
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, Semantic, TableInfo, ViewInfo
+from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, RegionId, Semantic, TableInfo, ViewInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, numbers_table
+from tsdb.query._partitions import TableRegions
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query._threads import in_thread
 
@@ -161,11 +162,11 @@ class TableSource:
         if table.engine == "file":
             return external_dataset(table)
         return TableDataset(
-            table, self._readers(table), self._life, is_ordered=self._is_ordered, is_single=self._is_single
+            table, self._regions_of(table), self._life, is_ordered=self._is_ordered, is_single=self._is_single
         )
 
-    def _readers(self, table: TableInfo) -> list[RegionReader]:
-        """Open the regions that hold the rows of a table."""
+    def _regions_of(self, table: TableInfo) -> TableRegions:
+        """Return the regions that hold the rows of a table; what is opened is released at the end of the query."""
         stored, view = table, table.view
         if table.physical_table_id is not None:
             physical = self._catalog.table_by_id(table.physical_table_id)
@@ -175,10 +176,13 @@ class TableSource:
         elif view is not None:
             view = replace(view, visible=tuple(sorted(each.id for each in self._catalog.logical_tables(table))))
         life = self._life
-        return [
-            self._regions.open_reader(each, timeout=life.timeout, view=view, check=life.check)
-            for each in stored.region_ids
-        ]
+
+        def open_reader(region: RegionId) -> RegionReader:
+            reader = self._regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
+            life.on_end(reader.release)
+            return reader
+
+        return TableRegions(stored, open_reader)
 
     def _open_view(self, view: ViewInfo) -> Table:
         name = f"{view.database}.{view.name}"

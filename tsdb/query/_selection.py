@@ -80,7 +80,7 @@ class PlainSelection:
         assert self._limit is not None
         is_newest = self._order[1]
         filter = self._filter if isinstance(self._filter, Conditions) else Conditions(TimeRange.ALL, (), self._filter)
-        found = [bounds for region in dataset.regions if (bounds := region.bounds(filter)) is not None]
+        found = [bounds for region in dataset.regions.matching(filter) if (bounds := region.bounds(filter)) is not None]
         if not found:
             return
         span = TimeRange(min(each.time_range.start for each in found), max(each.time_range.end for each in found))

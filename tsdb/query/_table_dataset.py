@@ -30,6 +30,7 @@ from tsdb.engine.reading import RegionReader, RowFilter, ScanRequest
 from tsdb.model import METRIC_ENGINE, TableInfo
 from tsdb.query._life import QueryLife
 from tsdb.query._pace import Pace
+from tsdb.query._partitions import TableRegions
 
 SORTED_ROWS_MAX = 131_072
 """Sorting this many rows of five columns took 45 ms; more are not worth holding back the first of them."""
@@ -46,7 +47,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def __init__(
         self,
         table: TableInfo,
-        regions: Sequence[RegionReader],
+        regions: TableRegions,
         life: QueryLife,
         *,
         is_ordered: bool,
@@ -57,8 +58,6 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         self._life = life
         self._is_ordered = is_ordered
         self._batch_rows_max = None if is_single else _JOINED_BATCH_ROWS_MAX
-        for region in regions:
-            life.on_end(region.release)
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,13 +70,19 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         names = self.schema.names if columns is None else list(columns)
 
         def read() -> Iterator[pa.RecordBatch]:
-            return _read([share for region in self.regions for share in _plan(region, filter).shares], names)
+            planned = [_plan(region, filter) for region in self.regions.matching(filter)]
+            return _read([share for each in planned for share in each.shares], names)
 
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
 
     def get_fragments(self, filter: RowFilter = None) -> Iterator[TableFragment]:
         self._life.check()
-        planned = [_plan(region, filter) for region in self.regions]
+        try:
+            planned = [_plan(region, filter) for region in self.regions.matching(filter)]
+        except Exception as error:
+            # DataFusion passes on its text only.
+            self._life.fail(error)
+            raise
         shares = [share for each in planned for share in each.shares]
         if self._is_ordered:
             # One segment of one region in one share is sorted already.

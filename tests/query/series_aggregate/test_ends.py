@@ -83,7 +83,7 @@ def test_the_newest_rows_are_read_of_the_newest_file_and_stay_in_memory(made: Wo
     for _ in range(2):
         _, records = ask(made, text)
         assert records is not None
-        statistics = records.scans[0].regions[0].statistics()
+        statistics = records.scans[0].regions.opened[0].statistics()
         misses.append(statistics["vector_misses"])
         assert statistics["rows_read"] == 7
     assert misses[1] == 0

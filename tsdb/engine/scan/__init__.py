@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
 from tsdb.engine.scan._count import count_rows
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref, joined
+from tsdb.engine.scan._expression import Call, Literal, Node, Ref, Undecodable, decode_expression, joined
 from tsdb.engine.scan._filter import Conditions, Evaluate, Filter, RowFilter, TagIs, TagMatch, TagsAsked, make_filter
 from tsdb.engine.scan._groups import GroupKeys
 from tsdb.engine.scan._last_rows import last_rows
@@ -55,7 +55,9 @@ __all__ = [
     "TagIs",
     "TagMatch",
     "TagsAsked",
+    "Undecodable",
     "count_rows",
+    "decode_expression",
     "joined",
     "last_rows",
     "list_series",

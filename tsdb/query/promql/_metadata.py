@@ -57,7 +57,7 @@ def _series_of(source: TableSeries, table: TableInfo, chosen: Selection, period:
         return parts
     wanted = series_filter(table, chosen.labels)
     span = time_range(period.start_ms, period.end_ms, table.time_index.type.arrow.unit)
-    for region in source.regions_of(table):
+    for region in source.regions_of(table, chosen.labels):
         with source.open(table, region) as reader:
             parts.extend(label_table(tags, table) for tags in reader.list_series(wanted, span))
     return parts

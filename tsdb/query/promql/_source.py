@@ -31,6 +31,7 @@ from tsdb.model import (
     TimeRange,
 )
 from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
+from tsdb.query._partitions import matching_regions
 from tsdb.query.promql._histogram_ends import find_ends
 from tsdb.query.promql._label_table import label_table
 from tsdb.query.promql._series_index import SeriesIndexes
@@ -71,7 +72,7 @@ class TableSeries:
             column = self.column_of(table, chosen)
             if column is None or not may_match(table, chosen.labels):
                 continue
-            for region in self.regions_of(table):
+            for region in self.regions_of(table, chosen.labels):
                 part, is_distinct = self._read(table, region, column, chosen, start_ms, end_ms)
                 if part.count:
                     parts.append((part, is_distinct))
@@ -86,13 +87,17 @@ class TableSeries:
             return next((column for column in columns if column.name == self.field), None)
         return columns[0] if columns else None
 
-    def regions_of(self, table: TableInfo) -> tuple[RegionId, ...]:
-        if table.physical_table_id is None:
-            return table.region_ids
-        physical = self.catalog.table_by_id(table.physical_table_id)
-        if physical is None:
-            raise InvalidArguments("the physical table is gone", table=table.full_name)
-        return physical.region_ids
+    def regions_of(self, table: TableInfo, labels: Sequence[Matcher]) -> tuple[RegionId, ...]:
+        """Return the regions that can hold series of a table with such labels."""
+        stored = table
+        if table.physical_table_id is not None:
+            physical = self.catalog.table_by_id(table.physical_table_id)
+            if physical is None:
+                raise InvalidArguments("the physical table is gone", table=table.full_name)
+            stored = physical
+        if len(stored.region_numbers) == 1:
+            return stored.region_ids
+        return matching_regions(stored, series_filter(table, labels))
 
     @contextmanager
     def open(self, table: TableInfo, region: RegionId) -> Iterator[RegionReader]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RunStatistics, merge_aggregated
+from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
 from tsdb.query._life import QueryLife
@@ -92,10 +93,11 @@ class AggregateRecords:
         aggregates = [term for term in fitted.columns if isinstance(term, Aggregate)]
         columns = ", ".join(f"{term.function}({term.column or '*'})" for term in aggregates)
         bucket = f", bucket={fitted.runs.width} ticks" if fitted.has_bucket else ""
-        sources = sum(region.sources for region in self._dataset.regions)
+        regions = self._regions
+        sources = sum(region.sources for region in regions)
         return (
             f"SeriesAggregate: {fitted.table.full_name}, by=[{', '.join(fitted.runs.keys)}]{bucket}, "
-            f"aggregates=[{columns}], regions={len(self._dataset.regions)}, sources={sources}, series={series}"
+            f"aggregates=[{columns}], regions={len(regions)}, sources={sources}, series={series}"
         )
 
     def describe_run(self) -> str:
@@ -144,14 +146,19 @@ class AggregateRecords:
             return self._aggregate_end(planned, span)
         return self._run(planned, TimeRange.ALL)
 
+    @cached_property
+    def _regions(self) -> list[RegionReader]:
+        """The regions in which rows can match."""
+        return self._dataset.regions.matching(self._bound.request.filter)
+
     def _plan_cells(self) -> list[PlannedCells]:
         """Have every region plan its part."""
         bound = self._bound
-        return [region.plan_cells(bound.request, bound.evaluate) for region in self._dataset.regions]
+        return [region.plan_cells(bound.request, bound.evaluate) for region in self._regions]
 
     def _run(self, planned: Sequence[PlannedCells], within: TimeRange) -> Aggregated:
         """Return the cells of all regions together."""
-        regions = zip(self._dataset.regions, planned, strict=True)
+        regions = zip(self._regions, planned, strict=True)
         found = merge_aggregated(
             [region.cells(CellsRun(each.number, within, self._threads)) for region, each in regions]
         )
