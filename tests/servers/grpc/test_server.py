@@ -25,6 +25,7 @@ from tests.servers.grpc.running import USERS, RunningServer, basic, running_serv
 from tests.servers.grpc.test_database import HOST, TS, insert, rows, sql
 from tests.servers.http.sql_database import ScriptedDatabase
 from tsdb.config import TlsMode
+from tsdb.database import DatabaseGate
 from tsdb.errors import WIRE, StartError, Status, TsdbError
 from tsdb.query import Affected
 from tsdb.servers import Tls
@@ -45,7 +46,7 @@ def scripted(database: ScriptedDatabase, limits: GrpcLimits | None = None) -> It
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     address = {"host": "127.0.0.1", "port": 0}
-    server = GrpcServer(database, [database_services], limits=limits, **address)  # type: ignore[arg-type]
+    server = GrpcServer(DatabaseGate(database), [database_services], limits=limits, **address)  # type: ignore[arg-type]
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:
         yield server.address
@@ -59,16 +60,16 @@ def scripted(database: ScriptedDatabase, limits: GrpcLimits | None = None) -> It
 async def test_an_address_that_is_taken_is_told_before_anything_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        server = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
+        server = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
         with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1:{port} for gRPC: Address already in use"):
             server.probe()
 
 
 async def test_two_servers_do_not_share_a_port() -> None:
-    first = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=0)  # type: ignore[arg-type]
+    first = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=0)  # type: ignore[arg-type]
     await first.start()
     port = int(first.address.rsplit(":", 1)[1])
-    second = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
+    second = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
     with pytest.raises(StartError):
         second.probe()
     await first.stop(1)
@@ -239,7 +240,7 @@ def test_a_server_lets_calls_finish_when_it_stops() -> None:
     loop, server = (
         asyncio.new_event_loop(),
         GrpcServer(
-            database,
+            DatabaseGate(database),
             [database_services],
             host="127.0.0.1",
             port=0,  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.test_influx import rows
 from tsdb.catalog import Catalog
 from tsdb.components._local import LocalDatabase
+from tsdb.database import DatabaseGate
 from tsdb.engine import Engine
 from tsdb.servers import _settle
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
@@ -55,9 +56,9 @@ class Served:
         self.local: LocalDatabase = open_case_database(path)
         self.app = HttpApp(body_limit=0, timeout=Duration(0))
         self.routes = [
-            influx_routes(self.app, self.local.database),
-            opentsdb_routes(self.app, self.local.database),
-            sql_routes(self.app, self.local.database),
+            influx_routes(self.app, DatabaseGate(self.local.database)),
+            opentsdb_routes(self.app, DatabaseGate(self.local.database)),
+            sql_routes(self.app, DatabaseGate(self.local.database)),
         ]
 
     def table_count(self) -> int:

@@ -14,7 +14,7 @@ import pytest
 from tests.kernels.histogram_reference import Hist
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Session
+from tsdb.database import DatabaseGate, Session
 from tsdb.query.promql import PromqlEngine
 from tsdb.servers.http import HttpApp, ServerFacts, prometheus_api_routes
 from tsdb.units import Duration
@@ -49,7 +49,9 @@ class World:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
         self._routes = prometheus_api_routes(
-            self._app, self._opened.database, ServerFacts({"version": "1"}, lambda: {"http": {"addr": "here"}})
+            self._app,
+            DatabaseGate(self._opened.database),
+            ServerFacts({"version": "1"}, lambda: {"http": {"addr": "here"}}),
         )
         self.run(*SETUP)
 

@@ -15,7 +15,7 @@ import pytest
 from tests.servers.http.asgi_client import Answer, call
 from tests.servers.http.test_prometheus_api import FORM, PREFIX, SETUP, World
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database, Session
+from tsdb.database import Database, DatabaseGate, Session
 from tsdb.errors import Cancelled
 from tsdb.query import TableRecords
 from tsdb.servers.http import HttpApp, prometheus_api_routes
@@ -146,7 +146,7 @@ def _ask(database: Database, text: str) -> list[dict[str, Any]]:
 def test_queries_are_in_the_process_list_and_can_be_killed(database: Database) -> None:
     door = _Door(database)
     app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
-    routes = prometheus_api_routes(app, door)  # type: ignore[arg-type]
+    routes = prometheus_api_routes(app, DatabaseGate(door))  # type: ignore[arg-type]
     answers: list[Answer] = []
     target = f"{PREFIX}query?{urlencode({'query': 'sum(up)'})}"
     thread = threading.Thread(target=lambda: answers.append(asyncio.run(call(app, "GET", target))))
@@ -165,7 +165,7 @@ def test_queries_are_in_the_process_list_and_can_be_killed(database: Database) -
 def test_a_query_stops_when_the_time_of_its_request_is_up(database: Database) -> None:
     door = _Door(database)
     app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(0.05))
-    routes = prometheus_api_routes(app, door)  # type: ignore[arg-type]
+    routes = prometheus_api_routes(app, DatabaseGate(door))  # type: ignore[arg-type]
     answer = asyncio.run(call(app, "GET", f"{PREFIX}query?query=up"))
     routes._work._pool.shutdown(wait=True)
     assert answer.status == 503

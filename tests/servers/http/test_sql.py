@@ -16,6 +16,7 @@ import pytest
 
 from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.sql_database import Affected, MadeRecords, ScriptedDatabase, rows
+from tsdb.database import DatabaseGate
 from tsdb.errors import DeadlineExceeded, InvalidSyntax
 from tsdb.query import Channel
 from tsdb.servers.http import HttpApp, HttpServer, sql_routes
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.timeout(20)
 
 def make_app(database: ScriptedDatabase, **options: Any) -> HttpApp:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    sql_routes(app, database, **options)
+    sql_routes(app, DatabaseGate(database), **options)
     return app
 
 
@@ -238,7 +239,7 @@ async def test_a_million_rows_are_sent_in_chunks_and_made_no_faster_than_they_ar
 @asynccontextmanager
 async def serving(database: ScriptedDatabase, *, threads_max: int = 4) -> AsyncIterator[str]:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(app, database, threads_max=threads_max)
+    routes = sql_routes(app, DatabaseGate(database), threads_max=threads_max)
     server = HttpServer(app, host="127.0.0.1", port=0)
     await server.start()
     try:

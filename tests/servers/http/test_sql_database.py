@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
+from tsdb.database import DatabaseGate
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.query import QueryEngine, QueryOptions
 from tsdb.servers.http import HttpApp, sql_routes
@@ -28,7 +29,7 @@ def app(tmp_path: Path) -> Iterator[HttpApp]:
     )
     local = open_directory(tmp_path, options=options)
     made = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(made, local.database)
+    routes = sql_routes(made, DatabaseGate(local.database))
     try:
         yield made
     finally:

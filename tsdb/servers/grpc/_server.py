@@ -20,12 +20,13 @@ import grpc
 
 from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
+from tsdb.database import DatabaseGate
 from tsdb.errors import StartError
 from tsdb.servers._listening import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
 from tsdb.servers.grpc._credentials import make_credentials
-from tsdb.servers.grpc._frame import Frame, GrpcDatabase, MakeServices
+from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._health import Health
 from tsdb.servers.grpc._reflection import Reflection
 from tsdb.servers.grpc._session import Sessions
@@ -73,7 +74,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        database: GrpcDatabase,
+        gate: DatabaseGate,
         services: Sequence[MakeServices],
         *,
         host: str,
@@ -88,15 +89,13 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._tls = tls or Tls(TlsMode.DISABLE)
         self._makers = tuple(services)
-        self._frame = Frame(
-            database,
-            Sessions(database, authenticator, tls=self._tls, default_timezone=default_timezone),
-            Workers(self._limits.threads_max),
-            version,
-        )
+        self._gate = gate
+        self._authenticator = authenticator
+        self._version = version
+        self._default_timezone = default_timezone
+        self._frame: Frame | None = None
         self._calls = Calls(message_seconds=self._limits.message_seconds)
         self._health = Health()
-        self._reflection = Reflection(self._frame.sessions)
         self._server: grpc.aio.Server | None = None
         self._services: list[RpcService] = []
         self._watching: asyncio.Task[None] | None = None
@@ -137,13 +136,20 @@ class GrpcServer:
         """Begin to answer calls."""
         self.probe()
         assert self._server is not None
-        self._services = [service for make in self._makers for service in make(self._frame)]
-        self._services += [*self._health.services(), *self._reflection.services()]
+        self._frame = frame = self._make_frame()
+        reflection = Reflection(frame.sessions)
+        self._services = [service for make in self._makers for service in make(frame)]
+        self._services += [*self._health.services(), *reflection.services()]
         names = [service.name for service in self._services]
         self._health.serve(names)
-        self._reflection.serve(names)
+        reflection.serve(names)
         await self._serve(self._server)
         self._watching = asyncio.create_task(self._watch())
+
+    def _make_frame(self) -> Frame:
+        database, zone = self._gate.database, self._default_timezone
+        sessions = Sessions(database, self._authenticator, tls=self._tls, default_timezone=zone)
+        return Frame(database, sessions, Workers(self._limits.threads_max), self._version)
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))
@@ -179,8 +185,9 @@ class GrpcServer:
         self._calls.stop()
         if self._server is not None:
             await self._server.stop(grace_seconds)
-        self._frame.workers.close()
-        self._frame.sessions.close()
+        if self._frame is not None:
+            self._frame.workers.close()
+            self._frame.sessions.close()
 
     def _try_address(self) -> None:
         """Find out what is wrong with the address: gRPC itself says only that something is."""

@@ -18,7 +18,7 @@ import binascii
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tsdb.auth import (
     Authenticator,
@@ -30,8 +30,9 @@ from tsdb.auth import (
     UnsupportedPassword,
 )
 from tsdb.config import TlsMode
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
-from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
+from tsdb.model import CATALOG, CATALOG_NAMES, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import Call
@@ -42,7 +43,6 @@ AUTH_THREADS_MAX = 2
 """How many passwords are checked at the same time: those who guess must not take all processors."""
 
 _AUTH_KEYS = ("x-tsdb-auth", "x-greptime-auth", "authorization")
-_CATALOGS = (CATALOG, "greptime")
 
 FindToken = Callable[[str], Identity | None]
 
@@ -54,19 +54,12 @@ class Credentials(NamedTuple):
     password: str
 
 
-class KnowsDatabases(Protocol):
-    """What sessions need of the database."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
-
-
 class Sessions:
     """Makes the sessions of calls. `close` it when the server has stopped."""
 
     def __init__(
         self,
-        database: KnowsDatabases,
+        database: DatabasePort,
         authenticator: Authenticator | None = None,
         *,
         tls: Tls | None = None,
@@ -163,14 +156,11 @@ class Sessions:
 
     def _choose_database(self, call: Call, header: RequestHeader | None) -> str:
         if header is not None and not header.dbname and header.schema:
-            if header.catalog and header.catalog not in _CATALOGS:
+            if header.catalog and header.catalog not in CATALOG_NAMES:
                 raise InvalidArguments(f"no catalog {header.catalog!r}", hint=f"the catalog is {CATALOG}")
             return header.schema
         wanted = (header.dbname if header is not None else "") or call.find("db-name") or DEFAULT_DATABASE
-        catalog, dash, name = wanted.partition("-")
-        if dash and catalog in _CATALOGS and not self._database.has_database(wanted):
-            return name
-        return wanted
+        return resolve_database(wanted, self._database)
 
     def _choose_zone(self, call: Call, header: RequestHeader | None) -> str:
         said = (header.timezone if header is not None else "") or call.find("timezone")

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import BodyTooLarge, InvalidArguments
-from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
-from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
+from tsdb.ingest import Rejection, WriteOutcome
+from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._settle import settle
 from tsdb.servers.http._messages import Request, Response
@@ -36,7 +37,6 @@ UNPACKED_BYTES_MAX = 256 << 20
 
 _MEANINGFUL = frozenset({b"content-encoding", b"content-type", b"authorization"})
 _OWN_PREFIXES = (b"x-tsdb-", b"x-greptime-")
-_CATALOGS = (CATALOG, "greptime")
 _HINTS = (
     *("auto_create_table", "ttl", "append_mode", "merge_mode", "physical_table", "skip_wal", "read_preference"),
     "trace_table_partitions",
@@ -44,35 +44,6 @@ _HINTS = (
 _PIECE_BYTES = 1 << 20
 _STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
-
-
-class IngestDatabase(Protocol):
-    """What ingestion needs of the database."""
-
-    def ingest(
-        self,
-        rows: Sequence[TableRows],
-        session: Session,
-        new_table: NewTable,
-        *,
-        dry_run: bool = False,
-        hints: Mapping[str, str] = ...,
-        protocol: str = ...,
-        notes_rejections: bool = True,
-    ) -> WriteOutcome:
-        """Write rows into tables that are made to fit; raises IngestRejected when some do not.
-
-        Without `notes_rejections` these are not counted and remembered: somebody will try again in another way.
-        """
-
-    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
-        """Keep what metrics of the session's database say about themselves."""
-
-    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
 
 
 class IngestPool:
@@ -105,7 +76,7 @@ def find_header(request: Request, name: str) -> str | None:
 
 def make_ingest_session(
     request: Request,
-    database: IngestDatabase,
+    database: DatabasePort,
     named: str | None = None,
     *,
     prefers_parameter: bool = False,
@@ -118,12 +89,9 @@ def make_ingest_session(
     header, parameter = find_header(request, "db-name"), request.query.get("db")
     in_order = (parameter, header) if prefers_parameter else (header, named, parameter)
     wanted = next((each for each in in_order if each), DEFAULT_DATABASE)
-    catalog, dash, name = wanted.partition("-")
-    if dash and catalog in _CATALOGS and not database.has_database(wanted):
-        wanted = name
     return Session(
         channel=Channel.HTTP,
-        database=wanted,
+        database=resolve_database(wanted, database),
         user=request.user,
         identity=request.identity,
         client=request.client_host or "",

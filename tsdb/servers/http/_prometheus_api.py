@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
+from tsdb.database import DatabaseGate
 from tsdb.promql import expr_to_json, format_query, parse_promql
 from tsdb.query import TableRecords
 from tsdb.query.promql import Span, rows_of
@@ -19,7 +20,7 @@ from tsdb.servers._prometheus_json import Timings, encode_answer
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
-from tsdb.servers.http._prometheus_ask import Ask, PromqlDatabase, PromqlWork, read_span, success
+from tsdb.servers.http._prometheus_ask import Ask, PromqlWork, read_span, success
 from tsdb.servers.http._prometheus_federate import FederationRoutes
 from tsdb.servers.http._prometheus_listings import ListingRoutes
 from tsdb.servers.http._prometheus_status import ServerFacts, StatusRoutes
@@ -37,7 +38,6 @@ class PrometheusApiRoutes:
         self._app = app
         self._brief = BriefQuestions()
         self._work = work
-        self._database = work.database
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
@@ -62,7 +62,7 @@ class PrometheusApiRoutes:
 
         def evaluate(check: Callable[[], None]) -> bytes:
             started = perf_counter()
-            answer = self._database.promql.run(text, ask.session, span, check)
+            answer = self._work.database.promql.run(text, ask.session, span, check)
             clock = Timings(started - asked, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
@@ -85,7 +85,7 @@ class PrometheusApiRoutes:
     async def promql(self, request: Request) -> AnyResponse:
         """Answer a range query in the formats of `/v1/sql`."""
         started = perf_counter()
-        ask = Ask(self._database, request, Params([]))
+        ask = Ask(self._work.database, request, Params([]))
         missing = [name for name in ("query", "start", "end", "step") if request.query.get(name) is None]
         if missing:
             return Response.text(f"Failed to deserialize query string: missing field `{missing[0]}`\n", status=400)
@@ -104,7 +104,7 @@ class PrometheusApiRoutes:
         )
 
         def work(check: Callable[[], None]) -> bytes:
-            engine = self._database.promql
+            engine = self._work.database.promql
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
@@ -117,10 +117,10 @@ class PrometheusApiRoutes:
 
 
 def prometheus_api_routes(
-    app: HttpApp, database: PromqlDatabase, facts: ServerFacts | None = None, *, threads_max: int = THREADS_MAX
+    app: HttpApp, gate: DatabaseGate, facts: ServerFacts | None = None, *, threads_max: int = THREADS_MAX
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
-    work = PromqlWork(database, threads_max)
+    work = PromqlWork(gate, threads_max)
     routes, listings = PrometheusApiRoutes(app, work), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from time import perf_counter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import orjson
 
+from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import Cancelled, InvalidArguments, NotBrief
-from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
+from tsdb.model import DEFAULT_DATABASE
 from tsdb.promql import Matcher, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
-from tsdb.query.promql import Period, PromqlEngine, Span
+from tsdb.query.promql import Period, Span
 from tsdb.servers._brief import BriefTurn
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
 from tsdb.servers.http._ingest import find_header
@@ -30,36 +31,20 @@ from tsdb.units import Duration
 
 _DAY_MS = 86_400_000
 _NS_PER_MS = 1_000_000
-_CATALOGS = (CATALOG, "greptime")
 _T = TypeVar("_T")
-
-
-class PromqlDatabase(Protocol):
-    """What these routes need of the database."""
-
-    @property
-    def promql(self) -> PromqlEngine:
-        """What answers PromQL."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
-
-    def running_promql(
-        self, text: str, session: Session, span: Span | None = None
-    ) -> AbstractContextManager[Callable[[], None]]:
-        """Show a query in the process list while it runs; what is entered raises when it was killed."""
-
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what metrics said about themselves, the newest first."""
 
 
 class PromqlWork:
     """The threads on which the routes work. `close` it when the server has stopped."""
 
-    def __init__(self, database: PromqlDatabase, threads_max: int) -> None:
-        self.database = database
+    def __init__(self, gate: DatabaseGate, threads_max: int) -> None:
+        self.gate = gate
         self.threads_max = threads_max
         self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
+
+    @property
+    def database(self) -> DatabasePort:
+        return self.gate.database
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
@@ -122,16 +107,13 @@ class PromqlWork:
 class Ask:
     """The parameters of a request."""
 
-    def __init__(self, database: PromqlDatabase, request: Request, form: Params) -> None:
+    def __init__(self, database: DatabasePort, request: Request, form: Params) -> None:
         self._query, self._form = request.query, form
         self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
         wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
-        catalog, dash, name = wanted.partition("-")
-        if dash and catalog in _CATALOGS and not database.has_database(wanted):
-            wanted = name
         self.session = Session(
             channel=Channel.HTTP,
-            database=wanted,
+            database=resolve_database(wanted, database),
             user=request.user,
             identity=request.identity,
             client=request.client_host or "",

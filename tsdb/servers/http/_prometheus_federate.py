@@ -24,7 +24,6 @@ class FederationRoutes:
 
     def __init__(self, work: PromqlWork) -> None:
         self._work = work
-        self._database = work.database
 
     async def federate(self, request: Request) -> AnyResponse:
         """Tell the newest samples of the series that `match[]` selects."""
@@ -33,8 +32,8 @@ class FederationRoutes:
         span = Span.instant(ask.now_ms, ask.lookback())
 
         def work(check: Callable[[], None]) -> bytes:
-            found = self._database.promql.newest(selectors, ask.session, span, check)
-            known = self._database.metric_descriptions(ask.session.database) if found else {}
+            found = self._work.database.promql.newest(selectors, ask.session, span, check)
+            known = self._work.database.metric_descriptions(ask.session.database) if found else {}
             return encode_samples(found, known)
 
         return Response(await self._work.run(work), content_type=_TEXT)

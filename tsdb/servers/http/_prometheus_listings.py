@@ -22,7 +22,6 @@ class ListingRoutes:
 
     def __init__(self, work: PromqlWork, prefix: str) -> None:
         self._work = work
-        self._database = work.database
         self._label_prefix = f"{prefix}/label/"
 
     async def labels(self, request: Request) -> AnyResponse:
@@ -31,7 +30,7 @@ class ListingRoutes:
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
 
         def work(check: Callable[[], None]) -> list[str]:
-            source = self._database.promql.source(ask.session, check)
+            source = self._work.database.promql.source(ask.session, check)
             return sorted({"__name__", *label_names(source, selectors, period)})[:limit]
 
         return success(await self._work.run(work))
@@ -46,7 +45,7 @@ class ListingRoutes:
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
 
         def work(check: Callable[[], None]) -> list[str]:
-            source = self._database.promql.source(ask.session, check)
+            source = self._work.database.promql.source(ask.session, check)
             return label_values(source, name, selectors, period)[:limit]
 
         return success(await self._work.run(work))
@@ -59,7 +58,7 @@ class ListingRoutes:
             raise Unsupported("match[] parameter is required")
 
         def work(check: Callable[[], None]) -> list[dict[str, str]]:
-            table = find_series(self._database.promql.source(ask.session, check), selectors, period)
+            table = find_series(self._work.database.promql.source(ask.session, check), selectors, period)
             return table.take(table.order()[:limit]).dicts()
 
         return success(await self._work.run(work))
@@ -70,11 +69,11 @@ class ListingRoutes:
         metric, limit, limit_per_metric = ask.find("metric"), ask.limit(), ask.limit("limit_per_metric")
 
         def work(check: Callable[[], None]) -> dict[str, list[dict[str, str]]]:
-            catalog, database = self._database.promql.source(ask.session, check).catalog, ask.session.database
+            catalog, database = self._work.database.promql.source(ask.session, check).catalog, ask.session.database
             if catalog.find_database(database) is None:
                 return {}
             return describe_metrics(
-                self._database.metric_descriptions(database),
+                self._work.database.metric_descriptions(database),
                 [table.name for table in catalog.tables(database) if is_metric(table)],
                 metric=metric,
                 limit=limit,

@@ -16,8 +16,8 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import Status, TsdbError, wire
-from tsdb.model import CATALOG
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._failures import log_failure
@@ -46,14 +46,13 @@ from tsdb.servers.mysql._protocol import (
     WireError,
     decode_text,
 )
-from tsdb.servers.mysql._statements import MysqlDatabase, Packets, Statements, ending_in_error
+from tsdb.servers.mysql._statements import Packets, Statements, ending_in_error
 from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
 
 GATHERED_BYTES = 256 << 10
 """So much of an answer is gathered before it is sent."""
 _log = get_logger("tsdb.mysql")
-_CATALOGS = (CATALOG, "greptime")
 _PLUGIN = CACHING_SHA2
 _MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
 _DIGITS_MAX = 10
@@ -89,7 +88,7 @@ class UnknownCommand(WireError):
 class House:
     """What all connections share."""
 
-    database: MysqlDatabase
+    database: DatabasePort
     desk: LoginDesk
     tls: Tls
     workers: ThreadPoolExecutor
@@ -208,8 +207,7 @@ class Connection:
     def _use(self, wanted: str) -> None:
         """Choose `database` or `catalog-database`; a database whose own name looks like that comes first."""
         database = self._house.database
-        catalog, dash, rest = wanted.partition("-")
-        name = rest if dash and catalog in _CATALOGS and not database.has_database(wanted) else wanted
+        name = resolve_database(wanted, database)
         identity = self._session.identity
         if not database.has_database(name):
             raise UnknownDatabase(wanted)

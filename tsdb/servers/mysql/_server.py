@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from tsdb.auth import Authenticator
+from tsdb.database import DatabaseGate
 from tsdb.servers._listening import set_keep_alive, take_address, written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.mysql._answers import error_payload
@@ -24,7 +25,6 @@ from tsdb.servers.mysql._channel import Channel
 from tsdb.servers.mysql._connection import Connection, House
 from tsdb.servers.mysql._login import LoginDesk, RsaKey
 from tsdb.servers.mysql._protocol import WireError, encode_packet
-from tsdb.servers.mysql._statements import MysqlDatabase
 from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Duration
 
@@ -74,7 +74,7 @@ class MysqlServer:
 
     def __init__(
         self,
-        database: MysqlDatabase,
+        gate: DatabaseGate,
         authenticator: Authenticator,
         tls: Tls,
         *,
@@ -84,7 +84,7 @@ class MysqlServer:
         requires_database: bool = False,
         time_zone: str = "UTC",
     ) -> None:
-        self._database = database
+        self._gate = gate
         self._authenticator = authenticator
         self._tls = tls
         self._host = host
@@ -135,7 +135,7 @@ class MysqlServer:
             return await asyncio.get_running_loop().run_in_executor(ushers, work)
 
         self._house = House(
-            database=self._database,
+            database=self._gate.database,
             desk=LoginDesk(self._authenticator, RsaKey(), on_usher),
             tls=self._tls,
             workers=ThreadPoolExecutor(limits.threads_max, thread_name_prefix="tsdb-mysql"),

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.ingest import Rejection
 from tsdb.query import Session
 from tsdb.servers._listening import take_address, written_address
-from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, TelnetDatabase, handle_lines
+from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
 CONNECTIONS_MAX = 1024
@@ -39,8 +40,9 @@ class OpentsdbServer:
 
     name = "OpenTSDB"
 
-    def __init__(self, database: TelnetDatabase, *, host: str, port: int, threads_max: int) -> None:
-        self._database = database
+    def __init__(self, gate: DatabaseGate, *, host: str, port: int, threads_max: int) -> None:
+        self._gate = gate
+        self._database: DatabasePort
         self._host = host
         self._port = port
         self._threads_max = threads_max
@@ -70,6 +72,7 @@ class OpentsdbServer:
     async def start(self) -> None:
         """Begin to accept connections."""
         self.probe()
+        self._database = self._gate.database
         self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-opentsdb")
         self._server = await asyncio.start_server(self._accept, sock=self._socket, limit=READ_BYTES)
 

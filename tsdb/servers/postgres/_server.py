@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
+from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.errors import TsdbError
 from tsdb.query import Session
 from tsdb.query.advisory_locks import AdvisoryLocks, SessionLocks
@@ -26,7 +27,6 @@ from tsdb.servers.postgres._connection import ClientGone, Connection, shutdown_e
 from tsdb.servers.postgres._errors import PgError, error_fields
 from tsdb.servers.postgres._login import Login, LoginRules, log_in
 from tsdb.servers.postgres._messages import Message, backend_key_data, error, ready_for_query
-from tsdb.servers.postgres._portals import PgDatabase
 from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Duration
 
@@ -56,7 +56,7 @@ class PostgresServer:
 
     def __init__(
         self,
-        database: PgDatabase,
+        gate: DatabaseGate,
         *,
         host: str,
         port: int,
@@ -69,7 +69,8 @@ class PostgresServer:
         idle_timeout: Duration | None = None,
         keep_alive: Duration | None = None,
     ) -> None:
-        self._database = database
+        self._gate = gate
+        self._database: DatabasePort
         self._host, self._port = host, port
         self._threads_max = threads_max
         self._authenticator = authenticator or Authenticator()
@@ -111,6 +112,7 @@ class PostgresServer:
         """Begin to accept connections."""
         self.probe()
         assert self._socket is not None
+        self._database = self._gate.database
         self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-postgres")
         self._logins = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="tsdb-postgres-login")
         self._server = await asyncio.get_running_loop().create_server(self._accept, sock=self._socket)
