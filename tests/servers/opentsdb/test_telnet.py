@@ -265,15 +265,16 @@ async def test_at_most_as_many_batches_as_threads_are_written_at_once(
     assert len(database.writes) == 5
 
 
-async def test_connections_over_the_limit_are_told_and_closed(
-    connect: Connect, server: OpentsdbServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_server, "CONNECTIONS_MAX", 1)
+async def test_connections_over_the_limit_are_told_and_closed(connect: Connect, database: CountedDatabase) -> None:
+    server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=0, threads_max=1, connections_max=1)
+    await server.start()
     first = await connect(server)
     await first.settle()
     second = await connect(server)
     assert await second.reply() == "Internal error: too many connections\r\n"
     assert await second.reply() == ""
+    await first.close()
+    await server.stop(1)
 
 
 async def test_lines_that_were_taken_are_written_before_the_server_stops(

@@ -22,7 +22,7 @@ from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
 from tsdb.database import DatabaseGate
 from tsdb.errors import StartError
-from tsdb.servers._listening import written_address
+from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
 from tsdb.servers.grpc._credentials import make_credentials

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
+from tsdb.servers._tcp import BACKLOG_MAX, accept_one
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
 from tsdb.servers.http._messages import Receive, Scope, Send
@@ -22,9 +23,6 @@ from tsdb.servers.http._secured import Secured
 from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-BACKLOG_MAX = 1024
-"""Connections that may wait to be accepted."""
 
 SWEEP_SECONDS = 1.0
 """How often silent connections are looked for."""
@@ -35,7 +33,6 @@ _ONLY_TLS = (
     b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 27\r\n\r\n"
     b"this port speaks TLS only.\n"
 )
-_ACCEPT_REST_SECONDS = 0.1
 _BUFFER_BYTES = 256 << 10
 
 _log = get_logger("tsdb.http")
@@ -125,14 +122,9 @@ class Listener:
 
     async def _accept(self) -> None:
         while True:
+            # Connections over the limit wait in the backlog.
             await self._places.acquire()
-            try:
-                accepted, _ = await self.loop.sock_accept(self._socket)
-            except OSError as error:
-                self._places.release()
-                _log.warning("a connection cannot be accepted", error=str(error))
-                await asyncio.sleep(_ACCEPT_REST_SECONDS)
-                continue
+            accepted, _ = await accept_one(self._socket, _log)
             task = self.loop.create_task(self._admit(accepted))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
@@ -142,7 +134,6 @@ class Listener:
         connection = Connection(self)
         protocol: Connection | Secured = connection
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls.is_offered:
                 if await _first_byte(accepted) == _TLS_HANDSHAKE:
                     context = await asyncio.to_thread(self._tls.context)

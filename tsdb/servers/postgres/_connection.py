@@ -57,10 +57,12 @@ class ClientGone(ConnectionError):
 class Connection(asyncio.Protocol):
     """The socket of one client, and who reads and writes it."""
 
-    def __init__(self) -> None:
-        self.client = ""
+    def __init__(self, client: str = "") -> None:
+        self.client = client
         self.is_encrypted = False
         self.task: asyncio.Task[None] | None = None
+        self.is_made = False
+        """Whether it has a transport, which closes the socket."""
         self.is_idle = False
         """Whether it waits for the client to ask something."""
         self._transport: asyncio.Transport | None = None
@@ -77,8 +79,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.client = str(peer[0]) if peer else ""
+        self.is_made = True
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
