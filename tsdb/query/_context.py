@@ -14,7 +14,7 @@ from typing import Any
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from tsdb.model import CATALOG
-from tsdb.query._providers import LazyCatalog, TableSource
+from tsdb.query._providers import LazyCatalog, Source
 from tsdb.query.session import Session
 from tsdb.units import Duration, Size
 
@@ -79,7 +79,7 @@ class Contexts:
     def make(
         self,
         session: Session,
-        source: TableSource,
+        source: Source,
         functions: list[Any],
         *,
         is_ordered: bool,

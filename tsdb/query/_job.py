@@ -69,6 +69,15 @@ class SeenOuter:
 
 
 @dataclass(frozen=True, slots=True)
+class Described:
+    """What planning tells of a query without running it."""
+
+    schema: pa.Schema
+    plan: str
+    """The logical plan as text, with the columns of each step."""
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A query that DataFusion has planned."""
 

@@ -48,8 +48,19 @@ class TableCatalog(Protocol):
     def near_table(self, database: str, name: str) -> str | None: ...
 
 
+class Source(Protocol):
+    """Where a query finds its tables."""
+
+    numbers_rows: int
+    """How many rows the table `numbers` has."""
+
+    def has_database(self, name: str) -> bool: ...
+
+    def open(self, database: str, name: str) -> Table | None: ...
+
+
 class TableSource:
-    """Where one query finds its tables."""
+    """Where one query finds its tables in this process."""
 
     def __init__(
         self,
@@ -77,6 +88,16 @@ class TableSource:
         self._views_open: list[str] = []
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
         """Plans the query of a view; set by whoever owns the context."""
+
+    @property
+    def numbers_rows(self) -> int:
+        """How many rows the table `numbers` has."""
+        return self._numbers_rows
+
+    @numbers_rows.setter
+    def numbers_rows(self, rows: int) -> None:
+        self._numbers_rows = rows
+        self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
 
     def has_database(self, name: str) -> bool:
         if name.lower() in _SYSTEM or (self._extra and name == self._database):
@@ -159,7 +180,7 @@ class TableSource:
 class LazyCatalog(CatalogProvider):
     """The catalog `tsdb`, as far as one query sees it."""
 
-    def __init__(self, source: TableSource) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
 
     def schema_names(self) -> set[str]:
@@ -174,7 +195,7 @@ class LazyCatalog(CatalogProvider):
 class LazySchema(SchemaProvider):
     """A database, as far as one query sees it."""
 
-    def __init__(self, source: TableSource, database: str) -> None:
+    def __init__(self, source: Source, database: str) -> None:
         self._source = source
         self._database = database
 
