@@ -41,7 +41,7 @@ from tsdb.database._show import show
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
-from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, TsdbError, Unsupported
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -276,9 +276,7 @@ class Database:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
-        except NotBrief:
-            raise
-        except BaseException as error:
+        except Exception as error:
             _counter_of("Promql", "error").inc()
             if isinstance(error, TsdbError):
                 note_text(error, text)
@@ -324,16 +322,17 @@ class Database:
 
         try:
             output = self._dispatch(parsed, session, process, tables)
-        except NotBrief:
-            self.services.processes.leave(process)
-            raise
-        except BaseException as error:
+        except Exception as error:
             leave()
             _counter_of(kind, "error").inc()
             if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
                 process.token.is_over = True
                 error.message = f"{error.message}; {process.token.describe()}"
             note_statement(error, parsed)
+            raise
+        except BaseException:
+            # Abandoned by the caller: neither a success nor an error of the statement.
+            self.services.processes.leave(process)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tsdb.database import DatabasePort
+from tsdb.servers._steps import StepPool
 from tsdb.servers.grpc._calls import RpcService
 from tsdb.servers.grpc._session import Sessions
-from tsdb.servers.grpc._work import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Frame:
 
     database: DatabasePort
     sessions: Sessions
-    workers: Workers
+    workers: StepPool
     version: str = ""
 
 

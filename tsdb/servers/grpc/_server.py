@@ -22,6 +22,7 @@ from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
 from tsdb.database import DatabaseGate
 from tsdb.errors import StartError
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
@@ -30,12 +31,13 @@ from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._health import Health
 from tsdb.servers.grpc._reflection import Reflection
 from tsdb.servers.grpc._session import Sessions
-from tsdb.servers.grpc._work import Workers
-from tsdb.telemetry import counter, get_logger
+from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Duration, Size
 
 CALLS_MAX = 4096
 """How many calls may be under way; further ones are refused with RESOURCE_EXHAUSTED."""
+WAITING_MAX = 4096
+"""How many steps may wait for a thread; further calls are refused."""
 STREAMS_PER_CONNECTION_MAX = 1024
 HANDSHAKE_SECONDS_MAX = 20.0
 """From the first byte of a connection to the end of the handshakes of TLS and HTTP/2."""
@@ -46,6 +48,7 @@ WATCH_SECONDS = 0.2
 """How often it is looked whether the library still accepts calls."""
 
 _log = get_logger("tsdb.grpc")
+_WAITING = gauge("tsdb_servers_grpc_waiting", "Steps of gRPC calls that wait for a thread or run on one.")
 _RESTARTS = counter(
     "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
 )
@@ -149,7 +152,14 @@ class GrpcServer:
     def _make_frame(self) -> Frame:
         database, zone = self._gate.database, self._default_timezone
         sessions = Sessions(database, self._authenticator, tls=self._tls, default_timezone=zone)
-        return Frame(database, sessions, Workers(self._limits.threads_max), self._version)
+        workers = StepPool(
+            "grpc",
+            self._limits.threads_max,
+            waiting_max=WAITING_MAX,
+            waiting=_WAITING,
+            busy_hint="send fewer at a time, or raise grpc.runtime_size",
+        )
+        return Frame(database, sessions, workers, self._version)
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))

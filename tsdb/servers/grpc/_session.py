@@ -12,11 +12,9 @@ dash is a catalog and a database, unless there is a database of that whole name.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -34,6 +32,7 @@ from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG, CATALOG_NAMES, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Session, WriteToken
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import Call
 from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
@@ -70,7 +69,7 @@ class Sessions:
         self._tls = tls or Tls(TlsMode.DISABLE)
         self._default_zone = canonical_zone(default_timezone)
         self._find_token: FindToken | None = None
-        self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-grpc-auth")
+        self._pool = StepPool("grpc-auth", AUTH_THREADS_MAX)
 
     @property
     def is_open_to_all(self) -> bool:
@@ -78,7 +77,7 @@ class Sessions:
         return not self._authenticator.is_enabled
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def accept_tokens(self, find: FindToken) -> None:
         """Take `Bearer` tokens from now on; `find` tells, at once, whose one is, None if it is not valid."""
@@ -121,7 +120,7 @@ class Sessions:
         if known is not None:
             return known
         check = partial(self._authenticator.check_password, user, password, client=call.client)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        return await self._pool.run(check)
 
     def _read_credentials(self, call: Call, header: RequestHeader | None) -> Credentials | Identity | None:
         if header is not None and header.HasField("authorization"):

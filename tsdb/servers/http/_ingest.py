@@ -5,11 +5,9 @@ The work of a write (unpacking, parsing, writing) runs on a bounded pool of thre
 
 from __future__ import annotations
 
-import asyncio
 import os
 import zlib
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
-from tsdb.servers._settle import settle
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
@@ -46,27 +44,16 @@ _STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
 
 
-class IngestPool:
-    """The threads of one protocol. `close` it when the server has stopped."""
+class IngestPool(StepPool):
+    """The threads of one protocol."""
 
     def __init__(self, name: str, threads_max: int = INGEST_THREADS_MAX) -> None:
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
-
-    async def run(self, work: Callable[[], _T]) -> _T:
-        """Run work that writes nothing."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        super().__init__(name, threads_max)
 
     async def write(self, request: Request, work: Callable[[], _T]) -> _T:
         """Run work that writes for a request; see `settle` for what happens when that is interrupted."""
         request.token = token = WriteToken()
-        step = asyncio.wrap_future(self._pool.submit(work))
-        try:
-            return await asyncio.shield(step)
-        except asyncio.CancelledError:
-            return await settle(token, step)
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        return await self.run(work, token=token)
 
 
 def find_header(request: Request, name: str) -> str | None:

@@ -14,7 +14,7 @@ from tsdb.database import DatabaseGate
 from tsdb.promql import expr_to_json, format_query, parse_promql
 from tsdb.query import TableRecords
 from tsdb.query.promql import Span, rows_of
-from tsdb.servers._brief import BriefQuestions
+from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers._prometheus_json import Timings, encode_answer
 from tsdb.servers.http._app import HttpApp
@@ -34,9 +34,9 @@ THREADS_MAX = 16
 class PrometheusApiRoutes:
     """The routes that evaluate queries. `close` them when the server has stopped."""
 
-    def __init__(self, app: HttpApp, work: PromqlWork) -> None:
+    def __init__(self, app: HttpApp, work: PromqlWork, inline: InlinePolicy) -> None:
         self._app = app
-        self._brief = BriefQuestions()
+        self._inline = inline
         self._work = work
 
     def close(self) -> None:
@@ -67,8 +67,9 @@ class PrometheusApiRoutes:
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
-        turn = self._brief.turn(self._app.in_flight, text, *facts)
-        return Response(await self._work.run(self._work.shown(ask, text, evaluate, span), turn), content_type=JSON)
+        candidate = self._inline.candidate(self._app.in_flight, text, *facts)
+        shown = self._work.shown(ask, text, evaluate, span)
+        return Response(await self._work.run(shown, candidate), content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
         """Lay a query out."""
@@ -117,11 +118,16 @@ class PrometheusApiRoutes:
 
 
 def prometheus_api_routes(
-    app: HttpApp, gate: DatabaseGate, facts: ServerFacts | None = None, *, threads_max: int = THREADS_MAX
+    app: HttpApp,
+    gate: DatabaseGate,
+    facts: ServerFacts | None = None,
+    *,
+    threads_max: int = THREADS_MAX,
+    inline: InlinePolicy | None = None,
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
     work = PromqlWork(gate, threads_max)
-    routes, listings = PrometheusApiRoutes(app, work), ListingRoutes(work, PREFIX)
+    routes, listings = PrometheusApiRoutes(app, work, inline or InlinePolicy()), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)
     add = partial(app.add, error_body=prometheus_error_body, error_status=prometheus_error_status)

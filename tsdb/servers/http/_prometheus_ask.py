@@ -5,25 +5,22 @@ Parameters come in the query string or in a form; the query string wins.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from time import perf_counter
 from typing import TypeVar
 
 import orjson
 
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
-from tsdb.errors import Cancelled, InvalidArguments, NotBrief
+from tsdb.errors import Cancelled, InvalidArguments
 from tsdb.model import DEFAULT_DATABASE
 from tsdb.promql import Matcher, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
 from tsdb.query.promql import Period, Span
-from tsdb.servers._brief import BriefTurn
+from tsdb.servers._inline import Candidate
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, Params, Request, Response
 from tsdb.servers.http._sql import read_form
@@ -40,7 +37,7 @@ class PromqlWork:
     def __init__(self, gate: DatabaseGate, threads_max: int) -> None:
         self.gate = gate
         self.threads_max = threads_max
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
+        self._pool = StepPool("promql", threads_max)
 
     @property
     def database(self) -> DatabasePort:
@@ -48,7 +45,7 @@ class PromqlWork:
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def ask(self, request: Request) -> Ask:
         form = await read_form(request)
@@ -76,32 +73,15 @@ class PromqlWork:
 
         return work
 
-    async def run(self, work: Callable[[Callable[[], None]], _T], turn: BriefTurn | None = None) -> _T:
-        """Work on a thread; when the request is cancelled, so is the work at its next step.
-
-        In its `turn`, a brief question is answered right here.
-        """
-        if turn is not None and turn.is_brief:
-            with suppress(NotBrief):
-                return turn.run(work)
+    async def run(self, work: Callable[[Callable[[], None]], _T], candidate: Candidate | None = None) -> _T:
+        """Run a query; it gets what it is to call at each step, which raises when the request was cancelled."""
         stopped = threading.Event()
 
         def check() -> None:
             if stopped.is_set():
                 raise Cancelled("the query was cancelled")
 
-        def timed() -> tuple[_T, float]:
-            started = perf_counter()
-            return work(check), perf_counter() - started
-
-        try:
-            done, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, timed)
-        except asyncio.CancelledError:
-            stopped.set()
-            raise
-        if turn is not None:
-            turn.note(seconds)
-        return done
+        return await self._pool.run(lambda: work(check), cancel=stopped.set, candidate=candidate)
 
 
 class Ask:

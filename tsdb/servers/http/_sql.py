@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -20,7 +19,8 @@ from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Session, WriteToken
-from tsdb.servers._brief import BriefQuestions, BriefTurn
+from tsdb.servers._inline import Candidate, InlinePolicy
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
     Encoder,
@@ -39,7 +39,7 @@ from tsdb.servers.http._formats_text import (
     encode_table,
 )
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
-from tsdb.servers.http._sql_work import Brief, ResponseWork
+from tsdb.servers.http._sql_work import ResponseWork
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -89,16 +89,18 @@ FORMATS: dict[str, Format] = {
 class SqlRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, app: HttpApp, gate: DatabaseGate, *, default_timezone: str, threads_max: int) -> None:
+    def __init__(
+        self, app: HttpApp, gate: DatabaseGate, *, default_timezone: str, threads_max: int, inline: InlinePolicy
+    ) -> None:
         self._app = app
-        self._brief = BriefQuestions()
+        self._inline = inline
         self._gate = gate
         self._default_zone = canonical_zone(default_timezone)
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-http-sql")
+        self._pool = StepPool("http-sql", threads_max)
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def execute(self, request: Request) -> AnyResponse:
         """Answer a request for statements."""
@@ -124,24 +126,28 @@ class SqlRoutes:
         )
         pieces = partial(_make_pieces, database, text, session, chosen, options)
         session.token = WriteToken()
-        work = ResponseWork(self._pool, pieces(), partial(database.cancel, session), token=session.token)
-        turn = self._turn(text, session, chosen)
+        work = ResponseWork(
+            self._pool,
+            pieces,
+            partial(database.cancel, session),
+            token=session.token,
+            candidate=self._candidate(text, session, chosen),
+        )
         try:
             return await work.respond(
                 content_type=chosen.content_type,
                 headers=lambda: answer_headers(chosen, elapsed_ms()),
-                brief=None if turn is None else Brief(turn, session, pieces),
             )
         except asyncio.CancelledError:
             if session.token.has_begun:
                 request.token = session.token
             raise
 
-    def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:
-        """Only of what reads: writes wait for the disk, however brief that is most of the time."""
+    def _candidate(self, text: str, session: Session, chosen: Format) -> Candidate | None:
+        """Only queries may run inline: writes wait for the disk, however fast that is most of the time."""
         if text[:_SELECT_CHARS].lower() != "select" or ";" in text[:-1]:
             return None
-        return self._brief.turn(self._app.in_flight, text, session.database, session.time_zone, chosen.name)
+        return self._inline.candidate(self._app.in_flight, text, session.database, session.time_zone, chosen.name)
 
     async def parse(self, request: Request) -> Response:
         """Answer with the statements of a text as JSON."""
@@ -161,7 +167,7 @@ class SqlRoutes:
 
     async def _run(self, function: Callable[[str], object], text: str) -> object:
         # A text may be megabytes long, too much for the event loop.
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, text)
+        return await self._pool.run(partial(function, text))
 
     def _make_session(self, request: Request, form: Params, database: DatabasePort) -> Session:
         return Session(
@@ -182,10 +188,16 @@ class SqlRoutes:
 
 
 def sql_routes(
-    app: HttpApp, gate: DatabaseGate, *, default_timezone: str = "UTC", threads_max: int = THREADS_MAX
+    app: HttpApp,
+    gate: DatabaseGate,
+    *,
+    default_timezone: str = "UTC",
+    threads_max: int = THREADS_MAX,
+    inline: InlinePolicy | None = None,
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
-    routes = SqlRoutes(app, gate, default_timezone=default_timezone, threads_max=threads_max)
+    policy = inline or InlinePolicy()
+    routes = SqlRoutes(app, gate, default_timezone=default_timezone, threads_max=threads_max, inline=policy)
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
     app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +20,8 @@ from tsdb.errors import Status, TsdbError, wire
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._failures import log_failure
+from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tls import Tls, common_name
-from tsdb.servers._work import Work
 from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
 from tsdb.servers.mysql._channel import Channel, ClientGone
 from tsdb.servers.mysql._handshake import (
@@ -91,9 +90,9 @@ class Shared:
     database: DatabasePort
     desk: LoginDesk
     tls: Tls
-    workers: ThreadPoolExecutor
+    workers: StepPool
     """Run statements."""
-    logins: ThreadPoolExecutor
+    logins: StepPool
     """Run what must not wait behind statements: logins, KILL, the list of processes."""
     idle_seconds: float | None
     prepared_max: int
@@ -368,18 +367,18 @@ class Connection:
         pool = self._shared.logins if is_urgent else self._shared.workers
         packets = ending_in_error(pieces, answer)
         cancel = partial(self._shared.database.cancel, self._session)
-        work = Work(pool, packets, cancel, chunk_bytes=GATHERED_BYTES)
+        steps = Steps(pool, lambda: packets, cancel, chunk_bytes=GATHERED_BYTES)
         task = asyncio.current_task()
         assert task is not None
         try:
             with self._channel.watched(task.cancel):
-                while chunk := await work.next_chunk():
+                while chunk := await steps.next_chunk():
                     await self._channel.send_raw(chunk)
         finally:
-            work.abandon()
+            steps.abandon()
 
     async def _on_login_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._shared.logins, work)
+        return await self._shared.logins.run(work)
 
     def _reset_session(self) -> None:
         """Forget everything the client has chosen, but not who it is."""

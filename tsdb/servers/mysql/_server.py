@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
 
 from tsdb.auth import Authenticator
 from tsdb.database import DatabaseGate
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer
 from tsdb.servers._tls import Tls
 from tsdb.servers.mysql._answers import error_payload
@@ -37,8 +36,6 @@ _CONNECTIONS = gauge("tsdb_servers_mysql_connections", "Open connections of the 
 _REFUSED = counter(
     "tsdb_servers_mysql_connections_refused_total", "Connections that were closed because there were too many."
 )
-
-T = TypeVar("T")
 
 
 class TooManyConnections(WireError):
@@ -124,16 +121,12 @@ class MysqlServer:
         self._started = perf_counter()
         self._loop = asyncio.get_running_loop()
         limits = self._limits
-        logins = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="tsdb-mysql-login")
-
-        async def on_login_thread(work: Callable[[], T], /) -> T:
-            return await asyncio.get_running_loop().run_in_executor(logins, work)
-
+        logins = StepPool("mysql-login", LOGIN_THREADS)
         self._shared = Shared(
             database=self._gate.database,
-            desk=LoginDesk(self._authenticator, RsaKey(), on_login_thread),
+            desk=LoginDesk(self._authenticator, RsaKey(), logins),
             tls=self._tls,
-            workers=ThreadPoolExecutor(limits.threads_max, thread_name_prefix="tsdb-mysql"),
+            workers=StepPool("mysql", limits.threads_max),
             logins=logins,
             idle_seconds=int(limits.idle) / 1e9 or None,
             prepared_max=limits.prepared_max,
@@ -148,8 +141,8 @@ class MysqlServer:
         """Accept no more, let commands under way finish within the grace period, close every connection."""
         await self._tcp.stop(grace_seconds)
         if self._shared is not None:
-            self._shared.workers.shutdown(wait=False, cancel_futures=True)
-            self._shared.logins.shutdown(wait=False, cancel_futures=True)
+            self._shared.workers.close()
+            self._shared.logins.close()
 
     def _accept(self, accepted: socket.socket, client: str) -> Connection:
         assert self._shared is not None

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.ingest import Rejection
 from tsdb.query import Session
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import TcpServer
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, handle_lines
 from tsdb.telemetry import gauge, get_logger
@@ -79,15 +80,14 @@ class OpentsdbServer:
 
     async def start(self) -> None:
         """Begin to accept connections."""
-        pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-opentsdb")
-        self._lines = _Lines(self._gate.database, pool)
+        self._lines = _Lines(self._gate.database, StepPool("opentsdb", self._threads_max))
         self._tcp.start()
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let batches under way finish within the grace period, close every connection."""
         await self._tcp.stop(grace_seconds)
         if self._lines is not None:
-            self._lines.pool.shutdown(wait=False, cancel_futures=True)
+            self._lines.pool.close()
 
     def _accept(self, accepted: socket.socket, client: str) -> _Connection:
         assert self._lines is not None
@@ -99,10 +99,10 @@ class _Lines:
     """Where lines are handled."""
 
     database: DatabasePort
-    pool: ThreadPoolExecutor
+    pool: StepPool
 
     async def handle(self, lines: list[bytes], session: Session) -> Handled:
-        work = asyncio.get_running_loop().run_in_executor(self.pool, handle_lines, lines, self.database, session)
+        work = asyncio.ensure_future(self.pool.run(partial(handle_lines, lines, self.database, session)))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -9,11 +9,10 @@ anything secret was sent. All of it has one deadline.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from tsdb.auth import Authenticator, AuthError, Identity
@@ -21,6 +20,7 @@ from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import TsdbError, wire
 from tsdb.model import CATALOG_NAMES, DEFAULT_DATABASE
 from tsdb.query import Channel, Session
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
@@ -65,13 +65,13 @@ class LoginRules:
     authenticator: Authenticator
     tls: Tls
     version: str
-    threads: ThreadPoolExecutor
+    threads: StepPool
     """Where passwords are checked: that takes milliseconds."""
     default_timezone: str
     cancel: Callable[[int, bytes], None]
 
     async def on_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+        return await self.threads.run(partial(function, *arguments))
 
 
 @dataclass(frozen=True, slots=True)

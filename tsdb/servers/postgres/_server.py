@@ -11,7 +11,6 @@ import hmac
 import secrets
 import socket
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tsdb.auth import Authenticator
@@ -20,6 +19,7 @@ from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.errors import TsdbError
 from tsdb.query import Session
 from tsdb.query.advisory_locks import AdvisoryLocks, SessionLocks
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
@@ -77,8 +77,8 @@ class PostgresServer:
         self._default_timezone = default_timezone
         self._connections_max = connections_max
         self._idle_seconds = idle_timeout / _NS_PER_SECOND if idle_timeout else None
-        self._pool: ThreadPoolExecutor | None = None
-        self._logins: ThreadPoolExecutor | None = None
+        self._pool: StepPool | None = None
+        self._logins: StepPool | None = None
         self._keys: dict[int, tuple[bytes, Session]] = {}
         self._locks = AdvisoryLocks()
         self._is_stopping = False
@@ -112,8 +112,8 @@ class PostgresServer:
     async def start(self) -> None:
         """Begin to accept connections."""
         self._database = self._gate.database
-        self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-postgres")
-        self._logins = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="tsdb-postgres-login")
+        self._pool = StepPool("postgres", self._threads_max)
+        self._logins = StepPool("postgres-login", LOGIN_THREADS)
         self._tcp.start()
 
     async def stop(self, grace_seconds: float) -> None:
@@ -122,7 +122,7 @@ class PostgresServer:
         await self._tcp.stop(grace_seconds)
         for pool in (self._pool, self._logins):
             if pool is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.close()
 
     async def converse(self, connection: Connection) -> None:
         """Log a client in and answer it until it leaves."""
@@ -145,9 +145,7 @@ class PostgresServer:
             # Rows may still be computed for what is open; closing it waits for nothing.
             backend.close()
 
-    async def _answer_all(
-        self, connection: Connection, backend: Backend, session: Session, pool: ThreadPoolExecutor
-    ) -> None:
+    async def _answer_all(self, connection: Connection, backend: Backend, session: Session, pool: StepPool) -> None:
         while True:
             batch = await connection.read_batch(self._idle_allowed(session))
             is_last = batch[-1].tag == ord("X")
