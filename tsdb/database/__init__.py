@@ -8,6 +8,7 @@ from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQueryOptions
 from tsdb.database.database import Database
+from tsdb.database.metrics import FederatedSample, Metrics
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
@@ -19,6 +20,8 @@ __all__ = [
     "DatabaseGate",
     "DatabaseOptions",
     "DatabasePort",
+    "FederatedSample",
+    "Metrics",
     "NotReady",
     "Output",
     "Process",

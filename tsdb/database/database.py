@@ -41,6 +41,7 @@ from tsdb.database._show import show
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
+from tsdb.database.metrics import Metrics
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
@@ -77,6 +78,7 @@ class Database:
         self.promql = PromqlEngine(
             services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
         )
+        self.metrics = Metrics(self.promql, services.catalog.metric_descriptions.of)
         services.queries.expand_with(self._expand)
         self.slow_queries = SlowQueries(services, services.options.slow_queries)
         self._ingestion = Ingestion(services)
@@ -204,10 +206,6 @@ class Database:
             check_target(session, session.database)
             self.services.catalog.database(session.database)
             self.services.catalog.metric_descriptions.keep(session.database, described)
-
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what the metrics of a database said about themselves, the newest first."""
-        return self.services.catalog.metric_descriptions.of(database)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tsdb.database.metrics import Metrics
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
@@ -138,6 +139,10 @@ class DatabasePort(Protocol):
     def promql(self) -> PromqlEngine:
         """Evaluates PromQL."""
 
+    @property
+    def metrics(self) -> Metrics:
+        """Lists labels, series and metadata of metrics."""
+
     def running_promql(
         self, text: str, session: Session, span: Span | None = None
     ) -> AbstractContextManager[Callable[[], None]]:
@@ -148,9 +153,6 @@ class DatabasePort(Protocol):
 
     def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
         """Keep what metrics of the session's database say about themselves."""
-
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what metrics said about themselves, the newest first."""
 
 
 class DatabaseGate:
