@@ -21,6 +21,7 @@ from google.rpc.status_pb2 import Status as RpcStatus
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from tests.engine.lives import wait_until
 from tests.servers.grpc.running import USERS, RunningServer, basic, running_server, trailer
 from tests.servers.grpc.test_database import HOST, TS, insert, rows, sql
 from tests.servers.http.sql_database import ScriptedDatabase
@@ -31,7 +32,6 @@ from tsdb.query import Affected
 from tsdb.servers import Tls
 from tsdb.servers.grpc import GrpcLimits, GrpcServer, database_services
 from tsdb.servers.grpc._errors import status_code, trailers
-from tsdb.servers.grpc._work import Workers
 from tsdb.telemetry import render
 from tsdb.units import Duration, Size
 
@@ -336,32 +336,22 @@ def test_every_status_has_a_code_and_says_whether_to_try_again(status: Status) -
         assert "grpc-status-details-bin" not in found
 
 
-async def test_more_work_than_may_wait_is_refused() -> None:
-    workers = Workers(1, waiting_max=1)
-    gate = threading.Event()
-    running = [asyncio.create_task(workers.run(gate.wait)) for _ in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(Exception, match="too many calls wait"):
-        await workers.run(lambda: None)
-    gate.set()
-    await asyncio.gather(*running)
-    workers.close()
+def test_open_connections_are_counted() -> None:
+    def counted() -> float:
+        lines = render().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("tsdb_servers_grpc_connections "))
 
-
-async def test_a_stream_that_is_left_early_closes_what_makes_it() -> None:
-    workers, closed = Workers(1), threading.Event()
-
-    def pieces() -> Any:
-        try:
-            yield from range(1000)
-        finally:
-            closed.set()
-
-    stream = workers.stream(pieces())
-    assert [await anext(stream), await anext(stream)] == [0, 1]
-    await stream.aclose()  # type: ignore[attr-defined]
-    assert await asyncio.to_thread(closed.wait, 10)
-    workers.close()
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    before = counted()
+    with scripted(ScriptedDatabase()) as address:
+        channels = [grpc.insecure_channel(address, options=alone) for _ in range(3)]
+        for number, channel in enumerate(channels, 1):
+            grpc.channel_ready_future(channel).result(10)
+            wait_until(lambda: counted() == before + number)  # noqa: B023
+        for number, channel in enumerate(channels, 1):
+            channel.close()
+            wait_until(lambda: counted() == before + 3 - number)  # noqa: B023
+    assert counted() == before
 
 
 class Files:

@@ -26,6 +26,7 @@ from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
+from tsdb.servers.grpc._connections import OPTION, OpenConnections
 from tsdb.servers.grpc._credentials import make_credentials
 from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._health import Health
@@ -98,6 +99,7 @@ class GrpcServer:
         self._default_timezone = default_timezone
         self._frame: Frame | None = None
         self._calls = Calls(message_seconds=self._limits.message_seconds)
+        self._connections = OpenConnections()
         self._health = Health()
         self._server: grpc.aio.Server | None = None
         self._services: list[RpcService] = []
@@ -125,7 +127,9 @@ class GrpcServer:
         self._port, self._server = self._listen()
 
     def _listen(self) -> tuple[int, grpc.aio.Server]:
-        server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
+        server: grpc.aio.Server = self._connections.watch(
+            lambda: grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
+        )
         try:
             if self._tls.is_required:
                 port = server.add_secure_port(self.address, make_credentials(self._tls))
@@ -236,7 +240,7 @@ class GrpcServer:
         if limits.keep_alive:
             options["grpc.keepalive_time_ms"] = max(1, limits.keep_alive // 1_000_000)
             options["grpc.keepalive_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
-        return list(options.items())
+        return [*options.items(), OPTION]
 
 
 def _is_running(server: grpc.aio.Server) -> bool:
