@@ -56,6 +56,8 @@ class QueryOptions:
     """How long one may take when its session says nothing."""
     parallelism: int = 0
     """Threads for one query; 0 takes as many as there are processors."""
+    workers: int = 0
+    """Processes for queries that could hurt this one; 0 runs them here."""
 
 
 class Contexts:

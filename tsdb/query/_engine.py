@@ -22,7 +22,6 @@ from tsdb.query._planner import InformationSource, Planner
 from tsdb.query._prepare import Expand
 from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
-from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query.range import run_range
 from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords, leave_to_planner
 from tsdb.query.session import Records, Session, TableRecords, read_all
@@ -48,7 +47,6 @@ class QueryEngine:
         self.clock = clock
         self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
         self._fast_paths = FastPaths(self._planner)
-        self._waiter = Waiter()
 
     def expand_with(self, expand: Expand) -> None:
         """Let `expand` take out of every query, those of views too, what is not SQL."""
@@ -124,10 +122,9 @@ class QueryEngine:
             if statement.format is None:
                 return TableRecords(analyzed_aggregate(found))
             found.close()
-        planned, stream = self._planner.start(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
-        records = QueryRecords(stream, planned.schema, planned.life, self._waiter, self._planner.unfinished)
+        records = self._planner.run(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
         explained = read_all(records)
-        answer = analyzed(statement, explained, planned.life.scans)
+        answer = analyzed(statement, explained, records.scans)
         return TableRecords(with_reason(answer, found) if isinstance(found, str) and not statement.format else answer)
 
     def _expanded(
@@ -145,9 +142,8 @@ class QueryEngine:
         return self._planner.columns_of_view(view, session)
 
     def close(self) -> None:
-        """Stop the thread that waits for queries."""
+        """Stop the threads and processes of queries."""
         self._planner.close()
-        self._waiter.close()
 
     def _find_aggregate(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
@@ -184,7 +180,4 @@ class QueryEngine:
         *,
         prefix: str = "",
     ) -> Records:
-        job = self._planner.prepare(text, tokens, session, tables, prefix=prefix)
-        planned, stream = self._planner.start(job)
-        waiter = None if job.is_single and job.is_small else self._waiter
-        return QueryRecords(stream, planned.schema, planned.life, waiter, self._planner.unfinished)
+        return self._planner.run(self._planner.prepare(text, tokens, session, tables, prefix=prefix))

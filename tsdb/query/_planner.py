@@ -1,14 +1,17 @@
 """From the text of a query to a plan that runs.
 
-`prepare` looks at the text: limits, the tables it names, the edits it needs. `describe` has DataFusion plan it, `start`
-lets it run. Large queries are planned on threads of their own, so that a deadline or a KILL ends the wait.
+`prepare` looks at the text: limits, the tables it names, the edits it needs. `describe` has DataFusion plan it, `run`
+lets it run. Queries that could hurt run in worker processes; where there are none, large queries are planned on threads
+of their own, so that a deadline or a KILL ends the wait.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import pyarrow as pa
 from datafusion import DataFrame
@@ -25,15 +28,22 @@ from tsdb.query._planning import Planning, Unfinished
 from tsdb.query._plans import Plans
 from tsdb.query._prepare import Expand, Preparer, may_read
 from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
+from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query._visible import visible
 from tsdb.query.errors import TableMissing
+from tsdb.query.functions import Function
 from tsdb.query.information_schema import InformationContext, information_table
 from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
 from tsdb.query.session import Session
+from tsdb.query.workers import Describe, Lease, QueryTables, Run, WorkerOptions, WorkerRecords, Workers, travelling
 from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect
+from tsdb.units import Size
 
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
+
+WORKER_MEMORY_MIN = 256 << 20
+"""What a worker may take at least."""
 
 InformationSource = Callable[[Session], InformationContext]
 
@@ -61,6 +71,8 @@ class Planner:
         self.unfinished = Unfinished()
         self._planning = Planning(self.unfinished)
         self._memory = MemoryWatch(int(options.memory_bytes), self.unfinished)
+        self._waiter = Waiter()
+        self._workers = _workers(options) if options.workers else None
 
     def expand_with(self, expand: Expand) -> None:
         """Let `expand` take out of every query, those of views too, what is not SQL."""
@@ -85,11 +97,23 @@ class Planner:
 
     def describe(self, job: Job) -> Described:
         """Have DataFusion plan a query that is not run."""
+        if self._workers is not None and not job.is_small:
+            lease, described, _ = self._in_worker(job, Describe)
+            lease.end(is_done=True)
+            return cast(Described, described)
         planned = self._plan_where_it_fits(job)
         try:
             return Described(planned.schema, planned.frame.logical_plan().display_indent_schema())
         finally:
             planned.life.end()
+
+    def run(self, job: Job) -> QueryRecords | WorkerRecords:
+        """Plan a query and let it run; returns its rows."""
+        if self._workers is not None and not job.is_harmless:
+            return WorkerRecords(*self._in_worker(job, Run))
+        planned, stream = self.start(job)
+        waiter = None if job.is_single and job.is_small else self._waiter
+        return QueryRecords(stream, planned.schema, planned.life, waiter, self.unfinished)
 
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
@@ -128,8 +152,29 @@ class Planner:
         )
 
     def close(self) -> None:
-        """Stop the threads that plan."""
+        """Stop the threads that plan and wait, and end the workers."""
         self._planning.close()
+        self._waiter.close()
+        if self._workers is not None:
+            self._workers.close()
+
+    def _in_worker(self, job: Job, request: type[Run | Describe]) -> tuple[Lease, Any, Sequence[Any]]:
+        """Have a worker answer; returns the worker, the first answer, and the tables that the query reads."""
+        assert self._workers is not None
+        before_long_step()
+        life, source = self._begin(job)
+        functions = cache(lambda: {each.name: each.body for each in self._pg_functions(job.session)})
+        tables = QueryTables(source, lambda view: self._job_of_view(view, job), lambda name: functions()[name])
+        try:
+            lease = Lease(self._workers, life, tables)
+        except BaseException:
+            life.end()
+            raise
+        try:
+            return lease, lease.ask(request(travelling(job))), life.scans
+        except BaseException as error:
+            lease.end(is_done=False)
+            raise self._with_near_table(error, job.session) from error
 
     def _plan_where_it_fits(self, job: Job) -> Planned:
         before_long_step()
@@ -155,20 +200,23 @@ class Planner:
 
     def _begin(self, job: Job) -> tuple[QueryLife, TableSource]:
         life = self._life(job)
-        if not job.is_single or not job.is_small:
+        is_isolated = self._workers is not None and not job.is_harmless
+        if not is_isolated and (not job.is_single or not job.is_small):
             self._memory.watch(life)
-        source = self.source(life, job.session, job.tables, is_ordered=job.is_ordered, is_single=job.is_single)
+        is_single = is_isolated or job.is_single
+        source = self.source(life, job.session, job.tables, is_ordered=job.is_ordered, is_single=is_single)
         source.plan_view = lambda view: self._plan_view(view, job, source, life)
         return life, source
 
     def _plan_view(self, view: ViewInfo, job: Job, source: TableSource, life: QueryLife) -> DataFrame:
-        return self._plans.plan_view(self._job_of_view(view, job, source), source, life)
-
-    def _job_of_view(self, view: ViewInfo, job: Job, source: TableSource) -> Job:
-        """Return the query of a view, ready to be planned within a query that names it."""
-        prepared = self._preparer.prepare_view(view, job.session, job.views)
+        prepared = self._job_of_view(view, job)
         for name, rows in prepared.tables.items():
             source.add(view.database, name, rows)
+        return self._plans.plan_view(prepared, source, life)
+
+    def _job_of_view(self, view: ViewInfo, job: Job) -> Job:
+        """Return the query of a view, ready to be planned within a query that names it."""
+        prepared = self._preparer.prepare_view(view, job.session, job.views)
         return replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
 
     def _watched(self, job: Job) -> QueryLife:
@@ -190,8 +238,10 @@ class Planner:
     def _server_functions(self, session: Session, words: set[str]) -> list[Any]:
         if session.dialect is not Dialect.POSTGRESQL or _PG_FUNCTIONS.isdisjoint(words):
             return []
-        known = pg_functions(self._information(session) if self._information is not None else None)
-        return [each for each in known if each.name in words]
+        return [each.make() for each in self._pg_functions(session) if each.name in words]
+
+    def _pg_functions(self, session: Session) -> list[Function]:
+        return pg_functions(self._information(session) if self._information is not None else None)
 
     def _system_table(self, database: str, name: str, session: Session) -> pa.Table | None:
         if self._information is None:
@@ -204,3 +254,10 @@ class Planner:
         if database == PG_CATALOG and session.dialect is Dialect.POSTGRESQL:
             return pg_table(name, context)
         return None
+
+
+def _workers(options: QueryOptions) -> Workers:
+    assert options.spill_dir is not None, "workers have a place to spill to"
+    memory = max(int(options.memory_bytes) // options.workers, WORKER_MEMORY_MIN) if options.memory_bytes else 0
+    own = WorkerOptions(Size(memory), options.spill_dir / "workers", options.parallelism or os.cpu_count() or 1)
+    return Workers(options.workers, own)

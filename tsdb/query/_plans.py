@@ -45,9 +45,13 @@ ServerFunctions = Callable[[Session, set[str]], list[Any]]
 class Plans:
     """Has DataFusion plan and run queries."""
 
-    def __init__(self, contexts: Contexts, server_functions: ServerFunctions) -> None:
-        """`server_functions` returns those of some names that ask the server for what they tell."""
+    def __init__(self, contexts: Contexts, server_functions: ServerFunctions, *, can_be_ended: bool = False) -> None:
+        """`server_functions` returns those of some names that ask the server for what they tell.
+
+        Where a query can be ended at any time, it gets the numbers of a series in large batches.
+        """
         self._contexts = contexts
+        self._can_be_ended = can_be_ended
         self._server_functions = server_functions
 
     def start(self, job: Job, source: Source, life: QueryLife) -> tuple[Planned, Any]:
@@ -89,7 +93,8 @@ class Plans:
         words = set(_WORD.findall(job.text.lower()))
         functions = functions_named(job.session, words)
         series = [name for name in SERIES_FUNCTIONS if name in words]
-        functions += series_functions(series, life, is_joined=not words.isdisjoint(_JOIN_WORDS) or "," in job.text)
+        is_joined = not self._can_be_ended and (not words.isdisjoint(_JOIN_WORDS) or "," in job.text)
+        functions += series_functions(series, life, is_joined=is_joined)
         functions += self._server_functions(job.session, words)
         return self._contexts.make(
             job.session,

@@ -117,6 +117,7 @@ class Preparer:
             tables=tables,
             is_ordered=keeps_order(layout, AGGREGATE_NAMES) or reads_in_order(layout),
             is_single=self._is_single(layout, named, session, tables),
+            is_plain=self._is_plain(layout, named, session),
             is_explained=bool(prefix),
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
@@ -196,6 +197,11 @@ class Preparer:
         if not _ENDLESS_WORDS.isdisjoint(layout.words) or self.find_table(named[0].parts, session) is None:
             return False
         return layout.words.count("FROM") == 1
+
+    def _is_plain(self, layout: Layout, named: Sequence[TableRef], session: Session) -> bool:
+        if not _ENDLESS_WORDS.isdisjoint(layout.words) or layout.words.count("FROM") > 1:
+            return False
+        return not named or (len(named) == 1 and self._find_view(named[0], session) is None)
 
     def _columns(
         self,

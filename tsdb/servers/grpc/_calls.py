@@ -75,7 +75,7 @@ class Calls:
         """End streams whose clients may still send something some day; what is being worked on goes on."""
         self.is_stopping = True
         for call in self._open:
-            call.hurry()
+            call.stop_waiting()
 
 
 class Call:
@@ -134,7 +134,7 @@ class Call:
         self._received += 1
         return message
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait no longer for a further message."""
         if self._silence is not None and self._received:
             self._silence.reschedule(asyncio.get_running_loop().time())
