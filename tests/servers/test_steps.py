@@ -216,10 +216,10 @@ async def test_a_step_that_waits_for_a_thread_never_begins_once_it_is_cancelled(
 
 
 async def test_further_steps_are_refused_while_too_many_wait() -> None:
-    pool, may_end = StepPool("test", 1, waiting_max=1, busy_hint="raise the limit"), threading.Event()
+    pool, may_end = StepPool("test", 1, waiting_max=1, setting="grpc.runtime_size"), threading.Event()
     steps = [asyncio.ensure_future(pool.run(lambda: may_end.wait(30))) for _ in range(2)]
     await asyncio.sleep(0)
-    with pytest.raises(Busy, match=r"too many requests wait for a thread.*raise the limit"):
+    with pytest.raises(Busy, match="too many requests wait for a thread; try again later, or raise grpc"):
         await pool.run(lambda: None)
     may_end.set()
     assert await asyncio.gather(*steps) == [True, True]

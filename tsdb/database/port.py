@@ -177,7 +177,7 @@ class DatabaseGate:
     def database(self) -> DatabasePort:
         """The database; NotReady while the gate is closed."""
         if self._database is None:
-            raise NotReady("the server is not ready", hint="ask /ready, and try again")
+            raise NotReady("the server is not ready", hint="try again when /ready answers 200")
         return self._database
 
     def check(self) -> None:

@@ -45,14 +45,17 @@ class StepPool:
         *,
         waiting_max: int | None = None,
         waiting: Gauge | None = None,
-        busy_hint: str = "",
+        setting: str = "",
     ) -> None:
-        """With `waiting_max`, further work is refused while so many steps wait for a thread."""
+        """With `waiting_max`, further work is refused while so many steps wait for a thread.
+
+        `setting` is the configuration key of the number of threads, for those who are refused.
+        """
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
         self._under_way_max = None if waiting_max is None else threads_max + waiting_max
         self._under_way = 0
         self._gauge = waiting
-        self._busy_hint = busy_hint
+        self._setting = setting
 
     def close(self) -> None:
         """Let the threads end, without waiting for what they do."""
@@ -78,7 +81,7 @@ class StepPool:
             else:
                 return await self._run_noted(work, cancel, candidate)
         if self._under_way_max is not None and self._under_way >= self._under_way_max:
-            raise Busy("too many requests wait for a thread", hint=self._busy_hint or None)
+            raise Busy("too many requests wait for a thread", hint=f"try again later, or raise {self._setting}")
         step: Future[_T] = self.submit(contextvars.copy_context().run, work)
         try:
             return await self.wait(step)

@@ -284,7 +284,7 @@ def test_a_stream_without_a_further_message_does_not_hold_up_the_end(tmp_path: P
         assert time.monotonic() - begun < 5
         held.set()
         assert answer.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert answer.details() == "the server is stopping; send what is left again"
+        assert answer.details() == "the server is stopping; try again with the rest when it has restarted"
 
 
 def test_health_is_told_for_the_whole_and_for_each_service(served: RunningServer) -> None:

@@ -124,7 +124,9 @@ class Call:
                 message = await self.context.read()
         except TimeoutError:
             if self._calls.is_stopping:
-                raise ServerStopping("the server is stopping", hint="send what is left again") from None
+                raise ServerStopping(
+                    "the server is stopping", hint="try again with the rest when it has restarted"
+                ) from None
             raise DeadlineExceeded(f"no message came for {seconds:g} s") from None
         finally:
             self._silence = None

@@ -161,7 +161,7 @@ class GrpcServer:
             self._limits.threads_max,
             waiting_max=WAITING_MAX,
             waiting=_WAITING,
-            busy_hint="send fewer at a time, or raise grpc.runtime_size",
+            setting="grpc.runtime_size",
         )
         return Frame(database, sessions, workers, self._version)
 

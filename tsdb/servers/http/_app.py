@@ -57,7 +57,7 @@ LINGER_SECONDS_MAX = 2.0
 TIMED_OUT = (
     "the request took longer than it may and was stopped; raise http.timeout, or send the header x-tsdb-timeout: 120s"
 )
-STOPPING = "the server is stopping; send the request again when it has started"
+STOPPING = "the server is stopping; try again when it has restarted"
 
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 

@@ -172,7 +172,9 @@ class PostgresServer:
         except TimeoutError:
             raise PgError("08P01", "the login took too long") from None
         if login is not None and len(self._keys) >= self._connections_max:
-            raise PgError("53300", "sorry, too many clients already", hint="raise postgres.max_connections")
+            raise PgError(
+                "53300", "sorry, too many clients already", hint="try again later, or raise postgres.max_connections"
+            )
         return login
 
     def _rules(self) -> LoginRules:
