@@ -8,12 +8,13 @@ rules (`InlineLimits`):
   now and then, up to the soft deadline; each such run halves their count. Queries that differ in numbers only count as
   one, if small numbers stay small and large ones keep their length; other words, matchers or spans make another one.
 - Time in which the machine ran something else is not counted (`start_watch`): it would pass on a thread as well.
-- Only while no other request is in progress: one that arrives meanwhile waits for the answer.
+- Only for a client that is alone: while no other request is in progress, and no other connection has begun one within
+  the last tenth of a second. Requests that arrive during inline execution wait for it, one after the other.
 - A query that does not end before the soft deadline, or needs a planner, is abandoned at its next checkpoint and runs
   again on a thread. From then on it has to be fast `runs_after_miss` times first, twice as often for each further miss,
   and half as often for every `runs_forgiven` fast runs in a row.
 
-docs/decisions/0003-inline-execution.md has the measurements.
+docs/decisions/0010-inline-execution.md has the measurements.
 """
 
 from __future__ import annotations
@@ -143,10 +144,10 @@ class InlinePolicy:
             return None
         return _SMALL_NUMBER.sub(b"0", text.encode("utf-8", "surrogatepass").translate(_ZEROS)), facts
 
-    def candidate(self, in_flight: int, text: str, *facts: Hashable) -> Candidate | None:
-        """Return how to run a query while so many requests are in progress; None for one that never runs inline."""
+    def candidate(self, is_alone: bool, text: str, *facts: Hashable) -> Candidate | None:
+        """Return how to run a query; None for one that never runs inline. It `is_alone` if no other client waits."""
         key = self.key_of(text, *facts)
-        return None if key is None else Candidate(self, key, in_flight == 1 and self.is_fast(key))
+        return None if key is None else Candidate(self, key, is_alone and self.is_fast(key))
 
     def is_fast(self, key: Hashable) -> bool:
         """Tell whether a query is expected to be fast."""

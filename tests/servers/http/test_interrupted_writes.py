@@ -108,7 +108,7 @@ async def sql(served: Served, text: str, **headers: str) -> Answer:
 
 async def expire(served: Served) -> None:
     """Let the deadline of every request pass now."""
-    for guard in tuple(served.app._patrol._guards):
+    for guard in tuple(served.app._timeouts._guards):
         guard.interrupt(Interruption.TIMEOUT)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -189,7 +189,7 @@ async def test_a_client_that_goes_away_stops_its_write(served: Served, monkeypat
     exchange.feed(body)
     await asyncio.to_thread(gate.reached.wait, 30)
     exchange.leave()
-    (guard,) = served.app._patrol._guards
+    (guard,) = served.app._timeouts._guards
     while guard.reason is None:  # noqa: ASYNC110 - the patrol sets no event
         await asyncio.sleep(0.01)
     for _ in range(5):

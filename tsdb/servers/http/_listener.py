@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
@@ -23,6 +24,9 @@ from tsdb.servers.http._secured import Secured
 from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+RECENT_SECONDS = 0.1
+"""A connection that began a request within this time may send another one while that of somebody else is answered."""
 
 SWEEP_SECONDS = 1.0
 """How often silent connections are looked for."""
@@ -51,6 +55,8 @@ class Listener:
         self._socket = bound
         self._places = asyncio.Semaphore(connections_max)
         self._connections: set[Connection] = set()
+        self._recent: OrderedDict[Connection, float] = OrderedDict()
+        """When connections began their last request, the oldest first; those of `RECENT_SECONDS`."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._shaking: set[Secured] = set()
         """Those with TLS that are not connections yet."""
@@ -83,10 +89,20 @@ class Listener:
         if self.is_stopping:
             connection.close()
 
+    def note_request(self, connection: Connection) -> bool:
+        """Note that a connection begins a request; tell whether no other open one has done so recently."""
+        now, recent = self.loop.time(), self._recent
+        recent[connection] = now
+        recent.move_to_end(connection)
+        while now - recent[first := next(iter(recent))] > RECENT_SECONDS:
+            del recent[first]
+        return len(recent) == 1
+
     def discard(self, connection: Connection) -> None:
         """Forget a connection that is closed, and let another one take its place."""
         if connection in self._connections:
             self._connections.discard(connection)
+            self._recent.pop(connection, None)
             self._places.release()
         if not self._connections:
             self._gone.set()

@@ -67,7 +67,7 @@ class PrometheusApiRoutes:
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
-        candidate = self._inline.candidate(self._app.in_flight, text, *facts)
+        candidate = self._inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
         shown = self._work.shown(ask, text, evaluate, span)
         return Response(await self._work.run(shown, candidate), content_type=JSON)
 

@@ -89,6 +89,7 @@ class Ask:
 
     def __init__(self, database: DatabasePort, request: Request, form: Params) -> None:
         self._query, self._form = request.query, form
+        self.is_alone = request.is_alone
         self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
         wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
         self.session = Session(

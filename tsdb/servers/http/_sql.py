@@ -131,7 +131,7 @@ class SqlRoutes:
             pieces,
             partial(database.cancel, session),
             token=session.token,
-            candidate=self._candidate(text, session, chosen),
+            candidate=self._candidate(request, text, session, chosen),
         )
         try:
             return await work.respond(
@@ -143,11 +143,12 @@ class SqlRoutes:
                 request.token = session.token
             raise
 
-    def _candidate(self, text: str, session: Session, chosen: Format) -> Candidate | None:
+    def _candidate(self, request: Request, text: str, session: Session, chosen: Format) -> Candidate | None:
         """Only queries may run inline: writes wait for the disk, however fast that is most of the time."""
         if text[:_SELECT_CHARS].lower() != "select" or ";" in text[:-1]:
             return None
-        return self._inline.candidate(self._app.in_flight, text, session.database, session.time_zone, chosen.name)
+        is_alone = request.is_alone and self._app.in_flight == 1
+        return self._inline.candidate(is_alone, text, session.database, session.time_zone, chosen.name)
 
     async def parse(self, request: Request) -> Response:
         """Answer with the statements of a text as JSON."""
