@@ -39,8 +39,10 @@ _numbers = itertools.count(1)
 class Service:
     """Answers the requests of one worker, for one query after the other."""
 
-    def __init__(self, calls: socket.socket) -> None:
+    def __init__(self, calls: socket.socket, on_gone: Callable[[], None]) -> None:
+        """`on_gone` is called when the worker has ended."""
         self._calls = calls
+        self._on_gone = on_gone
         self.tables: QueryTables | None = None
         """Of the query that the worker runs now."""
         threading.Thread(target=self._serve, name="query-worker-calls", daemon=True).start()
@@ -55,6 +57,7 @@ class Service:
                     send_end(self._calls, error)
                 else:
                     send_object(self._calls, answer)
+        self._on_gone()
 
     def _answer(self, request: Any, sockets: list[socket.socket]) -> Any:
         tables = self.tables
