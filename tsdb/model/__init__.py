@@ -25,6 +25,7 @@ from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semanti
 from tsdb.model._series import LateTags, SeriesTable, group_series, hash_tags, make_tags, take_tags
 from tsdb.model._table import (
     CATALOG,
+    CATALOG_NAMES,
     DEFAULT_DATABASE,
     HISTOGRAM_COLUMN,
     METRIC_ENGINE,
@@ -56,6 +57,7 @@ from tsdb.model._zone import (
 
 __all__ = [
     "CATALOG",
+    "CATALOG_NAMES",
     "DEFAULT_DATABASE",
     "FAMILY_SUFFIXES",
     "HISTOGRAM_COLUMN",

@@ -288,7 +288,7 @@ class Preparer:
         """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
         if session.is_describing:
             return ()
-        own = replace(session, is_describing=True, hurry=None)
+        own = replace(session, is_describing=True)
         kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
         return tuple(
             ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
