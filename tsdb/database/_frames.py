@@ -7,7 +7,8 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -46,20 +47,28 @@ class ColumnTypeMismatch(InvalidArguments):
 
 
 def write_frame(
-    services: Services, database: str, name: str, frame: pa.Table, *, tags: Sequence[str], time: str
+    services: Services,
+    database: str,
+    name: str,
+    frame: pa.Table,
+    *,
+    tags: Sequence[str],
+    time: str,
+    token: WriteToken | None = None,
 ) -> int:
     """Write all rows of a frame into a table, which is created or widened when it has to be; the number of rows."""
     check_writable(database)
     services.catalog.database(database)
     _check_frame(frame, tags, time)
+    token = token or WriteToken()
     for attempt in range(ATTEMPTS_MAX):
         try:
-            table = _fitting_table(services, database, name, frame, tags, time)
+            table = _fitting_table(services, database, name, frame, tags, time, token)
             break
         except (CatalogOutdated, TableAlreadyExists):
             if attempt == ATTEMPTS_MAX - 1:
                 raise
-    return _put_frame(services, table, frame, None)
+    return _put_frame(services, table, frame, token)
 
 
 def append_frame(services: Services, database: str, name: str, frame: pa.Table, token: WriteToken | None) -> int:
@@ -85,6 +94,7 @@ def create_frame_table(
     tags: Sequence[str],
     time: str,
     options: Mapping[str, str] | None = None,
+    token: WriteToken | None = None,
 ) -> None:
     """Create the table that rows of a schema need; TableAlreadyExists if the name is taken."""
     check_writable(database)
@@ -92,7 +102,17 @@ def create_frame_table(
     check_table_name(name)
     empty = schema.empty_table()
     _check_frame(empty, tags, time)
-    services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
+    with _changing_table(token or WriteToken()):
+        services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
+
+
+@contextmanager
+def _changing_table(token: WriteToken) -> Iterator[None]:
+    """Create or change a table as a step of a write."""
+    token.enter()
+    yield
+    token.expect(1)
+    token.note(tables=1)
 
 
 def create_own_table(
@@ -143,18 +163,19 @@ def _check_frame(frame: pa.Table, tags: Sequence[str], time: str) -> None:
 
 
 def _fitting_table(
-    services: Services, database: str, name: str, frame: pa.Table, tags: Sequence[str], time: str
+    services: Services, database: str, name: str, frame: pa.Table, tags: Sequence[str], time: str, token: WriteToken
 ) -> TableInfo:
     table = services.catalog.find_table(database, name)
     if table is None:
         check_table_name(name)
         # Without tags, rows of the same time are different rows rather than versions of one.
         options = {} if tags else {"append_mode": "true"}
-        return services.catalog.create_table(_new_table(services, database, name, frame, tags, time, options))
+        with _changing_table(token):
+            return services.catalog.create_table(_new_table(services, database, name, frame, tags, time, options))
     check_metric_writable(table)
     if table.time_index.name != time:
         raise InvalidArguments(f"the time index of table {name} is {table.time_index.name!r}, not {time!r}")
-    return _widened(services, table, frame, tags)
+    return _widened(services, table, frame, tags, token)
 
 
 def _new_table(
@@ -200,7 +221,9 @@ def _type(field: pa.Field) -> DataType:
     return kind
 
 
-def _widened(services: Services, table: TableInfo, frame: pa.Table, tags: Sequence[str]) -> TableInfo:
+def _widened(
+    services: Services, table: TableInfo, frame: pa.Table, tags: Sequence[str], token: WriteToken
+) -> TableInfo:
     """Add the columns that a table lacks, and widen whole numbers to floats where floats come."""
     changes: list[AddColumn | WidenColumn] = []
     new = table
@@ -224,7 +247,8 @@ def _widened(services: Services, table: TableInfo, frame: pa.Table, tags: Sequen
             _check_holds(table, known, kind, field)
     if new is table:
         return table
-    return services.catalog.alter_table(table, new.changed(), changes)
+    with _changing_table(token):
+        return services.catalog.alter_table(table, new.changed(), changes)
 
 
 def _check_holds(table: TableInfo, known: ColumnInfo, kind: DataType, field: pa.Field) -> None:

@@ -96,10 +96,10 @@ class SampleWriter:
         found, unknown = self._find(self._directory(samples, request), samples)
         if len(unknown) or len(found) != 1:
             return None
-        if request.session.token is not None:
-            request.session.token.enter()
+        token = request.session.token or WriteToken()
+        token.enter()
         writing = self._send(samples, found[0])
-        writing.add_done_callback(partial(_count, request.protocol))
+        writing.add_done_callback(partial(_count, request.protocol, token))
         return writing
 
     def _directory(self, samples: Samples, request: IngestRequest) -> SeriesDirectory:
@@ -191,8 +191,9 @@ class SampleWriter:
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
 
 
-def _count(protocol: str, written: Future[int]) -> None:
+def _count(protocol: str, token: WriteToken, written: Future[int]) -> None:
     if written.exception() is None:
+        token.note(rows=written.result())
         count_accepted(protocol, written.result())
 
 

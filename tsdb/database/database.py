@@ -107,7 +107,7 @@ class Database:
         """Write columns into a table, which is created or widened as they need; the number of rows."""
         check_writing(self.services, session)
         check_target(session, database)
-        return write_frame(self.services, database, table, frame, tags=tags, time=time)
+        return write_frame(self.services, database, table, frame, tags=tags, time=time, token=session.token)
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
         """Write columns into a table that exists and stays as it is; the number of rows."""
@@ -132,7 +132,9 @@ class Database:
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
-        create_frame_table(self.services, database, name, schema, tags=tags, time=time, options=options)
+        create_frame_table(
+            self.services, database, name, schema, tags=tags, time=time, options=options, token=session.token
+        )
 
     def ingest(
         self,
