@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.database._names import resolve
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import stored_in
 from tsdb.engine import StrictWindows
 from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import RegionId, TableInfo, parse_timestamp, table_id_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tsdb.database._access import check_target, reading_session
-from tsdb.database._ingest_values import convert
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
-from tsdb.database._rows import check_deletable, delete_keys
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import check_deletable, delete_keys
+from tsdb.database.writing.values import convert
 from tsdb.errors import InvalidArguments
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
 from tsdb.query import Affected, Session

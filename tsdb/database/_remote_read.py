@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import stored_in
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.engine.series import conform_series
 from tsdb.errors import InvalidArguments

@@ -10,8 +10,8 @@ from pathlib import Path
 from tsdb.auth import Authenticator, UserStore
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
-from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import ProcessList
+from tsdb.database.writing.rejections import RejectionLog
 from tsdb.engine import Regions
 from tsdb.kv import MemoryKv
 from tsdb.query import QueryEngine, Session

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tsdb.catalog import TableAlreadyExists
-from tsdb.database._frames import create_own_table, put_frame
 from tsdb.database._services import RecordType, Services, SlowQueryOptions
+from tsdb.database.writing.frames import create_own_table, put_frame
 from tsdb.errors import TsdbError
 from tsdb.query.promql import Span
 from tsdb.telemetry import counter, get_logger

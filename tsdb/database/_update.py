@@ -9,8 +9,8 @@ from tsdb.database._access import reading_session
 from tsdb.database._insert import insert_rows, target_table
 from tsdb.database._names import quoted
 from tsdb.database._processes import Process
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import stored_in
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import ColumnNotFound, MergeMode, TableInfo
 from tsdb.query import Affected, Session

@@ -27,20 +27,20 @@ from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
 from tsdb.database._failures import note_statement, note_text, parse_noted
-from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._headings import headed_schema, with_headings
-from tsdb.database._ingest import Ingestion, IngestRequest
-from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._insert import insert
 from tsdb.database._names import READ_ONLY_DATABASES, resolve
 from tsdb.database._processes import Process
 from tsdb.database._remote_read import read_remote
-from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
+from tsdb.database.writing.frames import append_frame, create_frame_table, write_frame
+from tsdb.database.writing.rejections import count_accepted
+from tsdb.database.writing.samples import SampleWriter
+from tsdb.database.writing.writer import Ingestion, IngestRequest
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tsdb._kernels import LineParser
-from tsdb.database._ingest_known import KnownHashes
+from tsdb.database.writing.known_series import KnownHashes
 from tsdb.ingest import TableRows
 from tsdb.ingest.influx import parse_lines
 from tsdb.model import RegionSchema, Semantic, SeriesTable

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tsdb.catalog import TableNotFound
-from tsdb.database._conform_rows import conform_rows
 from tsdb.database._defaults import default_array
 from tsdb.database._services import Services
+from tsdb.database.writing.conform import conform_rows
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import Cancelled, InvalidArguments, Unsupported
 from tsdb.metric import ON_PHYSICAL, check_writable, write_batch

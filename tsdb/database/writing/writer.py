@@ -20,9 +20,12 @@ from typing import TypeAlias
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
 from tsdb.database._access import check_target
-from tsdb.database._ingest_batch import Part, Target, make_metric_parts, make_parts, make_target
-from tsdb.database._ingest_rejections import count_accepted
-from tsdb.database._ingest_tables import (
+from tsdb.database._names import check_table_name, check_writable
+from tsdb.database._services import Services
+from tsdb.database.writing.batches import Part, Target, make_metric_parts, make_parts, make_target
+from tsdb.database.writing.columns import stored_in
+from tsdb.database.writing.rejections import count_accepted
+from tsdb.database.writing.tables import (
     creation_options,
     draft_table,
     field_names,
@@ -30,10 +33,7 @@ from tsdb.database._ingest_tables import (
     physical_draft,
     widen_table,
 )
-from tsdb.database._ingest_values import Fitted, fit_rows, place_rejection
-from tsdb.database._names import check_table_name, check_writable
-from tsdb.database._rows import stored_in
-from tsdb.database._services import Services
+from tsdb.database.writing.values import Fitted, fit_rows, place_rejection
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import Cancelled, InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome

@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb.auth import Access
-from tsdb.database._ingest import Ingestion, IngestRequest
-from tsdb.database._ingest_rejections import count_accepted
-from tsdb.database._region_series import Positions, RegionSeries
-from tsdb.database._rows import stored_in
-from tsdb.database._series_directory import Found, SeriesDirectory
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import stored_in
+from tsdb.database.writing.region_series import Positions, RegionSeries
+from tsdb.database.writing.rejections import count_accepted
+from tsdb.database.writing.series_directory import Found, SeriesDirectory
+from tsdb.database.writing.writer import Ingestion, IngestRequest
 from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import Cancelled
 from tsdb.ingest import TableRows, WriteOutcome

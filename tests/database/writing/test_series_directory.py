@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tsdb.catalog import Catalog
-from tsdb.database._region_series import RegionSeries
-from tsdb.database._series_directory import SeriesDirectory
+from tsdb.database.writing.region_series import RegionSeries
+from tsdb.database.writing.series_directory import SeriesDirectory
 from tsdb.engine.entry import decode_batch, encode_batch
 from tsdb.engine.wal import FrameKind
 from tsdb.metric import make_series

@@ -18,8 +18,8 @@ import pyarrow.types as pt
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
 from tsdb.database._assign import assign_column
 from tsdb.database._names import check_table_name, check_writable
-from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import complete_rows, put_rows
 from tsdb.errors import InvalidArguments
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.metric import plan_column

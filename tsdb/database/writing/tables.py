@@ -12,8 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb.database._create_table import COLUMNS_MAX
-from tsdb.database._options import INHERITED_AT_CREATION, UnexpectedOption, check_table_options
+from tsdb.database._options import COLUMNS_MAX, INHERITED_AT_CREATION, UnexpectedOption, check_table_options
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import NewTable, TableRows
 from tsdb.metric import ON_PHYSICAL, plan_column, plan_metric_table

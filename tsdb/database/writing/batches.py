@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.database._ingest_known import KnownHashes
-from tsdb.database._ingest_values import Fitted, is_known
+from tsdb.database.writing.known_series import KnownHashes
+from tsdb.database.writing.values import Fitted, is_known
 from tsdb.engine import Regions, SchemaOutdated
 from tsdb.metric import encode_labels, make_series
 from tsdb.model import (

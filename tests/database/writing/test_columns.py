@@ -14,7 +14,7 @@ import pytest
 from tests.database.cases import open_case_database, render
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Affected, Channel, Session, read_all
-from tsdb.database._rows import ATTEMPTS_MAX, delete_keys, put_rows
+from tsdb.database.writing.columns import ATTEMPTS_MAX, delete_keys, put_rows
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import InvalidArguments
 from tsdb.model import Batch, RegionId, TableInfo

@@ -18,7 +18,7 @@ from tests.ingest.rows import make_rows
 from tsdb.catalog import CatalogOutdated
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Database, Session, read_all
-from tsdb.database._ingest_rejections import KEPT_MAX
+from tsdb.database.writing.rejections import KEPT_MAX
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, WriteOutcome

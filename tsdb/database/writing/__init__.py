@@ -1,0 +1,1 @@
+"""Writing rows, by whatever protocol they arrive."""
