@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from tsdb import _kernels
 from tsdb.database._services import Services
-from tsdb.database.writing.columns import stored_in
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.engine.series import conform_series
 from tsdb.errors import InvalidArguments
@@ -49,7 +48,7 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     if table is None or table.is_physical or query.start_ms > query.end_ms:
         return b""
     value = _value_column(table)
-    found = [_scan(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    found = [_scan(services, table, region, value, query) for region in services.catalog.stored_in(table).region_ids]
     if not found:
         # It shows a file and has no regions.
         return b""

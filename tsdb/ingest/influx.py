@@ -62,7 +62,7 @@ def _to_rows(rows: _kernels.LineRows) -> TableRows:
     names, numbers = tuple(rows.tag_names), _numpy(rows.series)
     return TableRows(
         table=rows.name,
-        tags=lambda: read_tags(numbers).select(list(names)) if names else read_tags(numbers),
+        tags=None,
         series_index=_numpy(rows.index),
         times=_numpy(rows.times),
         unit="ns",

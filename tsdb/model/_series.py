@@ -55,6 +55,14 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
     return pa.array(first).to_numpy().astype(np.int64), pa.array(group).to_numpy()
 
 
+def distinct_tags(
+    columns: Sequence[pa.Array], names: Sequence[str], rows: int
+) -> tuple[pa.RecordBatch, npt.NDArray[np.uint32]]:
+    """Return the distinct series of rows, in order of appearance, and for every row which of them is its own."""
+    first, index = group_series(*hash_tags(columns, names, rows))
+    return make_tags([column.take(pa.array(first)) for column in columns], names, len(first)), index
+
+
 class SealEntry(Protocol):
     """Makes the payload of a log entry of rows whose tags somebody else keeps."""
 

@@ -31,7 +31,7 @@ def parse(parser: LineParser, *keys: str) -> TableRows:
 
 def check(found: SeriesTable, rows: TableRows) -> None:
     """The series are those that the tags of the request make."""
-    given = rows.tags
+    given = rows.read_tags()
     names = given.schema.names
     columns = [given.column(name) if name in names else pa.nulls(given.num_rows, pa.string()) for name in ("b", "a")]
     plain = SeriesTable.of_tags(SCHEMA, columns, given.num_rows)

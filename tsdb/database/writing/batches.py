@@ -6,24 +6,25 @@ Rows of all logical tables on one physical table become one batch of its region,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.database.writing.known_series import KnownHashes
+from tsdb.database.writing.send import Part
 from tsdb.database.writing.values import Fitted, is_known
-from tsdb.engine import Regions, SchemaOutdated
 from tsdb.metric import encode_labels, make_series
 from tsdb.model import (
     Batch,
     Column,
+    OpType,
     PartitionRule,
     RegionId,
     RegionSchema,
-    Semantic,
     SeriesTable,
     TableInfo,
     group_series,
@@ -35,100 +36,102 @@ ROWS_PER_BATCH = 1_000_000
 
 Index = npt.NDArray[np.uint32]
 Positions = npt.NDArray[np.int64]
+BatchOf = Callable[[RegionId], tuple[Batch, int]]
+"""Returns all rows as a batch of a region, and the version of the schema it was made for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the rows of one version of a table go; made once and kept, because every request asks."""
+    """Where the rows of one description of a table go; made once and kept, because every request needs it."""
 
     table: TableInfo
     schema: RegionSchema
+    """Of the regions, when this was made."""
     rule: PartitionRule | None
     """None for a table of one region."""
     known: KnownHashes
     """The series that parsers know."""
 
-    @property
-    def is_routed_by_series(self) -> bool:
-        tags = {tag.name for tag in self.schema.tags}
-        return self.rule is not None and tags.issuperset(self.rule.columns)
+
+def make_target(table: TableInfo, schema: RegionSchema) -> Target:
+    """Gather what writing to a table needs."""
+    return Target(table, schema, partition_rule(table), KnownHashes(schema))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A batch for one region, made for one version of its schema."""
-
-    region: RegionId
-    batch: Batch
-    schema_version: int
-
-
-def make_target(regions: Regions, table: TableInfo) -> Target:
-    """Look up what writing to a table needs; SchemaOutdated while its regions are being changed."""
-    first = table.region_ids[0]
-    schema = regions.schema(first)
-    if schema.version != table.schema_version:
-        raise SchemaOutdated(region_id=first, expected=table.schema_version, current=schema.version)
-    known = KnownHashes(schema)
+def partition_rule(table: TableInfo) -> PartitionRule | None:
+    """Return how rows are divided among the regions of a table; None if it has one."""
     if len(table.region_numbers) == 1:
-        return Target(table, schema, None, known)
+        return None
     types = {name: table.by_name[name].type for name in table.partition_columns}
-    rule = PartitionRule.parse(table.partition_columns, table.partition_rules, types)
-    return Target(table, schema, rule, known)
+    return PartitionRule.parse(table.partition_columns, table.partition_rules, types)
 
 
-def make_parts(target: Target, fitted: Fitted) -> list[Part]:
-    """Return the batches of rows."""
-    series = _make_series(target, fitted)
-    whole = Batch(series, fitted.rows.series_index, fitted.times, fitted.fields)
-    if target.rule is None:
-        return _limited(target.table.region_ids[0], whole, target.schema.version)
-    table = target.table
-    return [
-        part
-        for number, batch in _divide(target, target.rule, whole)
-        for part in _limited(region_id(table.id, table.region_numbers[number]), batch, target.schema.version)
-    ]
+def make_batch(fitted: Fitted, schema: RegionSchema, hashes: KnownHashes | None = None) -> Batch:
+    """Return rows as a batch of a region; `hashes` are of the series that parsers know."""
+    rows = fitted.rows
+    return Batch(_make_series(fitted, schema, hashes), rows.series_index, fitted.times, fitted.fields, rows.op)
 
 
-def _make_series(target: Target, fitted: Fitted) -> SeriesTable:
+def _make_series(fitted: Fitted, schema: RegionSchema, hashes: KnownHashes | None) -> SeriesTable:
     known = fitted.rows.known
-    if known is not None and is_known(fitted.rows, fitted.table):
-        return target.known.series(known)
-    count, schema = fitted.series, target.schema
+    if known is not None and hashes is not None and is_known(fitted.rows, fitted.table):
+        return hashes.series(known)
+    count = fitted.series
     columns = [fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags]
     return SeriesTable.of_tags(schema, columns, count)
 
 
-def _divide(target: Target, rule: PartitionRule, batch: Batch) -> list[tuple[int, Batch]]:
-    """Divide a batch among the regions of its table."""
-    if target.is_routed_by_series:
-        numbers = rule.route(batch.series.tags)[batch.series_index]
-    else:
-        numbers = rule.route(_columns_of_rows(target, rule, batch))
-    counts = np.bincount(numbers)
-    taken = np.flatnonzero(counts)
-    if len(taken) == 1:
-        return [(int(taken[0]), batch)]
-    return [(int(number), _take(batch, np.flatnonzero(numbers == number))) for number in taken]
+def make_parts(fitted: Fitted, rule: PartitionRule | None, batch_of: BatchOf) -> list[Part]:
+    """Divide rows among the regions of their table."""
+    table = fitted.table
+    if rule is None:
+        return _limited(table.region_ids[0], *batch_of(table.region_ids[0]))
+    parts = []
+    for number, rows in _by_region(_route(rule, fitted)):
+        region = region_id(table.id, table.region_numbers[number])
+        batch, version = batch_of(region)
+        parts += _limited(region, _take(batch, rows), version)
+    return parts
 
 
-def _columns_of_rows(target: Target, rule: PartitionRule, batch: Batch) -> pa.Table:
-    index = pa.array(batch.series_index)
-    columns: dict[str, pa.Array] = {}
-    for name in rule.columns:
-        column = target.schema.by_name[name]
-        if column.semantic is Semantic.TAG:
-            columns[name] = batch.series.tags.column(name).take(index)
-        elif column.semantic is Semantic.TIMESTAMP:
-            columns[name] = pa.array(batch.times).cast(column.type)
-        else:
-            columns[name] = batch.fields.get(name, pa.nulls(batch.rows, column.type))
-    return pa.table(columns)
+def _route(rule: PartitionRule, fitted: Fitted) -> npt.NDArray[np.integer[Any]]:
+    """Return for each row which region it belongs to."""
+    rows, table = fitted.rows, fitted.table
+    tags = fitted.tags
+    if rows.known is not None and is_known(rows, table):
+        read = rows.read_tags()
+        tags = dict(zip(read.schema.names, read.columns, strict=True))
+    keys = {tag.name for tag in table.tags}
+    named = {name: _column(fitted, tags, name) for name in rule.columns}
+    if keys.issuperset(rule.columns):
+        return rule.route(pa.table(named))[rows.series_index]
+    index = pa.array(rows.series_index)
+    return rule.route(
+        pa.table({name: column.take(index) if name in keys else column for name, column in named.items()})
+    )
+
+
+def _column(fitted: Fitted, tags: dict[str, pa.Array], name: str) -> pa.Array:
+    """Return a column: a tag by series, others by row."""
+    column = fitted.table.by_name[name]
+    if name == fitted.table.time_index.name:
+        return pa.array(fitted.times).cast(column.type.arrow)
+    if name in tags:
+        return tags[name]
+    is_tag = any(tag.name == name for tag in fitted.table.tags)
+    return fitted.fields.get(name, pa.nulls(fitted.series if is_tag else fitted.rows.rows, column.type.arrow))
+
+
+def _by_region(numbers: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, Positions]]:
+    """Yield the regions that get rows, each with the positions of its rows."""
+    for number in np.flatnonzero(np.bincount(numbers)):
+        yield int(number), np.flatnonzero(numbers == number)
 
 
 def _take(batch: Batch, rows: Positions) -> Batch:
     """Return some rows of a batch, with the series that they have."""
+    if len(rows) == batch.rows:
+        return batch
     used, index = np.unique(batch.series_index[rows], return_inverse=True)
     chosen = pa.array(rows)
     return Batch(
@@ -136,6 +139,7 @@ def _take(batch: Batch, rows: Positions) -> Batch:
         index.astype(np.uint32),
         batch.times[rows],
         {name: values.take(chosen) for name, values in batch.fields.items()},
+        batch.op,
     )
 
 
@@ -163,35 +167,33 @@ def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[Part]:
         np.concatenate(index),
         np.concatenate([fitted.times for fitted in many]),
         _metric_fields(target.schema, many),
+        many[0].rows.op,
     )
-    if target.rule is not None:
-        return _divide_metrics(target, target.rule, many, batch)
-    if len({fitted.table.id for fitted in many}) != len(many):
-        batch = _join_series(batch)
-    return _limited(target.table.region_ids[0], batch, target.schema.version)
+    table, version = target.table, target.schema.version
+    if target.rule is None:
+        return _limited(table.region_ids[0], _joined(batch, many), version)
+    parts = []
+    for number, rows in _by_region(_route_metrics(target.rule, table, many)[batch.series_index]):
+        region = region_id(table.id, table.region_numbers[number])
+        parts += _limited(region, _joined(_take(batch, rows), many), version)
+    return parts
 
 
-def _divide_metrics(target: Target, rule: PartitionRule, many: Sequence[Fitted], batch: Batch) -> list[Part]:
-    """Divide rows of logical tables among the regions of their physical table, by the labels of their series."""
-    table = target.table
+def _route_metrics(rule: PartitionRule, physical: TableInfo, many: Sequence[Fitted]) -> npt.NDArray[np.integer[Any]]:
+    """Return for each series of logical tables which region it belongs to, by its labels."""
     labels = {
         name: pa.concat_arrays(
             [each.tags[name].cast(kind) if name in each.tags else pa.nulls(each.series, kind) for each in many]
         )
-        for name, kind in ((name, table.by_name[name].type.arrow) for name in rule.columns)
+        for name, kind in ((name, physical.by_name[name].type.arrow) for name in rule.columns)
     }
-    numbers = rule.route(pa.table(labels))[batch.series_index]
-    parts: list[Part] = []
-    for number in np.unique(numbers):
-        some = _take(batch, np.flatnonzero(numbers == number))
-        if len({fitted.table.id for fitted in many}) != len(many):
-            some = _join_series(some)
-        parts += _limited(region_id(table.id, table.region_numbers[int(number)]), some, target.schema.version)
-    return parts
+    return rule.route(pa.table(labels))
 
 
 def _metric_fields(schema: RegionSchema, many: Sequence[Fitted]) -> dict[str, pa.Array]:
     """Return the fields of a physical table that rows have: the value, and the histogram if one of them has it."""
+    if many[0].rows.op is OpType.DELETE:
+        return {}
     value, *others = schema.fields
     given = [value, *(column for column in others if any(column.name in fitted.fields for fitted in many))]
     return {column.name: pa.concat_arrays([_field(fitted, column) for fitted in many]) for column in given}
@@ -202,7 +204,13 @@ def _field(fitted: Fitted, column: Column) -> pa.Array:
     return pa.nulls(fitted.rows.rows, column.type) if found is None else found
 
 
-def _join_series(batch: Batch) -> Batch:
-    """Rows of one table that came in several pieces may have the same series twice: make it one."""
+def _joined(batch: Batch, many: Sequence[Fitted]) -> Batch:
+    """Return a batch in which each series occurs once: pieces of one table may have the same."""
+    is_split = len({fitted.table.id for fitted in many}) != len(many)
+    return join_series(batch) if is_split else batch
+
+
+def join_series(batch: Batch) -> Batch:
+    """Return a batch in which each series occurs once."""
     first, group = group_series(batch.series.tsid, batch.series.check)
-    return Batch(batch.series.take(first), group[batch.series_index], batch.times, batch.fields)
+    return Batch(batch.series.take(first), group[batch.series_index], batch.times, batch.fields, batch.op)

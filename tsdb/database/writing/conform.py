@@ -1,7 +1,8 @@
-"""Rows that were made for one description of a table, brought to the schema its region has by now.
+"""Rows that were made for one description of a table, brought to the schema that its region has by now.
 
-A table can be altered between the moment an INSERT read its description and the moment its rows reach a region. Columns
-are known by their ids, so that a rename keeps their values: what is gone is left out, what is new gets its default.
+A table can be altered between the moment a statement reads its description and the moment its rows reach a region.
+Columns are known by their ids, so that a rename keeps their values: dropped columns are left out, new ones get their
+defaults.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tsdb.database._defaults import default_array
+from tsdb.database.writing.values import Fitted
 from tsdb.errors import InvalidArguments
-from tsdb.model import Column, ColumnInfo, OpType, RegionSchema, Semantic, TableInfo
+from tsdb.model import Batch, Column, ColumnInfo, OpType, RegionSchema, SeriesTable, TableInfo
 
 
-def conform_rows(
-    rows: pa.Table, made_for: TableInfo, newest: TableInfo, schema: RegionSchema, op: OpType, *, now_ns: int
-) -> pa.Table:
-    """Return rows, made for one description of a table, with the columns of a schema; of a delete only the keys.
+def conform_rows(fitted: Fitted, newest: TableInfo, schema: RegionSchema, *, now_ns: int) -> Batch:
+    """Return rows as a batch of a schema; of a delete only the keys. Series may occur twice in it.
 
-    `newest` is the description that is published: while an alter is under way it may be older than the schema.
+    `newest` is the published description of the table: while it is being altered, that may be older than the schema.
     """
-    given = {column.id: column.name for column in made_for.columns if column.name in rows.column_names}
+    rows, given = fitted.rows, {column.id: column.name for column in fitted.table.columns}
     described = {column.id: column for column in newest.columns} if newest.schema_version == schema.version else {}
-    columns = {}
-    for column in schema.columns:
-        if op is OpType.DELETE and column.semantic is Semantic.FIELD:
-            continue
+
+    def find(column: Column, values: dict[str, pa.Array], count: int) -> pa.Array:
         name = given.get(column.id)
-        if name is None:
-            columns[column.name] = _default(column, described.get(column.id), rows.num_rows, now_ns=now_ns)
-        else:
-            columns[column.name] = _cast(rows.column(name), column)
-    return pa.table(columns)
+        if name is not None and name in values:
+            return _cast(values[name], column)
+        return _default(column, described.get(column.id), count, now_ns=now_ns)
+
+    series = SeriesTable.of_tags(schema, [find(tag, fitted.tags, fitted.series) for tag in schema.tags], fitted.series)
+    time = _cast(pa.array(fitted.times).cast(fitted.table.time_index.type.arrow), schema.time)
+    fields = {}
+    if rows.op is OpType.PUT:
+        fields = {column.name: find(column, fitted.fields, rows.rows) for column in schema.fields}
+    return Batch(series, rows.series_index, time.cast(pa.int64()).to_numpy(zero_copy_only=False), fields, rows.op)
 
 
 def _default(column: Column, described: ColumnInfo | None, rows: int, *, now_ns: int) -> pa.Array:
@@ -46,7 +49,7 @@ def _default(column: Column, described: ColumnInfo | None, rows: int, *, now_ns:
     return values
 
 
-def _cast(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
+def _cast(values: pa.Array, column: Column) -> pa.Array:
     try:
         return values.cast(column.type)
     except pa.ArrowException as error:

@@ -1,143 +1,124 @@
-"""Rows that come as columns with names: the table is made to fit them, then they are written.
+"""Rows that arrive as named columns, from `Connection.write`, Flight and COPY of PostgreSQL.
 
-A table that is not there is created, columns that it lacks are added, as tags or fields; types that are there already
-are kept, and values are cast to them where nothing is lost. `append_frame` changes no table: what does not fit is
-refused.
+`write_frame` makes the table fit: a missing table is created, missing columns are added, as tags or fields; types that
+are there already are kept, and values are cast to them. `append_frame` changes no table: what does not fit is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.catalog import CatalogOutdated, TableAlreadyExists
+from tsdb.catalog import Catalog
+from tsdb.clock import Clock
 from tsdb.database._assign import assign_column
-from tsdb.database._names import check_table_name, check_writable
-from tsdb.database._services import Services
-from tsdb.database.writing.columns import complete_rows, put_rows
+from tsdb.database.writing.columns import complete_rows, make_rows
+from tsdb.database.writing.request import WriteRequest
+from tsdb.database.writing.writer import Writer
 from tsdb.errors import InvalidArguments
+from tsdb.ingest import NewTable, TableRows
 from tsdb.metric import check_writable as check_metric_writable
-from tsdb.metric import plan_column
 from tsdb.model import (
-    AddColumn,
-    ColumnId,
     ColumnInfo,
     ColumnNotFound,
     DataType,
     Kind,
-    Semantic,
     TableInfo,
-    WidenColumn,
     can_widen,
+    make_tags,
     type_of_field,
 )
 from tsdb.query import WriteToken
-
-ATTEMPTS_MAX = 5
-"""How often a change of the table is tried again that somebody else's change has overtaken."""
 
 
 class ColumnTypeMismatch(InvalidArguments):
     """A column comes with a type that the table's column does not hold."""
 
 
-def write_frame(
-    services: Services,
-    database: str,
-    name: str,
-    frame: pa.Table,
-    *,
-    tags: Sequence[str],
-    time: str,
-    token: WriteToken | None = None,
-) -> int:
-    """Write all rows of a frame into a table, which is created or widened when it has to be; the number of rows."""
-    check_writable(database)
-    services.catalog.database(database)
-    _check_frame(frame, tags, time)
-    token = token or WriteToken()
-    for attempt in range(ATTEMPTS_MAX):
-        try:
-            table = _fitting_table(services, database, name, frame, tags, time, token)
-            break
-        except (CatalogOutdated, TableAlreadyExists):
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-    return _put_frame(services, table, frame, token)
+class FrameWriter:
+    """Writes frames."""
+
+    def __init__(self, catalog: Catalog, clock: Clock, writer: Writer) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._writer = writer
+
+    def write(
+        self, database: str, name: str, frame: pa.Table, *, tags: Sequence[str], time: str, token: WriteToken
+    ) -> int:
+        """Write a frame into a table, which is created or widened when it has to be; the number of rows."""
+        _check_frame(frame, tags, time)
+        was = self._catalog.find_table(database, name)
+        if was is not None:
+            _check_fits(was, frame, time)
+        # Without tags, rows of the same time are different rows rather than versions of one.
+        options = {} if tags else {"append_mode": "true"}
+        rows = _layout(name, frame.schema, tags, time)
+        table = self._writer.ensure_table(rows, _request(database, frame.schema, time, options, token))
+        _check_fits(table, frame, time)
+        return self._put(table, frame, token)
+
+    def append(self, database: str, name: str, frame: pa.Table, token: WriteToken) -> int:
+        """Write a frame into a table that exists and stays as it is; the number of rows."""
+        table = self._catalog.table(database, name)
+        check_metric_writable(table)
+        _check_unique(frame.column_names)
+        for field in frame.schema:
+            known = table.by_name.get(field.name)
+            if known is None:
+                raise ColumnNotFound.of(table.name, field.name, table.by_name)
+            _check_holds(table, known, _type(field), field)
+        return self._put(table, frame, token)
+
+    def create_table(
+        self,
+        database: str,
+        name: str,
+        schema: pa.Schema,
+        *,
+        tags: Sequence[str],
+        time: str,
+        options: Mapping[str, str],
+        token: WriteToken | None = None,
+    ) -> TableInfo:
+        """Create the table that frames of a schema need; TableAlreadyExists if the name is taken."""
+        _check_frame(schema.empty_table(), tags, time)
+        rows = _layout(name, schema, tags, time)
+        return self._writer.create_table(rows, _request(database, schema, time, options, token or WriteToken()))
+
+    def _put(self, table: TableInfo, frame: pa.Table, token: WriteToken) -> int:
+        given = {
+            column: assign_column(_plain(frame.column(column)), table.by_name[column], zone="UTC")
+            for column in frame.column_names
+        }
+        rows = complete_rows(table, given, frame.num_rows, now_ns=self._clock.now_ns())
+        return self._writer.put(make_rows(table, rows), token)
 
 
-def append_frame(services: Services, database: str, name: str, frame: pa.Table, token: WriteToken | None) -> int:
-    """Write all rows of a frame into a table that is there and stays as it is; the number of rows."""
-    check_writable(database)
-    table = services.catalog.table(database, name)
-    check_metric_writable(table)
-    _check_unique(frame.column_names)
-    for field in frame.schema:
-        known = table.by_name.get(field.name)
-        if known is None:
-            raise ColumnNotFound.of(table.name, field.name, table.by_name)
-        _check_holds(table, known, _type(field), field)
-    return _put_frame(services, table, frame, token)
-
-
-def create_frame_table(
-    services: Services,
-    database: str,
-    name: str,
-    schema: pa.Schema,
-    *,
-    tags: Sequence[str],
-    time: str,
-    options: Mapping[str, str] | None = None,
-    token: WriteToken | None = None,
-) -> None:
-    """Create the table that rows of a schema need; TableAlreadyExists if the name is taken."""
-    check_writable(database)
-    services.catalog.database(database)
-    check_table_name(name)
+def _layout(name: str, schema: pa.Schema, tags: Sequence[str], time: str) -> TableRows:
+    """Return rows without any row: what they need of their table."""
     empty = schema.empty_table()
-    _check_frame(empty, tags, time)
-    with _changing_table(token or WriteToken()):
-        services.catalog.create_table(_new_table(services, database, name, empty, tags, time, options or {}))
+    return TableRows(
+        table=name,
+        tags=make_tags([empty.column(tag).combine_chunks() for tag in tags], tags, 0),
+        series_index=np.zeros(0, np.uint32),
+        times=np.zeros(0, np.int64),
+        unit=schema.field(time).type.unit,
+        fields={each: empty.column(each).combine_chunks() for each in schema.names if each not in (*tags, time)},
+        columns=tuple("" if each == time else each for each in schema.names),
+        types={field.name: _type(field) for field in schema},
+    )
 
 
-@contextmanager
-def _changing_table(token: WriteToken) -> Iterator[None]:
-    """Create or change a table as a step of a write."""
-    token.enter()
-    yield
-    token.expect(1)
-    token.note(tables=1)
-
-
-def create_own_table(
-    services: Services, database: str, name: str, schema: pa.Schema, *, time: str, options: Mapping[str, str]
-) -> None:
-    """Create a table of the server itself, in a database that users only read; TableAlreadyExists if it is there."""
-    services.catalog.create_table(_new_table(services, database, name, schema.empty_table(), (), time, options))
-
-
-def put_frame(services: Services, database: str, name: str, frame: pa.Table, create: Callable[[], None]) -> int:
-    """Write rows of the server itself into one of its own tables, which `create` makes when it is missing."""
-    table = services.catalog.find_table(database, name)
-    if table is None:
-        create()
-        table = services.catalog.table(database, name)
-    return _put_frame(services, table, frame, None)
-
-
-def _put_frame(services: Services, table: TableInfo, frame: pa.Table, token: WriteToken | None) -> int:
-    given = {
-        column: assign_column(_plain(frame.column(column)), table.by_name[column], zone="UTC")
-        for column in frame.column_names
-    }
-    rows = complete_rows(table, given, frame.num_rows, now_ns=services.clock.now_ns())
-    return put_rows(services, table, rows, token)
+def _request(
+    database: str, schema: pa.Schema, time: str, options: Mapping[str, str], token: WriteToken
+) -> WriteRequest:
+    new_table = NewTable(time_column=time, time_unit=schema.field(time).type.unit, comment=None)
+    return WriteRequest(database, token, new_table, table_options=options)
 
 
 def _check_unique(names: Sequence[str]) -> None:
@@ -162,49 +143,15 @@ def _check_frame(frame: pa.Table, tags: Sequence[str], time: str) -> None:
         raise InvalidArguments(f"the time column {time!r} has rows without a time")
 
 
-def _fitting_table(
-    services: Services, database: str, name: str, frame: pa.Table, tags: Sequence[str], time: str, token: WriteToken
-) -> TableInfo:
-    table = services.catalog.find_table(database, name)
-    if table is None:
-        check_table_name(name)
-        # Without tags, rows of the same time are different rows rather than versions of one.
-        options = {} if tags else {"append_mode": "true"}
-        with _changing_table(token):
-            return services.catalog.create_table(_new_table(services, database, name, frame, tags, time, options))
+def _check_fits(table: TableInfo, frame: pa.Table, time: str) -> None:
+    """Refuse a frame whose time index, or a type, is not that of the table."""
     check_metric_writable(table)
     if table.time_index.name != time:
-        raise InvalidArguments(f"the time index of table {name} is {table.time_index.name!r}, not {time!r}")
-    return _widened(services, table, frame, tags, token)
-
-
-def _new_table(
-    services: Services,
-    database: str,
-    name: str,
-    frame: pa.Table,
-    tags: Sequence[str],
-    time: str,
-    options: Mapping[str, str] | None = None,
-) -> TableInfo:
-    columns = tuple(
-        ColumnInfo(ColumnId(number), field.name, _type(field), _semantic(field.name, tags, time), field.name != time)
-        for number, field in enumerate(frame.schema)
-    )
-    return TableInfo(
-        id=0,
-        database=database,
-        name=name,
-        columns=columns,
-        primary_key=tuple(tags),
-        options=options or {},
-        created_ms=services.clock.now_ns() // 1_000_000,
-        next_column_id=len(columns),
-    )
-
-
-def _semantic(name: str, tags: Sequence[str], time: str) -> Semantic:
-    return Semantic.TIMESTAMP if name == time else Semantic.TAG if name in tags else Semantic.FIELD
+        raise InvalidArguments(f"the time index of table {table.name} is {table.time_index.name!r}, not {time!r}")
+    for field in frame.schema:
+        known = table.by_name.get(field.name)
+        if known is not None:
+            _check_holds(table, known, _type(field), field)
 
 
 def _type(field: pa.Field) -> DataType:
@@ -219,36 +166,6 @@ def _type(field: pa.Field) -> DataType:
             hint="turn it into text or split it into columns",
         )
     return kind
-
-
-def _widened(
-    services: Services, table: TableInfo, frame: pa.Table, tags: Sequence[str], token: WriteToken
-) -> TableInfo:
-    """Add the columns that a table lacks, and widen whole numbers to floats where floats come."""
-    changes: list[AddColumn | WidenColumn] = []
-    new = table
-    for field in frame.schema:
-        kind, known = _type(field), table.by_name.get(field.name)
-        if known is None:
-            is_tag = field.name in tags
-            semantic = Semantic.TAG if is_tag else Semantic.FIELD
-            column = ColumnInfo(ColumnId(new.next_column_id), field.name, kind, semantic)
-            if table.is_logical:
-                new = plan_column(new, column)
-                continue
-            changes.append(AddColumn(field.name, kind.arrow, semantic))
-            new = replace(
-                new,
-                columns=(*new.columns, column),
-                primary_key=(*new.primary_key, field.name) if is_tag else new.primary_key,
-                next_column_id=new.next_column_id + 1,
-            )
-        else:
-            _check_holds(table, known, kind, field)
-    if new is table:
-        return table
-    with _changing_table(token):
-        return services.catalog.alter_table(table, new.changed(), changes)
 
 
 def _check_holds(table: TableInfo, known: ColumnInfo, kind: DataType, field: pa.Field) -> None:
