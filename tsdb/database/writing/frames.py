@@ -52,14 +52,15 @@ class FrameWriter:
     ) -> int:
         """Write a frame into a table, which is created or widened when it has to be; the number of rows."""
         _check_frame(frame, tags, time)
-        was = self._catalog.find_table(database, name)
-        if was is not None:
-            _check_fits(was, frame, time)
-        # Without tags, rows of the same time are different rows rather than versions of one.
-        options = {} if tags else {"append_mode": "true"}
-        rows = _layout(name, frame.schema, tags, time)
-        table = self._writer.ensure_table(rows, _request(database, frame.schema, time, options, token))
-        _check_fits(table, frame, time)
+        table = self._catalog.find_table(database, name)
+        if table is not None:
+            _check_fits(table, frame, time)
+        if table is None or not all(column in table.by_name for column in frame.column_names):
+            # Without tags, rows of the same time are different rows rather than versions of one.
+            options = {} if tags else {"append_mode": "true"}
+            rows = _layout(name, frame.schema, tags, time)
+            table = self._writer.ensure_table(rows, _request(database, frame.schema, time, options, token))
+            _check_fits(table, frame, time)
         return self._put(table, frame, token)
 
     def append(self, database: str, name: str, frame: pa.Table, token: WriteToken) -> int:
