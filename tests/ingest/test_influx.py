@@ -92,7 +92,7 @@ def test_numbers_of_series_last_over_requests_and_tell_their_tags() -> None:
     assert first.known.source == second.known.source
     assert second.known.numbers.tolist() == [2, 1]
     assert second.known.bound == 3
-    assert first.known.read_tags(second.known.numbers).to_pydict() == {"a": ["3", "2"]}
+    assert first.known.keeper.read_tags(second.known.numbers).to_pydict() == {"a": ["3", "2"]}
 
 
 def test_another_measurement_and_another_parser_are_other_sources() -> None:
@@ -136,7 +136,6 @@ def test_bytes_that_are_not_text_are_refused_with_their_place() -> None:
 def test_packed_tags_are_empty_for_names_that_nobody_has() -> None:
     (rows,) = parse("m,a=1 v=1")
     assert rows.known is not None
-    assert rows.known.pack_tags is not None
-    packed = rows.known.pack_tags(rows.known.numbers, ["none"])
+    packed = rows.known.keeper.pack_tags(rows.known.numbers, ["none"])
     assert np.frombuffer(packed, np.uint32, 4).tolist() == [0, 0, 1, 0]
     assert pa.array(rows.known.numbers).to_pylist() == [0]

@@ -7,7 +7,8 @@ their table already and name its columns (`made_for`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DataType, OpType, TableInfo
+from tsdb.model import DataType, OpType, TableInfo, TagKeeper
+
+
+class ParsedTags(TagKeeper):
+    """The tags of the series that a parser has numbered. What is read has one column for each tag that occurs in it."""
+
+    @abstractmethod
+    def pack_tags(self, numbers: npt.NDArray[np.uint32], names: list[str]) -> pa.Buffer:
+        """Return some tags, in the order of `names`, in the form of a log entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,14 +41,11 @@ class KnownSeries:
     """All numbers of the source are below this, so far."""
     tag_names: tuple[str, ...]
     """The tags that series of this request have."""
-    read_tags: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
-    """Return the tags of some numbers, one column for each tag that one of them has."""
-    pack_tags: Callable[[npt.NDArray[np.uint32], list[str]], pa.Buffer] | None = None
-    """Return tags that are named as the log holds them; None for a parser that cannot."""
+    keeper: ParsedTags
 
-    def read_all(self) -> pa.RecordBatch:
+    def read_tags(self) -> pa.RecordBatch:
         """Return the tags of the series of this request."""
-        tags = self.read_tags(self.numbers)
+        tags = self.keeper.read_tags(self.numbers)
         return tags.select(list(self.tag_names)) if self.tag_names else tags
 
 
@@ -96,7 +102,7 @@ class TableRows:
         if self.tags is not None:
             return self.tags
         assert self.known is not None
-        return self.known.read_all()
+        return self.known.read_tags()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semanti
 from tsdb.model._series import (
     LateTags,
     SeriesTable,
+    TagKeeper,
     distinct_tags,
     group_series,
     hash_tags,
@@ -104,6 +105,7 @@ __all__ = [
     "Semantic",
     "SeriesTable",
     "TableInfo",
+    "TagKeeper",
     "TimeRange",
     "ViewInfo",
     "WidenColumn",
