@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
@@ -35,26 +35,21 @@ _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 def find_program(name: str) -> str:
     """Return where a program is; a test without it is skipped, or fails where every program must be here."""
     found = shutil.which(name, path=_PATH)
-    if found is None:
-        _miss(name)
-    assert found is not None
-    return found
+    return miss(name) if found is None else found
 
 
 def find_driver(pattern: str) -> Path:
     """Return a driver of Java or JavaScript that `tests/clients/install` has fetched."""
     found = next(iter(sorted(_DRIVERS.glob(pattern))), None)
-    if found is None:
-        _miss(pattern)
-    assert found is not None
-    return found
+    return miss(pattern) if found is None else found
 
 
-def _miss(name: str) -> None:
-    told = f"{name} is not installed; make clients installs it"
+def miss(name: str) -> NoReturn:
+    """Skip a test because a client is not installed, or fail it where every client must be."""
+    reason = f"{name} is not installed; make clients installs it"
     if os.environ.get("TSDB_CLIENTS_REQUIRED"):
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def try_program(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
