@@ -25,6 +25,7 @@ WAIT_SECONDS_MAX = 60.0
 RUN_SECONDS_MAX = 110.0
 """How long a program may take that runs to its end."""
 
+HERE = Path(__file__).parent
 _DRIVERS = Path(__file__).parents[2] / ".venv" / "clients"
 _DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
 _DEFAULT_PORTS = {"4001": "gRPC", "4002": "MySQL", "4003": "Postgres", "4242": "OpenTSDB"}

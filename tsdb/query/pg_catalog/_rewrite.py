@@ -21,7 +21,8 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     date(x)                                   CAST(x AS DATE)
     '… 00:00:00.123456'::timestamp            …::timestamp(6): without a precision the engine keeps milliseconds
     make_timestamp(1970, 1, 1, 0, 0, 0)       TIMESTAMP '1970-01-01 00:00:00'
-    current_catalog                           'tsdb', which `table_catalog` of information_schema holds
+    table_catalog = 'public'                  (table_catalog = 'public' OR current_database() = 'public'): PostgreSQL's
+                                              clients take the database of their connection for the catalog
 
 Only texts that speak of PostgreSQL's own things are touched at all.
 """
@@ -32,7 +33,6 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tsdb.model import CATALOG
 from tsdb.query.pg_catalog._calls import rewrite_call
 from tsdb.query.pg_catalog._format import format_pieces
 from tsdb.query.pg_catalog._oids import CATALOG_CLASS_OIDS, type_number
@@ -44,7 +44,7 @@ from tsdb.sql.rewrite import KEYWORDS
 
 _MARKERS = re.compile(
     r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|\bformat\s*\(|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
-    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\bdate\s*\(|make_timestamp|gen_random_uuid|\.\d{4,}[^']*'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\bdate\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,}[^']*'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
@@ -129,6 +129,9 @@ class _Rewriter:
             return self._literal(at)
         if token.kind == TokenKind.NUMBER and token.text == "0" and self.tokens[at - 2].word in _FUNCTION_COLUMNS:
             return self._replace(at, at + 1, "'-'") if self.tokens[at - 1].text in _EQUALITIES else at + 1
+        column = at + 2 if self._is(at + 1, ".") else at
+        if self._is(column + 1, "=") and self.tokens[column].text.strip('"').lower() == "table_catalog":
+            return self._catalog(at, column)
         if token.kind != TokenKind.WORD:
             return at + 1
         word = token.word
@@ -205,7 +208,7 @@ class _Rewriter:
             self.edits.append(PgEdit(self.tokens[at].start, self.tokens[at].start, "pg_catalog."))
             return at + 1
         if word in ("CURRENT_SCHEMA", "CURRENT_CATALOG") and not (at and self.tokens[at - 1].word == "AS"):
-            return self._replace(at, at + 1, "current_schema()" if word == "CURRENT_SCHEMA" else _literal(CATALOG))
+            return self._replace(at, at + 1, "current_schema()" if word == "CURRENT_SCHEMA" else "current_database()")
         return self._column_cast(at)
 
     def _is_whole_item(self, at: int) -> bool:
@@ -296,6 +299,18 @@ class _Rewriter:
             _, last = arguments[found.keeps - 1]
             self._remove_tail(last, close)
         return at + 1
+
+    def _catalog(self, at: int, column: int) -> int:
+        """`table_catalog = x`, where x is a literal or the session's own database."""
+        value = column + 2
+        is_current = self.tokens[value].word == "CURRENT_DATABASE" and self._is(value + 1, "(")
+        if self.tokens[value].kind != TokenKind.STRING and not is_current:
+            return value
+        after = value + 3 if is_current else value + 1
+        start, end = self.tokens[at].start, self.tokens[after - 1].end
+        other = f" OR current_database() = {self.text[self.tokens[value].start : end]})"
+        self.edits += [PgEdit(start, start, "("), PgEdit(end, end, other)]
+        return after
 
     def _keep_microseconds(self, literal: int, kind: int) -> None:
         """Give a cast of a literal with microseconds the precision that PostgreSQL's type has."""
