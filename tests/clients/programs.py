@@ -102,10 +102,21 @@ def free_port() -> int:
         return port
 
 
+def wait_port(port: int, output: Path) -> None:
+    """Wait until somebody listens on a port of this machine."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, f"nobody listens on {port}\n{output.read_text()}"
+        time.sleep(0.05)
+
+
 @contextmanager
 def program(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
     """Run a program in a directory until the block is left; yields the file of what it says."""
-    output = directory / f"{name}.out"
+    output = directory / f"{Path(name).name}.out"
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [find_program(name), *arguments], cwd=directory, stdout=sink, stderr=subprocess.STDOUT

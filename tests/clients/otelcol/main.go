@@ -39,6 +39,7 @@ func main() {
 		BuildInfo: component.BuildInfo{Command: "otelcol", Version: "of tests/clients"},
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
+			DefaultScheme:     "file",
 			ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()},
 		}},
 	}
