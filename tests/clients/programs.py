@@ -151,6 +151,15 @@ def wait_rows(server: ServerProcess, text: str, *, output: Path | None = None, d
     return rows
 
 
+def wait_gone(server: ServerProcess, mark: str) -> None:
+    """Wait until no statement whose text has a mark is running."""
+    text = f"SELECT id, query FROM information_schema.process_list WHERE query LIKE '%{mark}%'"
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while found := [row for row in ask(server, text) or () if "process_list" not in row[1]]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
+
+
 def wait_json(url: str, parameters: Mapping[str, str], path: tuple[str, ...]) -> Any:
     """Ask until what a path leads to is there and not empty."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from tests.clients.conftest import PASSWORD, USER, Guarded
 from tests.clients.drivers import DRIVERS, Driver, Login, each_driver, run
-from tests.clients.programs import WAIT_SECONDS_MAX, ask, free_port
+from tests.clients.programs import free_port, wait_gone
 from tests.server_process import ServerProcess, running
 
 MOMENT = dt.datetime(2023, 11, 14, 22, 13, 20, 123000)
@@ -121,18 +120,6 @@ def test_tables_and_columns_are_listed(filled: ServerProcess, driver: Driver) ->
         assert found[-1] == ("ts", "NO")
 
 
-def _running(server: ServerProcess, mark: str) -> list[Any]:
-    text = f"SELECT id, query FROM information_schema.process_list WHERE query LIKE '%{mark}%'"
-    return [row for row in ask(server, text) or () if "process_list" not in row[1]]
-
-
-def _wait_gone(server: ServerProcess, mark: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while found := _running(server, mark):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("driver", [each for each in DRIVERS if each.name != "pg8000"], ids=str)
 def test_a_connection_closed_in_the_middle_of_a_result_stops_the_query(filled: ServerProcess, driver: Driver) -> None:
     mark = f"/* closed by {driver} */"
@@ -141,7 +128,7 @@ def test_a_connection_closed_in_the_middle_of_a_result_stops_the_query(filled: S
     cursor.execute(f"{LONG} {mark}")
     assert cursor.fetchone() is not None
     _abandon(driver, connection, cursor)
-    _wait_gone(filled, mark)
+    wait_gone(filled, mark)
 
 
 def _abandon(driver: Driver, connection: Any, cursor: Any) -> None:
