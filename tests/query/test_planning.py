@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,15 +64,15 @@ def made(tmp_path: Path) -> Iterator[World]:
 def slow_planning(made: World, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Let planning wait for an event; returns those that say that it has begun and that it may go on."""
     begun, may_end = threading.Event(), threading.Event()
-    planner = made.queries._planner
-    original = planner._plan
+    plans = made.queries._planner._plans
+    original = plans.plan
 
-    def plan(job: Any, **options: Any) -> Any:
+    def plan(*arguments: Any, **options: Any) -> Any:
         begun.set()
         assert may_end.wait(60)
-        return original(job, **options)
+        return original(*arguments, **options)
 
-    monkeypatch.setattr(planner, "_plan", plan)
+    monkeypatch.setattr(plans, "plan", plan)
     return begun, may_end
 
 
@@ -138,13 +140,12 @@ def test_what_is_planned_after_it_was_given_up_is_discarded() -> None:
     planning.close()
 
 
-def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list(made: World) -> None:
-    statement = FakeStatement()
-    text = "SELECT count(*) FROM generate_series(1, 15000) a, generate_series(1, 15000) b"
-    with pytest.raises(DeadlineExceeded):
-        list(made.queries.query(text, Session(timeout=Duration.parse("10ms"), statement=statement)))
-    wait_until(lambda: made.queries._planner.unfinished.count == 0)
-    assert statement.holds == 0
+def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list() -> None:
+    """In a process of its own: joins that other tests have given up keep the threads of this one busy."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.query.given_up_join"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("levels", [12, 30])
@@ -162,7 +163,7 @@ def test_a_chain_of_views_is_looked_at_once_per_view(made: World, monkeypatch: p
     create_view(made, "v0", "SELECT n, ts FROM cpu")
     for number in range(1, 13):
         create_view(made, f"v{number}", f"SELECT n, ts FROM v{number - 1} WHERE n > 0")
-    planner, seen = made.queries._planner, []
+    planner, seen = made.queries._planner._preparer, []
     original = planner._prepare_view_text
     monkeypatch.setattr(planner, "_prepare_view_text", lambda *a: seen.append(a[0].name) or original(*a))
     list(made.queries.query("SELECT n FROM v12 WHERE n > 0", Session()))
