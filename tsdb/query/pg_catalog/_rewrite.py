@@ -44,7 +44,8 @@ from tsdb.sql.rewrite import KEYWORDS
 
 _MARKERS = re.compile(
     r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|\bformat\s*\(|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
-    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\bdate\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,9}[^']{0,12}'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b"
+    r"|\bdate\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,9}[^']{0,12}'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
