@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine.reading import Conditions, SeriesRequest, SeriesRows, TagMatch
 from tsdb.errors import InvalidArguments
@@ -58,7 +57,7 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
         return b""
     value = _value_column(table)
     wanted = _series_filter(table, query.matchers)
-    regions = matching_regions(stored_in(services, table), wanted)
+    regions = matching_regions(services.catalog.stored_in(table), wanted)
     found = [_read(services, table, region, value, query, wanted) for region in regions]
     if not found:
         # It shows a file and has no regions.

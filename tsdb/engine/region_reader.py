@@ -131,7 +131,7 @@ class LocalReader:
 
     def series(self, request: SeriesRequest) -> SeriesRows:
         found = scan_series(self._snapshot, request.filter, request.time_range, request.columns, also=self._also)
-        return SeriesRows(found.series.tags, found.offsets, found.times, found.fields)
+        return SeriesRows(found.series.read_tags(), found.offsets, found.times, found.fields)
 
     def list_series(self, filter: RowFilter, time_range: TimeRange) -> Sequence[pa.RecordBatch]:
         return list_series(self._snapshot, self._filter(filter, within=time_range))
@@ -141,7 +141,7 @@ class LocalReader:
         if learned is None:
             return None
         register, registered = learned.register, learned.register.registered
-        return KnownSeries((register.number, registered.version), registered.series.tags)
+        return KnownSeries((register.number, registered.version), registered.series.read_tags())
 
     def samples(self, request: SamplesRequest) -> Samples | None:
         learned = self._learned

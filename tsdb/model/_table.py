@@ -21,6 +21,8 @@ from tsdb.model._view import MetricView
 
 CATALOG = "tsdb"
 """The only catalog."""
+CATALOG_NAMES = (CATALOG, "greptime")
+"""What clients may call it."""
 
 DEFAULT_DATABASE = "public"
 

@@ -149,7 +149,7 @@ def _column(
     key: str, tables: Sequence[SeriesTable], computed: Mapping[str, ComputedKey], evaluate: Evaluate | None
 ) -> pa.Array:
     def tag(name: str) -> pa.Array:
-        return pa.concat_arrays([table.tags.column(name) for table in tables])
+        return pa.concat_arrays([table.read_tags().column(name) for table in tables])
 
     found = computed.get(key)
     if found is None:

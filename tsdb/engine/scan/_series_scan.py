@@ -112,7 +112,7 @@ def list_series(snapshot: Snapshot, wanted: Filter) -> list[pa.RecordBatch]:
         if span.is_empty or not source.facts.time_range.overlaps(span):
             continue
         block = source.block
-        tags = conform_series(block.table, source.schema, snapshot.schema).tags
+        tags = conform_series(block.table, source.schema, snapshot.schema).read_tags()
         mask = match_series(wanted, SeriesFrame(tags, wanted.tags))
         mask &= (block.time_max >= span.start) & (block.time_min <= span.last)
         if mask.any():
