@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ def table_of(rules: tuple[str, ...], columns: tuple[str, ...] = ("host", "n")) -
     kinds = {"host": Kind.STRING, "n": Kind.INT64, "v": Kind.FLOAT64}
     infos = [ColumnInfo(at, name, DataType(kind), Semantic.TAG) for at, (name, kind) in enumerate(kinds.items())]
     infos[-1] = ColumnInfo(2, "v", DataType(Kind.FLOAT64), Semantic.FIELD)
+    infos.append(ColumnInfo(5, "s", DataType(Kind.STRING), Semantic.FIELD))
     time = ColumnInfo(3, "ts", DataType(Kind.TIMESTAMP_MILLISECOND), Semantic.TIMESTAMP, nullable=False)
     return TableInfo(
         id=1024,
@@ -132,9 +134,15 @@ def test_regions_that_cannot_match_are_left_out() -> None:
     assert regions(by_both, many) == [2]
 
 
-def test_fields_and_literals_of_another_type_rule_nothing_out() -> None:
+def test_what_may_have_had_another_type_rules_nothing_out() -> None:
     by_field = table_of(("v < 10", "v >= 10"), ("v",))
     assert regions(by_field, pc.field("v") == 3.0) == [0, 1]
+    by_text = table_of(("s < 'm'", "s >= 'm'"), ("s",))
+    assert regions(by_text, pc.field("s") == "a") == [0]
+    by_time = table_of(("s < '2024-01-01'", "s >= '2024-01-01'"), ("s",))
+    assert regions(by_time, pc.field("s") == "2025") == [0, 1]
+    retyped = replace(by_text, partition_rules=("s < 10", "s >= 10"))
+    assert regions(retyped, pc.field("s") == "a") == [0, 1]
     by_number = table_of(("n < 10", "n >= 10"), ("n",))
     assert regions(by_number, pc.field("n") == pa.scalar(3, pa.int32())) == [0, 1]
     assert regions(by_number, pc.field("n").cast(pa.string()) == "3") == [0, 1]

@@ -164,6 +164,10 @@ class PartitionRule:
     def columns(self) -> tuple[str, ...]:
         return tuple(axis.name for axis in self._axes)
 
+    def boundaries(self, column: str) -> tuple[Any, ...]:
+        """Return the values that the rules compare a column with, in order."""
+        return next(axis.boundaries for axis in self._axes if axis.name == column)
+
     @property
     def region_count(self) -> int:
         return max(1, len(self.texts))

@@ -1,15 +1,16 @@
 """Which regions of a partitioned table can hold rows that match a filter.
 
 A table is divided by rules over some of its columns. A filter that bounds these columns, by comparisons with literals
-or lists of values, leaves out every region whose rule cannot hold within the bounds. Only tags of text and integers are
-considered: the type of a field can be changed, and its values then compare in another order than when they were
-written.
+or lists of values, leaves out every region whose rule cannot hold within the bounds. Of the columns, tags of text and
+integers are considered, and fields of text. The type of a field can be changed, and its values then compare in another
+order than when they were written; a field of text was always one if the rules compare it with a text that is no time.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import product
 from math import prod
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.engine.reading import Call, Conditions, Literal, Node, Ref, RegionReader, RowFilter, TagIs, TagMatch, as_node
-from tsdb.model import RegionId, TableInfo
+from tsdb.errors import InvalidArguments
+from tsdb.model import PartitionRule, RegionId, Semantic, TableInfo
 
 _COMBINATIONS_MAX = 256
 """Lists of values of several columns are combined; beyond this, a list counts as the range from its least value on."""
@@ -25,23 +27,54 @@ _COMBINATIONS_MAX = 256
 _LESS, _GREATER = frozenset({"less", "less_equal"}), frozenset({"greater", "greater_equal"})
 _FLIPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 
+Kinds = dict[str, pa.DataType]
 Interval = tuple[Any, Any]
 """A least and a greatest value, both included; None where there is none."""
 
 
 def matching_regions(table: TableInfo, filter: RowFilter) -> tuple[RegionId, ...]:
     """Return the regions of a table that stores its rows in which a row can match; always at least one."""
-    rule = table.partition_rule
-    if rule is None or filter is None:
-        return table.region_ids
-    found = _regions_within(table, _bounds_of(table, filter))
     ids = table.region_ids
+    rule = None if filter is None else _rule_of(table)
+    if rule is None:
+        return ids
+    found = _regions_within(rule, _bounds_of(_kinds(table, rule), filter))
     return tuple(ids[number] for number in sorted(found)) or ids[:1]
 
 
-def _regions_within(table: TableInfo, bounds: dict[str, list[Interval]]) -> set[int]:
-    rule = table.partition_rule
-    assert rule is not None
+def _rule_of(table: TableInfo) -> PartitionRule | None:
+    try:
+        return table.partition_rule
+    except InvalidArguments:
+        # The type of a column was changed to one that the rules do not fit.
+        return None
+
+
+def _kinds(table: TableInfo, rule: PartitionRule) -> Kinds:
+    """Return the columns whose values compare as they did when they were written."""
+    columns = [table.by_name[name] for name in table.partition_columns]
+    return {
+        column.name: column.type.arrow
+        for column in columns
+        if (column.semantic is Semantic.TAG and (column.type.is_string or column.type.is_integer))
+        or (column.semantic is Semantic.FIELD and column.type.is_string and _is_text(rule.boundaries(column.name)))
+    }
+
+
+def _is_text(boundaries: Sequence[Any]) -> bool:
+    """Tell whether one of the values that rules compare a column with is a text and no time."""
+    return any(isinstance(each, str) and not _is_time(each) for each in boundaries)
+
+
+def _is_time(text: str) -> bool:
+    for kind in (pa.timestamp("ns"), pa.timestamp("s"), pa.date32()):
+        with suppress(pa.ArrowInvalid):
+            pa.array([text]).cast(kind)
+            return True
+    return False
+
+
+def _regions_within(rule: PartitionRule, bounds: dict[str, list[Interval]]) -> set[int]:
     if prod(len(intervals) for intervals in bounds.values()) > _COMBINATIONS_MAX:
         bounds = {name: [_hull(intervals)] for name, intervals in bounds.items()}
     return {
@@ -49,13 +82,8 @@ def _regions_within(table: TableInfo, bounds: dict[str, list[Interval]]) -> set[
     }
 
 
-def _bounds_of(table: TableInfo, filter: RowFilter) -> dict[str, list[Interval]]:
-    """Return for each tag that rules are about in which intervals its values lie, as far as the filter says."""
-    kinds = {
-        tag.name: tag.type.arrow
-        for tag in table.tags
-        if tag.name in table.partition_columns and (tag.type.is_string or tag.type.is_integer)
-    }
+def _bounds_of(kinds: Kinds, filter: RowFilter) -> dict[str, list[Interval]]:
+    """Return for each column in which intervals its values lie, as far as the filter says."""
     bounds: dict[str, list[Interval]] = {}
     for name, intervals in _conditions(filter, kinds):
         known = bounds.get(name)
@@ -67,8 +95,8 @@ def _bounds_of(table: TableInfo, filter: RowFilter) -> dict[str, list[Interval]]
     return bounds
 
 
-def _conditions(filter: RowFilter, kinds: dict[str, pa.DataType]) -> Iterator[tuple[str, list[Interval]]]:
-    """Yield what must all hold of a tag."""
+def _conditions(filter: RowFilter, kinds: Kinds) -> Iterator[tuple[str, list[Interval]]]:
+    """Yield what must all hold of a column."""
     rest: Node | None
     if isinstance(filter, Conditions):
         for check in filter.tags:
@@ -90,8 +118,8 @@ def _conditions(filter: RowFilter, kinds: dict[str, pa.DataType]) -> Iterator[tu
             yield found
 
 
-def _intervals(node: Node, kinds: dict[str, pa.DataType]) -> tuple[str, list[Interval]] | None:
-    """Return the tag that a condition is about and the intervals it leaves; None if it says nothing of that kind."""
+def _intervals(node: Node, kinds: Kinds) -> tuple[str, list[Interval]] | None:
+    """Return the column that a condition is about and the intervals it leaves; None if it says nothing of that kind."""
     if not isinstance(node, Call):
         return None
     if node.function in ("or", "or_kleene"):
@@ -105,7 +133,7 @@ def _intervals(node: Node, kinds: dict[str, pa.DataType]) -> tuple[str, list[Int
     return _comparison(node, kinds)
 
 
-def _list_of(node: Call, kinds: dict[str, pa.DataType]) -> tuple[str, list[Interval]] | None:
+def _list_of(node: Call, kinds: Kinds) -> tuple[str, list[Interval]] | None:
     (column,) = node.arguments
     if not isinstance(column, Ref) or column.name not in kinds or node.options is None:
         return None
@@ -115,7 +143,7 @@ def _list_of(node: Call, kinds: dict[str, pa.DataType]) -> tuple[str, list[Inter
     return column.name, [(value, value) for value in listed.to_pylist() if value is not None]
 
 
-def _comparison(node: Call, kinds: dict[str, pa.DataType]) -> tuple[str, list[Interval]] | None:
+def _comparison(node: Call, kinds: Kinds) -> tuple[str, list[Interval]] | None:
     if len(node.arguments) != 2:
         return None
     column, literal, function = *node.arguments, node.function

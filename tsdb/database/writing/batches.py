@@ -55,15 +55,7 @@ class Target:
 
 def make_target(table: TableInfo, schema: RegionSchema) -> Target:
     """Gather what writing to a table needs."""
-    return Target(table, schema, partition_rule(table), KnownHashes(schema))
-
-
-def partition_rule(table: TableInfo) -> PartitionRule | None:
-    """Return how rows are divided among the regions of a table; None if it has one."""
-    if len(table.region_numbers) == 1:
-        return None
-    types = {name: table.by_name[name].type for name in table.partition_columns}
-    return PartitionRule.parse(table.partition_columns, table.partition_rules, types)
+    return Target(table, schema, table.partition_rule, KnownHashes(schema))
 
 
 def make_batch(fitted: Fitted, schema: RegionSchema, hashes: KnownHashes | None = None) -> Batch:

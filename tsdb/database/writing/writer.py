@@ -21,7 +21,6 @@ from tsdb.database.writing.batches import (
     make_metric_parts,
     make_parts,
     make_target,
-    partition_rule,
 )
 from tsdb.database.writing.conform import conform_rows
 from tsdb.database.writing.plan import Drafts, Planner, TablePlan
@@ -197,7 +196,7 @@ class Writer:
         """Return the parts of rows that were made for a description of a table, each under its region's schema."""
         table = plan.table
         target = self._target(table)
-        rule = partition_rule(table) if isinstance(target, Again) else target.rule
+        rule = table.partition_rule if isinstance(target, Again) else target.rule
         made: dict[int, Batch] = {}
 
         def batch_of(region: RegionId) -> tuple[Batch, int]:
