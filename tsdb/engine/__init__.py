@@ -5,8 +5,8 @@
 
 `Engine` is the entry point. Behind it, one module per verb works on `Region`: `region_write`, `region_flush`,
 `region_scan`, `region_reader`, `region_change`, `region_compact`, `region_trim`, `region_drop`, `recovery`,
-`housekeeping`. Other packages import this module, `reading`, `errors` and `listing`. Formats on disk are described in
-`docs/format/`.
+`housekeeping`. Other packages import this module, `reading`, `entry`, `errors` and `listing`. Formats on disk are
+described in `docs/format/`.
 """
 
 from __future__ import annotations

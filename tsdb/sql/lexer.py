@@ -234,14 +234,3 @@ def unescape(body: str) -> str:
     if "\\" not in body:
         return body
     return re.sub(r"\\([\s\S])", lambda match: _ESCAPES.get(match[1], match[1]), body)
-
-
-def split_statements(text: str, tokens: list[Token]) -> list[tuple[int, int]]:
-    """Return the ranges of tokens between semicolons, the empty ones left out; the END token belongs to none."""
-    ranges, begin = [], 0
-    for position, token in enumerate(tokens):
-        if token.kind == TokenKind.END or (token.kind == TokenKind.OPERATOR and token.text == ";"):
-            if position > begin:
-                ranges.append((begin, position))
-            begin = position + 1
-    return ranges
