@@ -126,6 +126,7 @@ class Preparer:
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
+            names=tuple((each.parts[-2] if len(each.parts) > 1 else session.database, each.name) for each in named),
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
@@ -287,7 +288,7 @@ class Preparer:
         """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
         if session.is_describing:
             return ()
-        own = replace(session, is_describing=True, hurry=None)
+        own = replace(session, is_describing=True)
         kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
         return tuple(
             ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)

@@ -236,7 +236,9 @@ class Workers:
                 _log.exception("cannot start a query worker")
             if ticket is not None:
                 with suppress(InvalidStateError):
-                    ticket.set_exception(QueriesBusy(f"no worker could be started for the query: {error}"))
+                    ticket.set_exception(
+                        QueriesBusy(f"no worker could be started for the query: {error}", hint="try again later")
+                    )
             return
         with self._lock:
             self._starting -= 1
