@@ -4,7 +4,7 @@
                └─ all other columns ─▶ a small file (Arrow), its pages ──────────────┴▶ the file; at its end one footer
 
 - Arrow packs steps as tightly as bits allow, which leaves nothing to compress. The kernel can lay them out along bytes
-  (`kernels/src/parquet_write/steps.rs`): any reader of Parquet has the same values, in two thirds of the space. Which
+  (`kernels/src/parquet/write/steps.rs`): any reader of Parquet has the same values, in two thirds of the space. Which
   layout is the smaller one is tried once for each column, with the first row group.
 - Tags and series ids come in runs, one for each series. Arrow looks at every row of them, which took most of the time
   of writing a file.
