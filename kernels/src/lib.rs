@@ -10,6 +10,7 @@
 //!     shared files here ◀─ rows, wire, parquet ◀─ ingest, prom
 
 mod arrow_ffi;
+mod errors;
 mod held;
 mod ingest;
 mod parquet;
@@ -25,6 +26,8 @@ use pyo3::prelude::*;
 mod _kernels {
     #[pymodule_export]
     use crate::arrow_ffi::ArrowArray;
+    #[pymodule_export]
+    use crate::errors::{LimitExceeded, MalformedInput, MalformedLine, UnsupportedType, UnsupportedValue};
 
     #[pymodule_export]
     use crate::ingest::{

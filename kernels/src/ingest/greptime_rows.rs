@@ -21,7 +21,6 @@ use arrow_array::builder::{
     BinaryBuilder, BooleanBuilder, FixedSizeBinaryBuilder, Float32Builder, Float64Builder, Int64Builder,
     StringBuilder, UInt64Builder,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -33,10 +32,10 @@ const DECIMAL_BYTES: i32 = 16;
 type Table<'a> = (String, Vec<&'a [u8]>, Vec<ArrowArray>, usize);
 type PyTable<'py> = (String, Vec<Bound<'py, PyBytes>>, Vec<ArrowArray>, usize);
 
-/// Return for each table: name, schemas, columns, number of rows. ValueError for bytes that are not such a message.
+/// Return for each table: name, schemas, columns, number of rows. MalformedInput for bytes that are not such a message.
 #[pyfunction]
 pub fn parse_greptime_rows<'py>(py: Python<'py>, body: &[u8]) -> PyResult<Vec<PyTable<'py>>> {
-    let tables = py.detach(|| parse_tables(body)).map_err(|error| PyValueError::new_err(error.0))?;
+    let tables = py.detach(|| parse_tables(body))?;
     Ok(tables
         .into_iter()
         .map(|(name, schemas, columns, rows)| {

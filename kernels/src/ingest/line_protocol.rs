@@ -34,6 +34,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::errors::malformed_line;
 use columns::Finished;
 use scan::{Bad, Limits, Times, parse_body};
 use series::SeriesTable;
@@ -193,5 +194,5 @@ fn new_table() -> Arc<SeriesTable> {
 }
 
 fn refuse(bad: Bad) -> PyErr {
-    PyValueError::new_err((bad.message, bad.line, bad.column))
+    malformed_line(bad.message, bad.line, bad.column)
 }

@@ -74,7 +74,7 @@ impl RemoteWriteParser {
             2 => read_v2,
             _ => return Err(PyValueError::new_err(format!("there is no version {version}"))),
         };
-        py.detach(|| self.0.parse(&body, read)).map_err(|error| PyValueError::new_err(error.to_string()))
+        Ok(py.detach(|| self.0.parse(&body, read))?)
     }
 
     /// Reads the messages of requests of version 1, each a snappy block, as one. None if one of them cannot be read

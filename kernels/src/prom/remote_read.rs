@@ -57,8 +57,7 @@ pub fn encode_read_result<'py>(
         }
         Ok(out)
     });
-    let encoded = encoded.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(PyBytes::new(py, &encoded))
+    Ok(PyBytes::new(py, &encoded?))
 }
 
 fn binary(array: &Array, rows: usize) -> PyResult<BinaryArray> {

@@ -10,10 +10,11 @@
 
 use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_buffer::ScalarBuffer;
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::errors::limit_exceeded;
 use crate::prom::range::{self, Room, STALE, Series};
 use crate::rows::keys::times;
 
@@ -192,7 +193,7 @@ type Part<'py> = (Bound<'py, SeriesStretches>, Bound<'py, SamplePiece>);
 
 #[pymethods]
 impl Samples {
-    /// Finds samples; None if pieces overlap, OverflowError if there are more than `samples_max`.
+    /// Finds samples; None if pieces overlap, LimitExceeded if there are more than `samples_max`.
     #[staticmethod]
     fn find(
         py: Python<'_>,
@@ -200,14 +201,16 @@ impl Samples {
         chosen: Array,
         first: i64,
         last: i64,
-        samples_max: i64,
+        samples_max: usize,
     ) -> PyResult<Option<Self>> {
         let chosen = chosen.values::<UInt32Type>("chosen")?;
         let parts: Vec<(&SeriesStretches, &SamplePiece)> =
             parts.iter().map(|(stretches, piece)| (stretches.get(), piece.get())).collect();
         let found = py.detach(|| find(&parts, &chosen, first, last));
         match found {
-            Some(found) if found.len() as i64 > samples_max => Err(PyOverflowError::new_err(found.len())),
+            Some(found) if found.len() > samples_max => {
+                Err(limit_exceeded("samples", samples_max, found.len()))
+            }
             found => Ok(found),
         }
     }

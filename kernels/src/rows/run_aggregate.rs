@@ -30,6 +30,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::errors::limit_exceeded;
 use crate::held::Held;
 use crate::rows::keys::times;
 use cells::{Run, cut_stretch, narrow, number_cells};
@@ -106,7 +107,7 @@ impl SeriesRuns {
             }
         });
         if self.runs.len() > self.runs_max {
-            return Err(PyValueError::new_err(format!("there are more than {} runs", self.runs_max)));
+            return Err(limit_exceeded("runs", self.runs_max, self.runs.len()));
         }
         let added = self.runs.len() - before;
         if added > 0 {
@@ -156,7 +157,7 @@ impl SeriesRuns {
                 .collect::<Vec<_>>()
         });
         if self.runs.len() > self.runs_max {
-            return Err(PyValueError::new_err(format!("there are more than {} runs", self.runs_max)));
+            return Err(limit_exceeded("runs", self.runs_max, self.runs.len()));
         }
         Ok(added)
     }

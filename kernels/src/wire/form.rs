@@ -3,10 +3,11 @@
 //! `+` is a blank, `%41` a byte; a `%` that no two hexadecimal digits follow stands for itself. A pair without `=` has an
 //! empty value. Pieces between two `&` that are empty do not count.
 
-use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-/// Return the pairs in order. OverflowError for more than `pairs_max`, ValueError for text that is not UTF-8.
+use crate::errors::{MalformedInput, limit_exceeded};
+
+/// Return the pairs in order. LimitExceeded for more than `pairs_max`, MalformedInput for text that is not UTF-8.
 #[pyfunction]
 pub fn parse_form(py: Python<'_>, encoded: &[u8], pairs_max: usize) -> PyResult<Vec<(String, String)>> {
     py.detach(|| pairs(encoded, pairs_max))
@@ -16,7 +17,7 @@ fn pairs(encoded: &[u8], pairs_max: usize) -> PyResult<Vec<(String, String)>> {
     let mut found = Vec::new();
     for piece in encoded.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty()) {
         if found.len() == pairs_max {
-            return Err(PyOverflowError::new_err("too many parameters"));
+            return Err(limit_exceeded("parameters", pairs_max, found.len() + 1));
         }
         let equals = piece.iter().position(|byte| *byte == b'=').unwrap_or(piece.len());
         let value = piece.get(equals + 1..).unwrap_or_default();
@@ -37,7 +38,7 @@ fn decode(encoded: &[u8]) -> PyResult<String> {
         });
         at += if escaped.is_some() { 3 } else { 1 };
     }
-    String::from_utf8(bytes).map_err(|_| PyValueError::new_err("the parameters are not valid UTF-8"))
+    String::from_utf8(bytes).map_err(|_| MalformedInput::new_err("the parameters are not valid UTF-8"))
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u8> {

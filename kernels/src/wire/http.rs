@@ -3,9 +3,10 @@
 //! `httparse` tells what is well-formed. Beyond that a request has one length that all agree about, or it is refused: two
 //! lengths, or a length and chunks, mean that somebody on its way would read it differently.
 
-use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+use crate::errors::{MalformedInput, limit_exceeded};
 
 const HEADERS_MAX: usize = 100;
 const SIZE_DIGITS_MAX: usize = 15;
@@ -19,8 +20,8 @@ type Header<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Head<'py> =
     (usize, String, String, Bound<'py, PyBytes>, Vec<Header<'py>>, Option<u64>, bool, bool, bool);
 
-/// Return the head that bytes begin with, None if it is not complete. ValueError if it is no head, OverflowError for too
-/// many headers.
+/// Return the head that bytes begin with, None if it is not complete. MalformedInput if it is no head, LimitExceeded
+/// for too many headers.
 #[pyfunction]
 pub fn parse_http_head<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Option<Head<'py>>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -29,9 +30,9 @@ pub fn parse_http_head<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Option<Hea
         Ok(httparse::Status::Complete(size)) => size,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(PyOverflowError::new_err(format!("there are more than {HEADERS_MAX} headers")));
+            return Err(limit_exceeded("headers", HEADERS_MAX, HEADERS_MAX + 1));
         }
-        Err(error) => return Err(PyValueError::new_err(error.to_string())),
+        Err(error) => return Err(MalformedInput::new_err(error.to_string())),
     };
     let is_modern = request.version == Some(1);
     let framing = Framing::of(request.headers, is_modern)?;
@@ -67,12 +68,12 @@ impl Framing {
             if header.name.eq_ignore_ascii_case("content-length") {
                 let found = parse_length(header.value)?;
                 if length.is_some_and(|other| other != found) {
-                    return Err(PyValueError::new_err("there are two different headers Content-Length"));
+                    return Err(MalformedInput::new_err("there are two different headers Content-Length"));
                 }
                 length = Some(found);
             } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
                 if is_chunked || !is_modern || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                    return Err(PyValueError::new_err(
+                    return Err(MalformedInput::new_err(
                         "the only Transfer-Encoding that is understood is chunked",
                     ));
                 }
@@ -90,7 +91,7 @@ impl Framing {
             }
         }
         if is_chunked && length.is_some() {
-            return Err(PyValueError::new_err("a body has either a Content-Length or chunks"));
+            return Err(MalformedInput::new_err("a body has either a Content-Length or chunks"));
         }
         Ok(Framing { length: if is_chunked { None } else { Some(length.unwrap_or(0)) }, is_kept, expects })
     }
@@ -99,10 +100,10 @@ impl Framing {
 fn parse_length(value: &[u8]) -> PyResult<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(PyValueError::new_err("the header Content-Length is not a number"));
+        return Err(MalformedInput::new_err("the header Content-Length is not a number"));
     }
     let text = std::str::from_utf8(digits).unwrap_or_default();
-    text.parse().map_err(|_| PyValueError::new_err("the header Content-Length is too large"))
+    text.parse().map_err(|_| MalformedInput::new_err("the header Content-Length is too large"))
 }
 
 /// The path and the query of a target, which may be a whole address.
@@ -189,7 +190,7 @@ impl ChunkedBody {
             self.line.extend_from_slice(&data[at..stop]);
             at = stop;
             if self.line.len() > LINE_BYTES_MAX {
-                return Err(PyValueError::new_err("a line between chunks is too long"));
+                return Err(MalformedInput::new_err("a line between chunks is too long"));
             }
             if end.is_some() {
                 self.end_line()?;
@@ -208,7 +209,7 @@ impl ChunkedBody {
     fn end_line(&mut self) -> PyResult<()> {
         let line = std::mem::take(&mut self.line);
         let Some(line) = line.strip_suffix(b"\r\n") else {
-            return Err(PyValueError::new_err("a line between chunks does not end with CR and LF"));
+            return Err(MalformedInput::new_err("a line between chunks does not end with CR and LF"));
         };
         self.state = match self.state {
             State::Size => match parse_size(line)? {
@@ -216,7 +217,7 @@ impl ChunkedBody {
                 size => State::Data(size),
             },
             State::Behind if line.is_empty() => State::Size,
-            State::Behind => return Err(PyValueError::new_err("a chunk is longer than it says")),
+            State::Behind => return Err(MalformedInput::new_err("a chunk is longer than it says")),
             State::Trailer if line.is_empty() => State::Done,
             _ => State::Trailer,
         };
@@ -230,7 +231,7 @@ fn parse_size(line: &[u8]) -> PyResult<u64> {
         !digits.is_empty() && digits.len() <= SIZE_DIGITS_MAX && digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).unwrap_or_default();
     if !is_number {
-        return Err(PyValueError::new_err("the size of a chunk is not a number"));
+        return Err(MalformedInput::new_err("the size of a chunk is not a number"));
     }
-    u64::from_str_radix(text, 16).map_err(|_| PyValueError::new_err("the size of a chunk is not a number"))
+    u64::from_str_radix(text, 16).map_err(|_| MalformedInput::new_err("the size of a chunk is not a number"))
 }

@@ -6,6 +6,10 @@
 
 use std::fmt;
 
+use pyo3::PyErr;
+
+use crate::errors::MalformedInput;
+
 /// A field as it stands on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -22,6 +26,12 @@ pub struct Malformed(pub String);
 impl fmt::Display for Malformed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
+    }
+}
+
+impl From<Malformed> for PyErr {
+    fn from(error: Malformed) -> Self {
+        MalformedInput::new_err(error.0)
     }
 }
 

@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrow_ffi::{Array, ArrowArray};
+use crate::errors::MalformedInput;
 use crate::prom::histogram::combine::{Mean, Mixed, Remark, Total, combined, is_equal, is_reset};
 use crate::prom::histogram::extended::interpolated;
 use crate::prom::histogram::range::{Extension, Samples, Steps, evaluate};
@@ -109,7 +110,7 @@ impl Histograms {
                     continue;
                 };
                 let Some(histogram) = stored::decode(blob) else {
-                    return Err(PyValueError::new_err(format!("blobs: row {row} is no histogram")));
+                    return Err(MalformedInput::new_err(format!("blobs: row {row} is no histogram")));
                 };
                 cells.push(items.len() as i32);
                 items.push(Arc::new(histogram));

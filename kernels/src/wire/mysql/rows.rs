@@ -12,11 +12,12 @@
 use arrow_array::cast::AsArray;
 use arrow_array::{Array as _, ArrayRef, make_array};
 use arrow_schema::DataType;
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow_ffi::Array;
+use crate::errors::{unsupported_type, unsupported_value};
 use crate::wire::mysql::cells::{Column, Problem, Written};
 
 /// A piece of a packet carries at most this much; one that carries as much is followed by another.
@@ -75,9 +76,8 @@ fn open(batch: &Array, is_binary: bool) -> PyResult<(Vec<Column>, usize)> {
     let array: ArrayRef = make_array(batch.0.clone());
     let array = array.as_struct();
     let columns = array.fields().iter().zip(array.columns()).map(|(field, column)| {
-        Column::open(field, column, is_binary).map_err(|kind| {
-            PyTypeError::new_err(format!("column {:?}: there is no form for values of {kind}", field.name()))
-        })
+        Column::open(field, column, is_binary)
+            .map_err(|kind| unsupported_type("there is no form", field.name(), &kind))
     });
     Ok((columns.collect::<PyResult<_>>()?, array.len()))
 }
@@ -140,6 +140,6 @@ fn explain(problem: Problem, row: usize) -> PyErr {
         Problem::Damaged => {
             PyValueError::new_err(format!("row {row} points outside of the arrays of the batch"))
         }
-        Problem::Year(year) => PyOverflowError::new_err(format!("the year {year} is outside of 0 to 9999")),
+        Problem::Year(year) => unsupported_value(format!("the year {year} is outside of 0 to 9999"), row),
     }
 }

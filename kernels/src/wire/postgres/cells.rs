@@ -23,7 +23,10 @@ use arrow_array::{Array, ArrayRef, OffsetSizeTrait, make_array};
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
+use pyo3::PyResult;
+use pyo3::exceptions::PyTypeError;
 
+use crate::errors::unsupported_type;
 use crate::values::Text;
 use crate::wire::postgres::text::{self as shown, Interval, Style};
 use crate::wire::text::column::{self, Damaged, Form, Written};
@@ -487,17 +490,19 @@ pub fn sized(column: &mut Column, row: usize, out: &mut Vec<u8>) -> Written {
 }
 
 /// The columns of a batch, and how many rows it has.
-pub fn open_batch(data: &ArrayData, looks: &[Look]) -> Result<(Vec<Column>, usize), String> {
+pub fn open_batch(data: &ArrayData, looks: &[Look]) -> PyResult<(Vec<Column>, usize)> {
     let array: ArrayRef = make_array(data.clone());
     let Some(array) = array.as_struct_opt() else {
-        return Err(format!("expected a record batch, received an array of {}", data.data_type()));
+        let kind = data.data_type();
+        return Err(PyTypeError::new_err(format!("expected a record batch, received an array of {kind}")));
     };
     if array.num_columns() != looks.len() {
-        return Err(format!("{} columns, but {} formats", array.num_columns(), looks.len()));
+        let count = array.num_columns();
+        return Err(PyTypeError::new_err(format!("{count} columns, but {} formats", looks.len())));
     }
     let columns = array.fields().iter().zip(array.columns()).zip(looks).map(|((field, column), look)| {
         Column::open(field, column, *look)
-            .map_err(|kind| format!("column {:?}: PostgreSQL has no type for values of {kind}", field.name()))
+            .map_err(|kind| unsupported_type("PostgreSQL has no type", field.name(), &kind))
     });
     Ok((columns.collect::<Result<_, _>>()?, array.len()))
 }

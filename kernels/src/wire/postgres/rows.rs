@@ -6,7 +6,7 @@
 //! What a cell looks like is in `cells`. A call writes whole rows from `start` on, until there are
 //! `bytes_max` bytes or more, at least one row, and says at which row the next call goes on.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -142,7 +142,7 @@ fn encode<'py>(
     bytes_max: usize,
     mut write_row: impl FnMut(&mut [Column], usize, &mut Vec<u8>) -> Written + Send,
 ) -> PyResult<Chunk<'py>> {
-    let (mut columns, rows) = open_batch(&batch.0, looks).map_err(PyTypeError::new_err)?;
+    let (mut columns, rows) = open_batch(&batch.0, looks)?;
     let (bytes, next) = py.detach(|| {
         let cells = rows.saturating_sub(start).saturating_mul(columns.len() + 1);
         let expected = cells.saturating_mul(RESERVED_BYTES_PER_CELL);

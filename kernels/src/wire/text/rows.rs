@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::arrow_ffi::Array;
+use crate::errors::unsupported_type;
 use crate::wire::text::column::{Column, Damaged, Form, Written, object_key};
 use crate::wire::text::line::Line;
 
@@ -214,7 +215,7 @@ fn key_before(number: usize, field: &Field) -> Vec<u8> {
 }
 
 fn no_text(field: &Field, kind: &str) -> PyErr {
-    PyTypeError::new_err(format!("column {:?}: there is no text for values of {kind}", field.name()))
+    unsupported_type("there is no text", field.name(), kind)
 }
 
 /// Bytes that do not continue a character of UTF-8.
