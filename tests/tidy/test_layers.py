@@ -15,6 +15,7 @@ LAYERS = {
     "nearest": 0,
     "units": 0,
     "clock": 0,
+    "ids": 0,
     "_kernels": 0,
     "model": 1,
     "config": 1,
