@@ -16,6 +16,7 @@ LAYERS = {
     "units": 0,
     "clock": 0,
     "ids": 0,
+    "weighted_cache": 0,
     "_kernels": 0,
     "model": 1,
     "config": 1,
