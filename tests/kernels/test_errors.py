@@ -13,6 +13,7 @@ from tsdb import _kernels
 
 UNION = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
 BATCH = pa.RecordBatch.from_arrays([UNION], names=["u"])
+STYLE = "iso,mdy,postgres,hex"
 FAR = pa.RecordBatch.from_arrays([pa.array([0, 10**17], pa.timestamp("ms"))], names=["t"])
 
 
@@ -50,6 +51,11 @@ CASES: dict[str, Case] = {
         _kernels.UnsupportedType,
         {"column": "u", "kind": 'Union(Sparse, 0: ("0": Int64))'},
     ),
+    "a union for PostgreSQL": (
+        lambda: _kernels.encode_postgres_rows(BATCH, binary=[False], style=STYLE),
+        _kernels.UnsupportedType,
+        {"column": "u", "kind": 'Union(Sparse, 0: ("0": Int64))'},
+    ),
     "a year of MySQL": (lambda: _kernels.encode_mysql_rows(FAR, 0), _kernels.UnsupportedValue, {"row": 1}),
     "parameters that are no UTF-8": (lambda: _kernels.parse_form(b"a=%ff", 9), _kernels.MalformedInput, {}),
     "a head": (lambda: _kernels.parse_http_head(b"\0\r\n\r\n"), _kernels.MalformedInput, {}),
@@ -82,7 +88,7 @@ def test_an_error_keeps_its_attributes_on_its_way_to_another_process(case: Case)
     [
         lambda: _kernels.encode_mysql_rows(pa.array([1]), 0),
         lambda: _kernels.encode_json_rows(pa.array([1])),
-        lambda: _kernels.encode_postgres_rows(BATCH, binary=[], style="", is_copy=False),
+        lambda: _kernels.encode_postgres_rows(BATCH, binary=[], style=STYLE),
     ],
 )
 def test_a_mistake_of_the_caller_is_none_of_these(call: Callable[[], object]) -> None:
