@@ -11,8 +11,9 @@ from benchmarks.__main__ import find_names
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-MEASURED = [page for page in PAGES if page.name >= "0003"]
-PARTS = ("**Decision.**", "**Why.**", "**Alternatives.**", "**Measurement.**", "**What would reverse it.**")
+COMPLETE = [page for page in PAGES if page.name >= "0003"]
+MEASURED = [page for page in COMPLETE if "**Measurement.**" in page.read_text(encoding="utf-8")]
+PARTS = ("**Decision.**", "**Why.**", "**Alternatives.**", "**What would reverse it.**")
 
 
 def test_every_page_is_listed_once() -> None:
@@ -20,16 +21,14 @@ def test_every_page_is_listed_once() -> None:
     assert sorted(listed) == [page.name for page in PAGES]
 
 
-@pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.stem)
-def test_a_page_has_all_parts_in_their_order(page: Path) -> None:
+@pytest.mark.parametrize("page", COMPLETE, ids=lambda page: page.stem)
+def test_a_page_has_all_parts(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    places = [text.find(part) for part in PARTS]
-    assert min(places) > 0
-    assert places == sorted(places)
+    assert [part for part in PARTS if part not in text] == []
 
 
 @pytest.mark.parametrize("page", MEASURED, ids=lambda page: page.stem)
-def test_a_page_names_benchmarks_and_files_that_exist(page: Path) -> None:
+def test_a_measured_page_names_benchmarks_and_files_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     commands = re.findall(r"`python -m benchmarks ([^`]+)`", text)
     assert commands
