@@ -128,7 +128,7 @@ class Plans:
 def _parser_dialect(job: Job) -> Dialect:
     """Return the dialect that DataFusion parses a text in.
 
-    Of PostgreSQL's it tries two ways to read each argument of a call, so that the time doubles with each call in a call:
+    In that of PostgreSQL it reads each argument of a call in two ways, so that the time doubles with each nested call:
     16 of them took a second, 20 took 24. Texts that are so deep are read in the generic dialect.
     """
     is_deep = job.session.dialect is Dialect.POSTGRESQL and calls_depth(job.text) > CALLS_DEPTH_MAX
