@@ -63,6 +63,7 @@ from tsdb.query.series_aggregate import (
     leave_to_planner,
 )
 from tsdb.query.session import Channel, Records, Session, read_all
+from tsdb.query.syntax_errors import located
 from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
@@ -110,8 +111,7 @@ _SAME_NAMES = re.compile(
 )
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-_COERCING_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT", "RECURSIVE", "CASE"})
-_COERCED = re.compile(rf"\b(?:{'|'.join(_COERCING_WORDS)})\b", re.IGNORECASE)
+_COERCED = re.compile(r"\b(?:UNION|INTERSECT|EXCEPT|RECURSIVE|CASE)\b", re.IGNORECASE)
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
 Above = Callable[[str, pa.Table, Session], Records]
@@ -161,6 +161,7 @@ class Planner:
         """
         check_query_limits(text, tokens)
         chain = views or ViewChain()
+        written = prefix + text
         if (
             session.dialect is not Dialect.GENERIC
             and (edited := translate_query(text, tokens, session.dialect)) != text
@@ -188,6 +189,7 @@ class Planner:
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
+            written=written,
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
@@ -199,12 +201,7 @@ class Planner:
             for field in rows.schema:
                 kinds.setdefault(field.name, set()).add(type_of_field(field))
         is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
-        if is_of_tables or job.views.path:
-            # The text of a view is planned within a plan already; once more for each would double with each view.
-            return _certain(kinds)
-        is_coerced_later = any(word in _COERCING_WORDS for word in layout.words)
-        if is_coerced_later or any(self._find_view(each, job.session) is not None for each in named):
-            # Until it is optimised, a plan says that a CASE or a UNION has the type of its first branch.
+        if is_of_tables:
             return _certain(kinds)
         try:
             planned = self.plan(replace(job, text=rewrite(layout, rules), is_explained=False))
@@ -212,7 +209,7 @@ class Planner:
             raise
         except TsdbError:
             return _certain(kinds)
-        text = planned.frame.logical_plan().display_indent_schema()
+        text = planned.coerced.logical_plan().display_indent_schema()
         planned.life.end()
         for name, kind in _PLANNED_COLUMN.findall(text):
             found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
@@ -603,13 +600,14 @@ class Planner:
         try:
             context = self._context(job, source, life, has_filters=has_filters)
             frame = _plan_text(context, job)
-            schema = frame.schema()
+            coerced = frame
             if _COERCED.search(job.text) is not None and not job.is_explained:
-                schema = coerced_frame(context, frame).schema()
+                coerced = coerced_frame(context, frame)
+            schema = coerced.schema()
         except BaseException as error:
             life.end()
             raise self._with_near_table(_translated(error, life, planning_error), job.session) from error
-        return Planned(frame, life, _with_headers(result_schema(schema)))
+        return Planned(frame, life, _with_headers(result_schema(schema)), coerced)
 
     def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
         """Return an error; one about a missing table says which one was probably meant."""
@@ -721,12 +719,16 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
         except Exception as error:
             match = _SAME_NAMES.search(str(error))
             if match is None:
-                raise
+                raise located(error, text, job.written, lambda each: _parse(context, each)) from error
             same = (int(match[1]), int(match[2]))
             if same != refused:
                 # That one is another pair shows that the item of the pair before was found.
                 refused, texts = same, rename_item(text, job.session.dialect, *same)
     return context.sql_with_options(job.text, READ_ONLY)
+
+
+def _parse(context: SessionContext, text: str) -> object:
+    return context.sql_with_options(text, READ_ONLY)
 
 
 def _with_headers(schema: pa.Schema) -> pa.Schema:

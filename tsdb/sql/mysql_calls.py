@@ -197,6 +197,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "date_sub": _shift("date_sub"),
     "subdate": _shift("date_sub"),
     "convert_tz": _convert_tz,
+    "mod": lambda arguments: f"({arguments[0]} % nullif({arguments[1]}, 0))" if len(arguments) == 2 else None,
     "truncate": lambda arguments: f"trunc({', '.join(arguments)})" if len(arguments) == 2 else None,
     "last_insert_id": _of_none("CAST(0 AS BIGINT)"),
     "row_count": _of_none("CAST(-1 AS BIGINT)"),

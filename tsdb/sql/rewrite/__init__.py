@@ -19,6 +19,7 @@ from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_firs
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._distinct_from import edit_distinct_from
+from tsdb.sql.rewrite._distinct_order import edit_distinct_order
 from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
@@ -116,7 +117,7 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_exists(layout, edits)
     if "WINDOW" in words:
         edit_windows(layout, edits, rules.dialect)
-    if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text):
+    if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text) or "<<" in layout.text or ">>" in layout.text:
         edit_integers(layout, edits, rules.dialect, (rules.columns, rules.derived))
     if not words.isdisjoint(CLAUSE_WORDS):
         edit_clauses(layout, edits, rules.dialect)
@@ -126,6 +127,8 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_distinct_from(layout, edits)
     if not words.isdisjoint(COUNTED):
         edit_bounds(layout, edits)
+    if "DISTINCT" in words and "ORDER" in words:
+        edit_distinct_order(layout, edits)
     return edits.render() if edits else layout.text
 
 
