@@ -7,7 +7,8 @@ parsed as well, and the place is taken from there if the same token is refused; 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tsdb.errors import InvalidSyntax, Reason, TsdbError, Unsupported
 from tsdb.sql.keywords import keyword_hint
@@ -18,7 +19,21 @@ _MESSAGE = re.compile(r"(?P<what>.*?)(?: at Line: (?P<line>\d+), Column: (?P<col
 _EXPECTED = re.compile(r"Expected: (?P<expected>.*), found: (?P<found>.*)", re.DOTALL)
 _NO_OPERATOR = re.compile(r"No infix parser for token")
 _END = "end of statement"
+SUBQUERIES_MAX = 20
+"""How many subqueries of a text with a syntax error are parsed on their own, to find the one that is wrong."""
+_PLACE = re.compile(r" at line \d+, column \d+")
+
 Parse = Callable[[str], object]
+
+
+@contextmanager
+def without_places() -> Iterator[None]:
+    """Leave places out of errors about a text that was made from the user's."""
+    try:
+        yield
+    except (InvalidSyntax, Unsupported) as error:
+        error.message = _PLACE.sub("", error.message)
+        raise
 
 
 def located(error: Exception, edited: str, written: str, parse: Parse) -> Exception:
@@ -26,11 +41,45 @@ def located(error: Exception, edited: str, written: str, parse: Parse) -> Except
     match = PARSER_ERROR.match(str(error))
     if match is None:
         return error
-    message = _plain(match)
+    message = _innermost(edited, parse) or _plain(match)
     if edited != written:
-        own = _message_of(written, parse)
+        own = _innermost(written, parse) or _message_of(written, parse)
         message = own if _without_place(own) == _without_place(message) else _without_place(message)
     return syntax_error_of(message, written)
+
+
+def _innermost(text: str, parse: Parse) -> str:
+    """Return the message about the innermost subquery that cannot be parsed, with its place in the text; '' for none.
+
+    The parser reports what is wrong within a derived table as something that is wrong with the brackets around it.
+    """
+    for start, end in _subqueries(text):
+        message = _message_of(text[start:end], parse)
+        match = _MESSAGE.fullmatch(message) if message else None
+        if match is not None and match["line"]:
+            line, column = locate(text, start)
+            column = int(match["column"]) + (column - 1 if match["line"] == "1" else 0)
+            return f"{match['what']} at Line: {line + int(match['line']) - 1}, Column: {column}"
+        if message:
+            return message
+    return ""
+
+
+def _subqueries(text: str) -> list[tuple[int, int]]:
+    """Return where the first subqueries in brackets begin and end, inner ones before outer ones."""
+    opened: list[int] = []
+    found: list[tuple[int, int]] = []
+    tokens = tokenize(text)
+    for index, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(index)
+        elif token.text == ")" and opened:
+            begin = opened.pop() + 1
+            if tokens[begin].word in ("SELECT", "WITH"):
+                found.append((tokens[begin].start, token.start))
+    # A bracket that is missing may be one within a subquery.
+    found += [(tokens[each + 1].start, len(text)) for each in reversed(opened) if tokens[each + 1].word == "SELECT"]
+    return found[:SUBQUERIES_MAX]
 
 
 def _plain(match: re.Match[str]) -> str:
