@@ -62,15 +62,15 @@ def made(tmp_path: Path) -> Iterator[World]:
 def slow_planning(made: World, monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Let planning wait for an event; returns those that say that it has begun and that it may go on."""
     begun, may_end = threading.Event(), threading.Event()
-    planner = made.queries._planner
-    original = planner._plan
+    plans = made.queries._planner._plans
+    original = plans.plan
 
-    def plan(job: Any, **options: Any) -> Any:
+    def plan(*arguments: Any, **options: Any) -> Any:
         begun.set()
         assert may_end.wait(60)
-        return original(job, **options)
+        return original(*arguments, **options)
 
-    monkeypatch.setattr(planner, "_plan", plan)
+    monkeypatch.setattr(plans, "plan", plan)
     return begun, may_end
 
 
@@ -162,7 +162,7 @@ def test_a_chain_of_views_is_looked_at_once_per_view(made: World, monkeypatch: p
     create_view(made, "v0", "SELECT n, ts FROM cpu")
     for number in range(1, 13):
         create_view(made, f"v{number}", f"SELECT n, ts FROM v{number - 1} WHERE n > 0")
-    planner, seen = made.queries._planner, []
+    planner, seen = made.queries._planner._preparer, []
     original = planner._prepare_view_text
     monkeypatch.setattr(planner, "_prepare_view_text", lambda *a: seen.append(a[0].name) or original(*a))
     list(made.queries.query("SELECT n FROM v12 WHERE n > 0", Session()))

@@ -28,6 +28,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "http.timeout": (PROCESS, "options.timeout", "tests/components/test_process.py::test_request_over_the_timeout"),
     "http.body_limit": (PROCESS, "options.body_limit", "tests/components/test_process.py::test_body_over_the_limit"),
     "http.is_strict_mode": (STANDALONE, "http.is_strict_mode", "tests/ingest/test_prometheus.py"),
+    "query.workers": (
+        STANDALONE,
+        "config.query.workers",
+        "tests/components/test_query_workers.py::test_as_many_workers_as_are_configured",
+    ),
     "slow_query.*": (
         STANDALONE,
         "slow_query_options(config.slow_query)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
@@ -378,7 +379,7 @@ def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
     return LocalOptions(
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
-        query=QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY),
+        query=query_options(config.query.workers, home),
         database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
         address=str(config.http.addr),
     )
@@ -393,6 +394,12 @@ def slow_query_options(options: SlowQueryConfig) -> SlowQueryOptions:
         sample_ratio=options.sample_ratio,
         ttl=str(options.ttl),
     )
+
+
+def query_options(workers: int, home: Path) -> QueryOptions:
+    """The settings of `[query]` as the query engine takes them."""
+    count = (os.cpu_count() or 1) if workers < 0 else workers
+    return QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY, workers=count)
 
 
 def query_memory() -> Size:

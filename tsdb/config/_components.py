@@ -23,7 +23,13 @@ from tsdb.config._fields import (
     SelectorValue,
     StringValue,
 )
-from tsdb.config._operations import ExportMetricsOptions, LoggingOptions, MetaClientOptions, SlowQueryOptions
+from tsdb.config._operations import (
+    ExportMetricsOptions,
+    LoggingOptions,
+    MetaClientOptions,
+    QueryOptions,
+    SlowQueryOptions,
+)
 from tsdb.config._protocols import (
     GrpcOptions,
     HttpOptions,
@@ -65,6 +71,7 @@ class _Protocols(Section):
     opentsdb: OpentsdbOptions = Field(default=OpentsdbOptions(), description="OpenTSDB ingestion.")
     influxdb: InfluxdbOptions = Field(default=InfluxdbOptions(), description="InfluxDB line protocol.")
     prom_store: PromStoreOptions = Field(default=PromStoreOptions(), description="Prometheus remote storage.")
+    query: QueryOptions = Field(default=QueryOptions(), description="How queries run.")
     slow_query: SlowQueryOptions = Field(default=SlowQueryOptions(), description="The record of slow statements.")
 
 

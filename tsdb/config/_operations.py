@@ -9,6 +9,7 @@ from tsdb.config._fields import (
     Address,
     AddressesValue,
     AddressValue,
+    AutomaticCountValue,
     FlagValue,
     HeadersValue,
     LogLevel,
@@ -48,6 +49,16 @@ class LoggingOptions(Section):
     tracing_sample_ratio: TracingSampleRatioOptions = Field(
         default=TracingSampleRatioOptions(),
         description="Sampling of traces; a plain number in place of the table sets default_ratio.",
+    )
+
+
+class QueryOptions(Section):
+    """How queries run."""
+
+    workers: AutomaticCountValue = Field(
+        default=-1,
+        description="Worker processes for queries that read several tables or are large: such a query is ended with "
+        "its process. -1: as many as there are CPU cores; 0: none, queries run in the server process.",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from tsdb.model import CATALOG
-from tsdb.query._providers import LazyCatalog, TableSource
+from tsdb.query._providers import LazyCatalog, Source
 from tsdb.query.session import Session
 from tsdb.units import Duration, Size
 
@@ -56,6 +56,8 @@ class QueryOptions:
     """How long one may take when its session says nothing."""
     parallelism: int = 0
     """Threads for one query; 0 takes as many as there are processors."""
+    workers: int = 0
+    """Processes for queries that could hurt this one; 0 runs them here."""
 
 
 class Contexts:
@@ -79,7 +81,7 @@ class Contexts:
     def make(
         self,
         session: Session,
-        source: TableSource,
+        source: Source,
         functions: list[Any],
         *,
         is_ordered: bool,

@@ -17,10 +17,11 @@ from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._context import QueryOptions
 from tsdb.query._explain import analyzed, analyzed_aggregate, explain_prefix, with_aggregate, with_reason
-from tsdb.query._planner import Expand, InformationSource, Planner
+from tsdb.query._fast_paths import FastPaths
+from tsdb.query._planner import InformationSource, Planner
+from tsdb.query._prepare import Expand
 from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
-from tsdb.query._records import QueryRecords, Waiter
 from tsdb.query.range import run_range
 from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords, leave_to_planner
 from tsdb.query.session import Records, Session, TableRecords, read_all
@@ -46,21 +47,21 @@ class QueryEngine:
     ) -> None:
         self.clock = clock
         self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
-        self._waiter = Waiter()
+        self._fast_paths = FastPaths(self._planner)
 
     def expand_with(self, expand: Expand) -> None:
         """Let `expand` take out of every query, those of views too, what is not SQL."""
-        self._planner.expand = expand
+        self._planner.expand_with(expand)
 
     def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Records:
         """Run a SELECT, WITH, VALUES; `tables` are visible by their bare names to this query alone."""
         if not tables:
-            again = self._planner.answer_seen(text, session, lambda: self._plan(text, session), self._run_above)
+            again = self._fast_paths.answer_seen(text, session, lambda: self._plan(text, session), self._run_above)
             if again is not None:
                 return again
         text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
-        if (records := self._planner.select(text, tokens, session, extra)) is not None:
+        if (records := self._fast_paths.select(text, tokens, session, extra)) is not None:
             return records
         if not isinstance(found := self._find_aggregate(text, tokens, session, extra), str):
             return found
@@ -70,10 +71,10 @@ class QueryEngine:
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
         """Answer an aggregate from runs; None for any other query, and if only a planner can tell the answer."""
-        records = None if tables else self._planner.answer_seen(text, session, leave_to_planner, self._run_above)
+        records = None if tables else self._fast_paths.answer_seen(text, session, leave_to_planner, self._run_above)
         try:
             if records is None:
-                records = self._planner.aggregate(
+                records = self._fast_paths.aggregate(
                     text, tokenize(text, session.dialect), session, tables, leave_to_planner
                 )
             return read_all(records)
@@ -86,9 +87,7 @@ class QueryEngine:
         tokens = tokenize(text, session.dialect)
         if find_range(text, tokens) is not None:
             return run_range(text, tokens, SessionRunner(self, session, extra)).schema
-        planned = self._planner.plan(self._planner.prepare(text, tokens, session, extra))
-        planned.life.end()
-        return planned.schema
+        return self._planner.describe(self._planner.prepare(text, tokens, session, extra)).schema
 
     def evaluate(self, expressions: Sequence[str], session: Session) -> list[pa.Scalar]:
         """Return the values of constant expressions."""
@@ -125,10 +124,9 @@ class QueryEngine:
             if statement.format is None:
                 return TableRecords(analyzed_aggregate(found))
             found.close()
-        planned, stream = self._planner.start(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
-        records = QueryRecords(stream, planned.schema, planned.life, self._waiter, self._planner.unfinished)
+        records = self._planner.run(self._planner.prepare(inner, tokens, session, tables, prefix=prefix))
         explained = read_all(records)
-        answer = analyzed(statement, explained, planned.life.scans)
+        answer = analyzed(statement, explained, records.scans)
         return TableRecords(with_reason(answer, found) if isinstance(found, str) and not statement.format else answer)
 
     def _expanded(
@@ -146,9 +144,8 @@ class QueryEngine:
         return self._planner.columns_of_view(view, session)
 
     def close(self) -> None:
-        """Stop the thread that waits for queries."""
+        """Stop the threads and processes of queries."""
         self._planner.close()
-        self._waiter.close()
 
     def _find_aggregate(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
@@ -159,13 +156,13 @@ class QueryEngine:
             return self._run(text, tokens, session, tables)
 
         try:
-            return self._planner.aggregate(text, tokens, session, tables, plan)
+            return self._fast_paths.aggregate(text, tokens, session, tables, plan)
         except OtherClause as reason:
             plain_reason = str(reason)
         try:
             if tables:
                 return plain_reason
-            return self._planner.aggregate_outer(text, tokens, session, plan, self._run_above)
+            return self._fast_paths.aggregate_outer(text, tokens, session, plan, self._run_above)
         except OtherClause:
             return plain_reason
 
@@ -185,7 +182,4 @@ class QueryEngine:
         *,
         prefix: str = "",
     ) -> Records:
-        job = self._planner.prepare(text, tokens, session, tables, prefix=prefix)
-        planned, stream = self._planner.start(job)
-        waiter = None if job.is_single and job.is_small else self._waiter
-        return QueryRecords(stream, planned.schema, planned.life, waiter, self._planner.unfinished)
+        return self._planner.run(self._planner.prepare(text, tokens, session, tables, prefix=prefix))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ def explain_prefix(statement: Explain) -> str:
     return "EXPLAIN ANALYZE FORMAT pgjson " if kind == "pgjson" else "EXPLAIN ANALYZE VERBOSE "
 
 
-def analyzed(statement: Explain, explained: pa.Table, scans: list[Any]) -> pa.Table:
+def analyzed(statement: Explain, explained: pa.Table, scans: Sequence[Any]) -> pa.Table:
     """Return the answer to EXPLAIN ANALYZE from DataFusion's and from what the scans counted."""
     plans = dict(zip(explained.column(0).to_pylist(), explained.column(1).to_pylist(), strict=True))
     key = "Plan with Full Metrics" if statement.is_verbose and statement.format is None else "Plan with Metrics"

@@ -40,6 +40,8 @@ class Job:
     is_ordered: bool
     is_single: bool
     """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
+    is_plain: bool
+    """It reads one table, whatever it is, or none, so that its rows are not multiplied."""
     is_explained: bool
     views: ViewChain
     """The views whose own text this is, one in the other."""
@@ -49,6 +51,11 @@ class Job:
     """It is planned in milliseconds, and its expressions make no large values."""
     written: str
     """The text before it was edited, for places in error messages."""
+
+    @property
+    def is_harmless(self) -> bool:
+        """It needs no process that can be ended."""
+        return self.is_small and self.is_plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,15 @@ class SeenOuter:
     below: SeenAggregate
     above: str
     schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What planning tells of a query without running it."""
+
+    schema: pa.Schema
+    plan: str
+    """The logical plan as text, with the columns of each step."""
 
 
 @dataclass(frozen=True, slots=True)

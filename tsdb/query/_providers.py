@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 import datafusion
 import pyarrow as pa
@@ -48,8 +49,28 @@ class TableCatalog(Protocol):
     def near_table(self, database: str, name: str) -> str | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class NumbersFound:
+    """The table of numbers, which has no rows until it is read."""
+
+
+Found: TypeAlias = pa.Table | ds.Dataset | ViewInfo | NumbersFound
+"""Rows that are there, a table of regions or files, a view, or numbers."""
+
+
+class Source(Protocol):
+    """Where a query finds its tables."""
+
+    numbers_rows: int
+    """How many rows the table `numbers` has."""
+
+    def has_database(self, name: str) -> bool: ...
+
+    def open(self, database: str, name: str) -> Table | None: ...
+
+
 class TableSource:
-    """Where one query finds its tables."""
+    """Where one query finds its tables in this process."""
 
     def __init__(
         self,
@@ -78,6 +99,16 @@ class TableSource:
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
         """Plans the query of a view; set by whoever owns the context."""
 
+    @property
+    def numbers_rows(self) -> int:
+        """How many rows the table `numbers` has."""
+        return self._numbers_rows
+
+    @numbers_rows.setter
+    def numbers_rows(self, rows: int) -> None:
+        self._numbers_rows = rows
+        self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
+
     def has_database(self, name: str) -> bool:
         if name.lower() in _SYSTEM or (self._extra and name == self._database):
             return True
@@ -93,32 +124,37 @@ class TableSource:
 
     def open(self, database: str, name: str) -> Table | None:
         """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
-        if database.lower() in _SYSTEM:
-            database, name = database.lower(), name.lower()
-        key = (database, name)
+        key = system_key(database, name)
         if key not in self._opened:
-            table = self._make(database, name)
-            if table is None:
+            found = self.find(*key)
+            if found is None:
                 return None
-            self._opened[key] = table
+            self._opened[key] = self._for_datafusion(found)
         return self._opened[key]
 
-    def _make(self, database: str, name: str) -> Table | None:
+    def find(self, database: str, name: str) -> Found | None:
+        """Return what a name stands for, None if there is nothing of that name."""
         if database == self._database and name in self._extra:
-            return in_thread(lambda: memory_table(self._extra[name]))
+            return self._extra[name]
         if database in (INFORMATION_SCHEMA, PG_CATALOG):
-            rows = self._system_table(database, name)
-            return None if rows is None else in_thread(lambda: memory_table(rows))
+            return self._system_table(database, name)
         if (table := self._catalog.find_table(database, name)) is not None:
-            dataset = self.dataset(table)
+            dataset: ds.Dataset = self.dataset(table)
             if isinstance(dataset, TableDataset):
                 self._life.scans.append(dataset)
-            return Table(dataset)
+            return dataset
         if (view := self._catalog.find_view(database, name)) is not None:
-            return self._open_view(view)
-        if database == DEFAULT_DATABASE and name == NUMBERS:
+            return view
+        return NumbersFound() if database == DEFAULT_DATABASE and name == NUMBERS else None
+
+    def _for_datafusion(self, found: Found) -> Table:
+        if isinstance(found, pa.Table):
+            return in_thread(lambda: memory_table(found))
+        if isinstance(found, ViewInfo):
+            return self._open_view(found)
+        if isinstance(found, NumbersFound):
             return numbers_table(self._numbers_rows, self._life)
-        return None
+        return Table(found)
 
     def dataset(self, table: TableInfo) -> Any:
         """Return the rows of a table that has some of its own."""
@@ -156,10 +192,15 @@ class TableSource:
         return Table(self.plan_view(view))
 
 
+def system_key(database: str, name: str) -> tuple[str, str]:
+    """Return the names of a table as they are looked up: those of the system are found in any case of letters."""
+    return (database.lower(), name.lower()) if database.lower() in _SYSTEM else (database, name)
+
+
 class LazyCatalog(CatalogProvider):
     """The catalog `tsdb`, as far as one query sees it."""
 
-    def __init__(self, source: TableSource) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
 
     def schema_names(self) -> set[str]:
@@ -174,7 +215,7 @@ class LazyCatalog(CatalogProvider):
 class LazySchema(SchemaProvider):
     """A database, as far as one query sees it."""
 
-    def __init__(self, source: TableSource, database: str) -> None:
+    def __init__(self, source: Source, database: str) -> None:
         self._source = source
         self._database = database
 

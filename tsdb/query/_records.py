@@ -12,7 +12,7 @@ import asyncio
 import concurrent.futures
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -121,6 +121,11 @@ class QueryRecords:
     @property
     def schema(self) -> pa.Schema:
         return self._schema
+
+    @property
+    def scans(self) -> Sequence[Any]:
+        """The tables that it reads, for EXPLAIN ANALYZE."""
+        return self._life.scans
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:

@@ -53,7 +53,7 @@ def answer(text: str) -> list[dict[str, Any]]:
     engine = datafusion.SessionContext(config.set("datafusion.sql_parser.dialect", "postgresql"))
     engine.register_catalog_provider("tsdb", _Catalog())
     context = make_context(channel=Channel.POSTGRES)
-    for function in (*functions_for(context.session), *pg_functions(context)):
+    for function in (*functions_for(context.session), *(each.make() for each in pg_functions(context))):
         if isinstance(function, datafusion.ScalarUDF):
             engine.register_udf(function)
     rows: list[dict[str, Any]] = engine.sql(rewritten(text)).to_arrow_table().to_pylist()

@@ -272,7 +272,7 @@ def test_a_query_over_cells_that_differs_in_conditions_is_not_taken_apart_again(
     def fail(*_: object) -> None:
         raise AssertionError("it was taken apart again")
 
-    monkeypatch.setattr("tsdb.query._planner.take_apart", fail)
+    monkeypatch.setattr("tsdb.query._fast_paths.take_apart", fail)
     found, planned = both(made, text.format(20))
     assert found.num_rows == 3
     assert found.schema.equals(planned.schema, check_metadata=True)

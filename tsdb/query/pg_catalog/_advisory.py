@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from datafusion import ScalarUDF, udf
 
 from tsdb.errors import TsdbError
 from tsdb.query.advisory_locks import SessionLocks
-from tsdb.query.functions import FunctionError
+from tsdb.query.functions import Function, FunctionError
 
 
-def advisory_functions(locks: SessionLocks | None) -> list[ScalarUDF]:
+def advisory_functions(locks: SessionLocks | None) -> list[Function]:
     """Return the functions that lock and unlock for a session."""
 
     def owned() -> SessionLocks:
@@ -46,8 +45,8 @@ def advisory_functions(locks: SessionLocks | None) -> list[ScalarUDF]:
     ]
 
 
-def _by_number(name: str, result: pa.DataType, of: Callable[[int], object]) -> ScalarUDF:
+def _by_number(name: str, result: pa.DataType, of: Callable[[int], object]) -> Function:
     def body(numbers: pa.Array) -> pa.Array:
         return pa.array([None if each is None else of(each) for each in numbers.to_pylist()], result)
 
-    return udf(body, [pa.int64()], result, "volatile", name)
+    return Function(name, (pa.int64(),), result, body, "volatile")

@@ -12,11 +12,10 @@ from functools import cache, cached_property
 from typing import Any
 
 import pyarrow as pa
-from datafusion import ScalarUDF, udf
 
 from tsdb.errors import Unsupported
 from tsdb.model import TableInfo, ViewInfo
-from tsdb.query.functions import FunctionError
+from tsdb.query.functions import Function, FunctionError
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._advisory import advisory_functions
@@ -37,8 +36,8 @@ _SET_BY_STATEMENT = frozenset(
 )
 
 
-def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
-    """Return the functions to register for a query of a PostgreSQL session."""
+def pg_functions(context: InformationContext | None = None) -> list[Function]:
+    """Return the functions for queries of a PostgreSQL session; those that are not immutable ask the server."""
     known = _Lookup(context)
     return [
         *_pure_functions(),
@@ -49,10 +48,28 @@ def pg_functions(context: InformationContext | None = None) -> list[ScalarUDF]:
         _by_oid("pg_get_indexdef", _TEXT, known.index_text),
         _by_oid("pg_get_constraintdef", _TEXT, known.constraint_text),
         _by_oid("pg_table_size", pa.int64(), known.bytes),
-        udf(known.column_comments, [_OID, _OID], _TEXT, "stable", "col_description"),
-        udf(_each(known.number, _OID), [_TEXT], _OID, "stable", "pg_class_number"),
-        udf(_each(known.setting), [_TEXT], _TEXT, "stable", "current_setting"),
-        udf(known.set_settings, [_TEXT, _TEXT], _TEXT, "volatile", "set_config"),
+        Function(
+            "col_description",
+            (
+                _OID,
+                _OID,
+            ),
+            _TEXT,
+            known.column_comments,
+            "stable",
+        ),
+        Function("pg_class_number", (_TEXT,), _OID, _each(known.number, _OID), "stable"),
+        Function("current_setting", (_TEXT,), _TEXT, _each(known.setting), "stable"),
+        Function(
+            "set_config",
+            (
+                _TEXT,
+                _TEXT,
+            ),
+            _TEXT,
+            known.set_settings,
+            "volatile",
+        ),
         *advisory_functions(None if context is None else context.session.locks),
     ]
 
@@ -158,7 +175,7 @@ class _Lookup:
         return columns[position - 1].comment if 0 < position <= len(columns) else None
 
 
-def _by_oid(name: str, result: pa.DataType, of: Callable[[int], Any]) -> ScalarUDF:
+def _by_oid(name: str, result: pa.DataType, of: Callable[[int], Any]) -> Function:
     """A function of one number, worked out once for each distinct one."""
 
     def body(oids: pa.Array) -> pa.Array:
@@ -166,21 +183,30 @@ def _by_oid(name: str, result: pa.DataType, of: Callable[[int], Any]) -> ScalarU
         values = pa.array([of(oid) for oid in encoded.dictionary.to_pylist()], result)
         return values.take(encoded.indices)
 
-    return udf(body, [_OID], result, "stable", name)
+    return Function(name, (_OID,), result, body, "stable")
 
 
 @cache
-def _pure_functions() -> tuple[ScalarUDF, ...]:
+def _pure_functions() -> tuple[Function, ...]:
     return (
-        udf(_format_types, [_OID, _OID], _TEXT, "immutable", "format_type"),
-        udf(_each(quote_ident), [_TEXT], _TEXT, "immutable", "quote_ident"),
-        udf(_each(parse_ident, pa.list_(_TEXT)), [_TEXT], pa.list_(_TEXT), "immutable", "parse_ident"),
-        udf(_each(quote_literal), [_TEXT], _TEXT, "immutable", "quote_literal"),
-        udf(_each(size_pretty), [pa.int64()], _TEXT, "immutable", "pg_size_pretty"),
-        udf(_each(_oids.type_number, _OID), [_TEXT], _OID, "immutable", "to_regtype"),
-        udf(_each(_expanded, _PLACES), [_SHORTS], _PLACES, "immutable", "pg_expanded"),
-        udf(_each(_subscripts, _SHORTS), [_SHORTS], _SHORTS, "immutable", "pg_subscripts"),
-        udf(_each(_schemas, pa.list_(_TEXT)), [pa.bool_()], pa.list_(_TEXT), "stable", "current_schemas"),
+        Function(
+            "format_type",
+            (
+                _OID,
+                _OID,
+            ),
+            _TEXT,
+            _format_types,
+            "immutable",
+        ),
+        Function("quote_ident", (_TEXT,), _TEXT, _each(quote_ident), "immutable"),
+        Function("parse_ident", (_TEXT,), pa.list_(_TEXT), _each(parse_ident, pa.list_(_TEXT)), "immutable"),
+        Function("quote_literal", (_TEXT,), _TEXT, _each(quote_literal), "immutable"),
+        Function("pg_size_pretty", (pa.int64(),), _TEXT, _each(size_pretty), "immutable"),
+        Function("to_regtype", (_TEXT,), _OID, _each(_oids.type_number, _OID), "immutable"),
+        Function("pg_expanded", (_SHORTS,), _PLACES, _each(_expanded, _PLACES), "immutable"),
+        Function("pg_subscripts", (_SHORTS,), _SHORTS, _each(_subscripts, _SHORTS), "immutable"),
+        Function("current_schemas", (pa.bool_(),), pa.list_(_TEXT), _each(_schemas, pa.list_(_TEXT)), "stable"),
     )
 
 

@@ -1,0 +1,100 @@
+"""What a worker is asked, and what it asks the server for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tsdb.query._job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Plan a query and send its rows."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Plan a query and say what its columns are."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class HasDatabase:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    database: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """Ask into how many parts a table is divided; each is read by a thread of its own."""
+
+    table: int
+    filter: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Read a part of a table; its batches come over a socket that is sent along."""
+
+    fragments: int
+    part: int
+    columns: tuple[str, ...] | None
+    filter: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """Call a function that needs what only the server has."""
+
+    name: str
+    arguments: tuple[pa.Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table whose rows the server reads."""
+
+    table: int
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A table that is sent as it is: of the system, or of the query alone."""
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files that the worker reads by itself."""
+
+    dataset: Any
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The query of a view, to be planned in its place."""
+
+    job: Job
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The table of numbers, which needs no server."""
+
+
+FoundTable = StoredTable | Rows | Files | View | Numbers

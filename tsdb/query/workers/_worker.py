@@ -1,0 +1,117 @@
+"""A worker process: takes one query after the other, plans it, runs it and sends its rows."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tsdb.clock import SystemClock
+from tsdb.query._context import Contexts, QueryOptions
+from tsdb.query._job import Described
+from tsdb.query._life import QueryLife
+from tsdb.query._plans import Plans
+from tsdb.query._records import convert_batch
+from tsdb.query.errors import execution_error, is_panic
+from tsdb.query.pg_catalog import pg_functions
+from tsdb.query.session import Session
+from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
+from tsdb.query.workers._requests import Describe, Run
+from tsdb.query.workers._tables import RemoteSource, Server
+from tsdb.sql.statements import Dialect
+from tsdb.units import Size
+
+_PR_SET_PDEATHSIG = 1
+_OOM_SCORE = "500"
+"""The kernel ends a worker rather than the server when memory runs out."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """What a worker may take."""
+
+    memory_bytes: Size
+    """Of one worker, beyond what it has when it is idle; 0 leaves it without a limit. Half of it is for operators."""
+    spill_dir: Path
+    parallelism: int
+
+
+def main(control: socket.socket, calls: socket.socket, options: WorkerOptions) -> None:
+    """Answer until the server closes the connection."""
+    _prepare_process(options)
+    worker = _Worker(control, Server(calls), options)
+    with suppress(Gone):
+        while True:
+            worker.answer(receive_object(control)[0])
+
+
+def _prepare_process(options: WorkerOptions) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * options.parallelism))
+
+
+class _Worker:
+    def __init__(self, control: socket.socket, server: Server, options: WorkerOptions) -> None:
+        self._control = control
+        self._server = server
+        query = QueryOptions(
+            memory_bytes=Size(int(options.memory_bytes) // 2),
+            spill_dir=options.spill_dir,
+            parallelism=options.parallelism,
+        )
+        self._plans = Plans(Contexts(query), self._server_functions, can_be_ended=True)
+        self._pg_functions = {each.name: each for each in pg_functions()}
+
+    def answer(self, request: Run | Describe) -> None:
+        try:
+            if isinstance(request, Describe):
+                send_object(self._control, self._describe(request))
+            else:
+                self._run(request)
+        except Gone:
+            raise
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            send_end(self._control, execution_error(error))
+
+    def _describe(self, request: Describe) -> Described:
+        life, source = self._begin()
+        planned = self._plans.plan(request.job, source, life)
+        return Described(planned.schema, planned.coerced.logical_plan().display_indent_schema())
+
+    def _run(self, request: Run) -> None:
+        life, source = self._begin()
+        planned, stream = self._plans.start(request.job, source, life)
+        send_object(self._control, planned.schema)
+        for batch in _batches(stream):
+            send_batch(self._control, convert_batch(batch, planned.schema))
+        send_end(self._control)
+
+    def _begin(self) -> tuple[QueryLife, RemoteSource]:
+        life = QueryLife(SystemClock(), None)
+        return life, RemoteSource(self._server, life, self._plans.plan_view)
+
+    def _server_functions(self, session: Session, words: set[str]) -> list[Any]:
+        if session.dialect is not Dialect.POSTGRESQL:
+            return []
+        named = [each for name, each in self._pg_functions.items() if name in words]
+        return [each.make() if each.volatility == "immutable" else self._server.function(each) for each in named]
+
+
+def _batches(stream: Any) -> Iterator[pa.RecordBatch]:
+    for batch in stream:
+        rows = batch.to_pyarrow()
+        if rows.num_rows:
+            yield rows
