@@ -46,8 +46,8 @@ _DECIMAL = "DECIMAL(20,0)"
 _PRODUCTS = frozenset({"*", "/", "%"})
 _SUMS = frozenset({"+", "-"})
 _SHIFTS = {"<<": "shift__left", ">>": "shift__right"}
-_BITS = frozenset({"&", "|", "^", "#", "~"})
-"""Operators whose precedence relative to shifts depends on the dialect: next to them, shifts are left alone."""
+_BITS = frozenset({"&", "^", "#", "~"})
+"""Operators that the query engine binds like shifts, or tighter: next to them, shifts are left alone."""
 _STARTERS = frozenset({"(", "[", ",", "=", "==", "<", ">", "<=", ">=", "<>", "!=", "||", "<<", ">>", "&", "|"})
 # What may stand behind an operand without being part of it.
 _ENDERS = (_STARTERS - {"(", "["}) | _PRODUCTS | _SUMS | {")", "]", ";"}
@@ -129,7 +129,7 @@ class _Reader:
 
     def _is_operand(self, index: int) -> bool:
         layout = self._layout
-        if layout.is_operator(index, "-"):
+        if self._sign(index) in _SUMS:
             index += 1
         if layout.is_operator(index, "("):
             return index in layout.partner
@@ -220,9 +220,11 @@ class _Reader:
         return _Node(f"CAST({wide} AS {kind.sql})", kind, True, wide=wide, casts=below + 1)
 
     def _unary(self, index: int, end: int) -> tuple[_Node, int]:
-        if self._sign(index) != "-" or index + 1 >= end:
+        if self._sign(index) not in _SUMS or index + 1 >= end:
             return self._operand(index, end)
         node, behind = self._unary(index + 1, end)
+        if self._sign(index) == "+":
+            return _Node(f"+ {node.text}", node.integers, node.is_edited, casts=node.casts), behind
         kind = node.integers
         text = f"-{node.text}" if node.text[:1].isdigit() else f"- {node.text}"
         if kind is None or not kind.is_signed:
@@ -414,13 +416,21 @@ class _Reader:
             return node, behind
         if name in _OF_ARGUMENTS:
             return self._common_call(index, opening, closing), behind
+        if name == "if" and (comma := self._first_comma(opening, closing)) is not None:
+            self.scan(opening + 1, comma)
+            return self._common_call(index, comma, closing), behind
         self.scan(opening + 1, closing)
         node = self._unknown(index, behind)
         node.integers = _RESULTS.get(name)
         return node, behind
 
+    def _first_comma(self, opening: int, closing: int) -> int | None:
+        depth = self._layout.depths[opening + 1]
+        commas = (each for each in range(opening + 1, closing) if self._layout.is_operator(each, ","))
+        return next((each for each in commas if self._layout.depths[each] == depth), None)
+
     def _common_call(self, index: int, opening: int, closing: int) -> _Node:
-        """Read a call that returns one of its arguments."""
+        """Read a call that returns one of its arguments, those behind a bracket or comma."""
         kinds: list[Integers | None] = []
         casts, at = 0, opening + 1
         while at < closing:
