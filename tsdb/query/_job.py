@@ -51,6 +51,8 @@ class Job:
     """It is planned in milliseconds, and its expressions make no large values."""
     written: str
     """The text before it was edited, for places in error messages."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Database and name of the tables that its text names."""
 
     @property
     def is_harmless(self) -> bool:

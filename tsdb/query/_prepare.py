@@ -33,6 +33,7 @@ from tsdb.query._numbers import NUMBERS
 from tsdb.query._providers import TableCatalog
 from tsdb.query._threads import in_thread
 from tsdb.query._view_sizes import ViewSizes, check_size
+from tsdb.query.errors import OutOfMemory, QueryPanic
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.session import Channel, Session
 from tsdb.sql.aggregate_names import AGGREGATE_NAMES
@@ -63,6 +64,9 @@ _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "R
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
+
+_FINAL = (Cancelled, DeadlineExceeded, Busy, OutOfMemory, QueryPanic)
+"""Errors of planning that say nothing about the query: what failed once is not tried again."""
 
 Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
@@ -123,6 +127,7 @@ class Preparer:
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
             written=written,
+            names=tuple((each.parts[-2] if len(each.parts) > 1 else session.database, each.name) for each in named),
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
@@ -138,7 +143,7 @@ class Preparer:
             return _certain(kinds)
         try:
             described = self._describe(replace(job, text=rewrite(layout, rules), is_explained=False))
-        except (Cancelled, DeadlineExceeded, Busy):
+        except _FINAL:
             raise
         except TsdbError:
             return _certain(kinds)
@@ -245,7 +250,7 @@ class Preparer:
     def _plan_view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         try:
             schema = self._describe(self.prepare_view(view, session, views)).schema
-        except (Cancelled, DeadlineExceeded, Busy):
+        except _FINAL:
             raise
         except TsdbError:
             return {}
@@ -279,7 +284,7 @@ class Preparer:
         """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
         if session.is_describing:
             return ()
-        own = replace(session, is_describing=True, hurry=None)
+        own = replace(session, is_describing=True)
         kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
         return tuple(
             ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)
