@@ -171,7 +171,7 @@ class Planner:
             life.end()
             raise
         try:
-            return lease, lease.ask(request(travelling(job))), life.scans
+            return lease, lease.ask(request(travelling(job), tables.open_named(job.names))), life.scans
         except BaseException as error:
             lease.end(is_done=False)
             raise self._with_near_table(error, job.session) from error

@@ -126,6 +126,7 @@ class Preparer:
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
+            names=tuple((each.parts[-2] if len(each.parts) > 1 else session.database, each.name) for each in named),
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.errors import Cancelled
+from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import ViewInfo
 from tsdb.query._job import Job, ViewChain
-from tsdb.query._providers import NumbersFound, TableSource
+from tsdb.query._providers import NumbersFound, TableSource, system_key
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.session import Session
 from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
@@ -34,6 +34,7 @@ from tsdb.query.workers._requests import (
 )
 
 _numbers = itertools.count(1)
+_NAMED_MAX = 16
 
 
 class Service:
@@ -105,6 +106,17 @@ class QueryTables:
         assert isinstance(request, Scan)
         self._start_scan(request, *sockets)
         return None
+
+    def open_named(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], FoundTable]:
+        """Return tables that a query names; what cannot be opened fails when the query is planned."""
+        found: dict[tuple[str, str], FoundTable] = {}
+        for database, name in names[:_NAMED_MAX]:
+            key = system_key(database, name)
+            with suppress(TsdbError):
+                table = None if key in found else self._open(OpenTable(*key))
+                if table is not None:
+                    found[key] = table
+        return found
 
     def close(self) -> None:
         """End the scans that run."""

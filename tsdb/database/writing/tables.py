@@ -12,8 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb.database._create_table import COLUMNS_MAX
-from tsdb.database._options import INHERITED_AT_CREATION, UnexpectedOption, check_table_options
+from tsdb.database._options import COLUMNS_MAX, INHERITED_AT_CREATION, UnexpectedOption, check_table_options
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import NewTable, TableRows
 from tsdb.metric import ON_PHYSICAL, plan_column, plan_metric_table
@@ -30,8 +29,6 @@ from tsdb.model import (
     type_of_arrow,
 )
 
-COMMENT = "Created on insertion"
-
 _HINTED_OPTIONS = ("ttl", "append_mode", "merge_mode", "skip_wal")
 _MODES = frozenset({"append_mode", "merge_mode"})
 _TIMES = {
@@ -42,19 +39,21 @@ _TIMES = {
 }
 
 
-def creation_options(new_table: NewTable, hints: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
-    """The options of a new table: what the protocol is used to, then the database's, then those of the request."""
-    said = dict(new_table.options)
+def creation_options(
+    new_table: NewTable, hints: Mapping[str, str], inherited: Mapping[str, str], *, said: Mapping[str, str]
+) -> dict[str, str]:
+    """The options of a new table: the protocol's defaults, then the database's, then those that the request `said`."""
+    options = dict(new_table.options)
     for layer in (
         {key: value for key, value in inherited.items() if key in INHERITED_AT_CREATION},
-        {key: hints[key] for key in _HINTED_OPTIONS if key in hints},
+        {**said, **{key: hints[key] for key in _HINTED_OPTIONS if key in hints}},
     ):
-        # How rows with the same key are treated is one decision: whoever makes it makes all of it.
+        # How rows with the same key are merged is one decision: a layer that makes it replaces all of it.
         if _MODES & layer.keys():
-            said = {key: value for key, value in said.items() if key not in _MODES}
-        said.update(layer)
+            options = {key: value for key, value in options.items() if key not in _MODES}
+        options.update(layer)
     try:
-        return check_table_options(said.items())
+        return check_table_options(options.items())
     except UnexpectedOption as error:
         raise InvalidArguments(str(error)) from error
 
@@ -85,7 +84,7 @@ def draft_table(
         partition_columns=new_table.partition_columns if rules else (),
         partition_rules=rules,
         region_numbers=tuple(range(max(1, len(rules)))),
-        comment=COMMENT,
+        comment=new_table.comment,
         created_ms=created_ms,
         next_column_id=len(columns),
     )
@@ -129,7 +128,7 @@ def _column_type(rows: TableRows, name: str) -> DataType:
         return said
     if name not in rows.fields and rows.known is not None:
         return DataType(Kind.STRING)
-    values: pa.Array = rows.fields[name] if name in rows.fields else rows.tags.column(name)
+    values: pa.Array = rows.fields[name] if name in rows.fields else rows.read_tags().column(name)
     if pt.is_null(values.type):
         return DataType(Kind.STRING)
     kind = type_of_arrow(values.type)
@@ -151,14 +150,16 @@ def physical_draft(database: str, new_table: NewTable, options: Mapping[str, str
         ),
         engine=METRIC_ENGINE,
         options={**options, "physical_metric_table": ""},
-        comment=COMMENT,
+        comment=new_table.comment,
         created_ms=created_ms,
         next_column_id=2,
     )
     return plan_metric_table(draft, None, draft.options)
 
 
-def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, created_ms: int) -> TableInfo:
+def logical_draft(
+    rows: TableRows, database: str, new_table: NewTable, physical: TableInfo, *, created_ms: int
+) -> TableInfo:
     """Describe the logical table that rows of one value need; time and value are called as the physical table says."""
     values = [name for name in rows.fields if name != HISTOGRAM_COLUMN]
     if len(values) > 1:
@@ -177,7 +178,7 @@ def logical_draft(rows: TableRows, database: str, physical: TableInfo, *, create
         primary_key=tuple(labels),
         engine=METRIC_ENGINE,
         options={ON_PHYSICAL: physical.name},
-        comment=COMMENT,
+        comment=new_table.comment,
         created_ms=created_ms,
         next_column_id=len(shown),
     )

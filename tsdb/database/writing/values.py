@@ -89,17 +89,17 @@ class _Lazy:
         return self._values[int(self._index[row])]
 
 
-def fit_rows(rows: TableRows, table: TableInfo, names: Mapping[str, str], *, now_ns: int) -> Fitted:
-    """Bring rows to the names and types of a table; `names` are the table's names of fields that have others."""
-    fitted = Fitted(rows, table)
+def fit_rows(fitted: Fitted, names: Mapping[str, str], *, now_ns: int) -> None:
+    """Bring rows to the names and types of their table; `names` are its names of fields that have others."""
+    rows = fitted.rows
     _fit_time(fitted)
-    if not is_known(rows, table):
-        for name, values in zip(rows.tags.schema.names, rows.tags.columns, strict=True):
+    if not is_known(rows, fitted.table):
+        tags = rows.read_tags()
+        for name, values in zip(tags.schema.names, tags.columns, strict=True):
             _fit_tag(fitted, name, values)
     for name, values in rows.fields.items():
         _fit_field(fitted, names.get(name, name), values, rows.types.get(name))
     _complete(fitted, now_ns=now_ns)
-    return fitted
 
 
 def is_known(rows: TableRows, table: TableInfo) -> bool:

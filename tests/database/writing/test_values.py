@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.database._ingest_values import convert, scale_times
+from tsdb.database.writing.values import convert, scale_times
 from tsdb.model import ColumnId, ColumnInfo, DataType, InvalidTimestamp, Kind, Semantic, can_widen, check_range
 
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -18,7 +18,7 @@ from tests.ingest.rows import make_rows
 from tsdb.catalog import CatalogOutdated
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Database, Session, read_all
-from tsdb.database._ingest_rejections import KEPT_MAX
+from tsdb.database.writing.rejections import KEPT_MAX
 from tsdb.engine import SchemaOutdated
 from tsdb.errors import Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, WriteOutcome
@@ -178,7 +178,7 @@ def test_a_region_that_fails_is_told_and_the_others_have_their_rows(database: Da
     )
 
     def fail(region: RegionId, batch: Batch) -> None:
-        if batch.series.tags.column("host")[0].as_py() == "a":
+        if batch.series.read_tags().column("host")[0].as_py() == "a":
             raise Unsupported("no")
 
     rows = make_rows("m", [{"host": host, "time": 1, "v": 1.0} for host in ("a", "z")])

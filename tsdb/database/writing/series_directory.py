@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tsdb import _kernels
 from tsdb.catalog import Catalog
-from tsdb.database._region_series import Places, Positions, RegionSeries
+from tsdb.database.writing.region_series import Places, Positions, RegionSeries
 from tsdb.model import RegionId, RegionSchema, SeriesTable, TableInfo
 
 Numbers = npt.NDArray[np.uint32]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tsdb._kernels import LineParser
-from tsdb.database._ingest_known import KnownHashes
-from tsdb.ingest import TableRows
+from tsdb.database.writing.known_series import KnownHashes
+from tsdb.ingest import ParsedTags, TableRows
 from tsdb.ingest.influx import parse_lines
 from tsdb.model import RegionSchema, Semantic, SeriesTable
 
@@ -31,15 +32,15 @@ def parse(parser: LineParser, *keys: str) -> TableRows:
 
 def check(found: SeriesTable, rows: TableRows) -> None:
     """The series are those that the tags of the request make."""
-    given = rows.tags
+    given = rows.read_tags()
     names = given.schema.names
     columns = [given.column(name) if name in names else pa.nulls(given.num_rows, pa.string()) for name in ("b", "a")]
     plain = SeriesTable.of_tags(SCHEMA, columns, given.num_rows)
     assert np.array_equal(found.tsid, plain.tsid)
     assert np.array_equal(found.check, plain.check)
-    assert found.tags.equals(plain.tags)
+    assert found.read_tags().equals(plain.read_tags())
     assert found.tags_schema.equals(SCHEMA.arrow_tags)
-    assert found.take_tags(np.array([0])).equals(plain.tags.slice(0, 1))
+    assert found.take_tags(np.array([0])).equals(plain.read_tags().slice(0, 1))
 
 
 def series(hashes: KnownHashes, rows: TableRows) -> SeriesTable:
@@ -71,10 +72,14 @@ def test_a_known_number_does_not_have_its_tags_read() -> None:
     assert rows.known is not None
     plain = hashes.series(rows.known)
 
-    def refuse(numbers: object) -> pa.RecordBatch:
-        pytest.fail(f"read {numbers}")
+    class Unreadable(ParsedTags):
+        def read_tags(self, numbers: object) -> pa.RecordBatch:
+            pytest.fail(f"read {numbers}")
 
-    blind = type(rows.known)(rows.known.source, rows.known.numbers, rows.known.bound, rows.known.tag_names, refuse)
+        def pack_tags(self, numbers: object, names: object) -> pa.Buffer:
+            pytest.fail(f"packed {numbers}")
+
+    blind = replace(rows.known, keeper=Unreadable())
     assert np.array_equal(hashes.series(blind).tsid, plain.tsid)
 
 

@@ -1,6 +1,7 @@
-"""Series of the region of a physical table that writers name again and again: hashes ready, tags at hand.
+"""Series of the region of a physical table that requests name again and again, with their hashes and tags.
 
-Tags are read when somebody asks for them, as a memtable does when it is flushed; the entries of the log are made here.
+Tags are read when they are needed, for instance by the flush of a memtable; log entries are made by the kernel that
+keeps them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
+from tsdb.engine.entry import EntrySealer
 from tsdb.model import METRIC_LABELS, METRIC_TABLE_ID, LateTags, RegionId, RegionSchema, SeriesTable
 
 Positions = npt.NDArray[np.int64]
 Places = npt.NDArray[np.uint32]
 
 
-class RegionSeries:
+class RegionSeries(EntrySealer):
     """Series that only grow: the place of a series stays. One thread at a time adds, any number read."""
 
     def __init__(self, region: RegionId, schema: RegionSchema) -> None:
@@ -29,7 +31,7 @@ class RegionSeries:
 
     def add(self, series: SeriesTable) -> int:
         """Append series; the place of the first."""
-        tags = series.tags
+        tags = series.read_tags()
         labels = tags.column(METRIC_LABELS).dictionary_encode()
         return self._kept.add(
             pa.array(series.tsid),
@@ -42,16 +44,16 @@ class RegionSeries:
     def take(self, places: Places) -> SeriesTable:
         """Return the series at places."""
         tsid, check = self._kept.hashes(places.tobytes())
-        late = LateTags(self.schema.arrow_tags, places, self._read_tags, seal=self._seal)
+        late = LateTags(self.schema.arrow_tags, places, self)
         return SeriesTable(np.frombuffer(tsid, np.uint64), np.frombuffer(check, np.uint64), late)
 
-    def _read_tags(self, places: Places) -> pa.RecordBatch:
-        columns = [pa.array(column) for column in self._kept.tags(places.tobytes())]
+    def read_tags(self, numbers: Places) -> pa.RecordBatch:
+        columns = [pa.array(column) for column in self._kept.tags(numbers.tobytes())]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema.arrow_tags)
 
-    def _seal(
+    def seal(
         self,
-        places: Places,
+        numbers: Places,
         headers: tuple[bytes, bytes],
         fields: memoryview,
         fields_form: int,
@@ -62,5 +64,5 @@ class RegionSeries:
     ) -> tuple[bytes, int, bool, int]:
         """Make a log entry of rows, in one call of the kernel that keeps the tags."""
         return self._kept.seal(
-            places.tobytes(), headers, fields, fields_form, times, index, compress_from=compress_from
+            numbers.tobytes(), headers, fields, fields_form, times, index, compress_from=compress_from
         )

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tsdb.catalog import Catalog
-from tsdb.database._region_series import RegionSeries
-from tsdb.database._series_directory import SeriesDirectory
+from tsdb.database.writing.region_series import RegionSeries
+from tsdb.database.writing.series_directory import SeriesDirectory
 from tsdb.engine.entry import decode_batch, encode_batch
 from tsdb.engine.wal import FrameKind
 from tsdb.metric import make_series
@@ -46,7 +46,7 @@ def make_table(tags: Tags) -> SeriesTable:
 
 
 def read_tags(table: SeriesTable) -> Tags:
-    return [(row[METRIC_TABLE_ID], row[METRIC_LABELS]) for row in table.tags.to_pylist()]
+    return [(row[METRIC_TABLE_ID], row[METRIC_LABELS]) for row in table.read_tags().to_pylist()]
 
 
 def fill(series: RegionSeries, sizes: list[int]) -> Tags:
@@ -71,8 +71,8 @@ def test_series_are_found_at_their_places_whatever_was_added(rounds: int) -> Non
         plain = make_table(read_tags(taken))
         assert taken.tsid.tolist() == plain.tsid.tolist()
         assert taken.check.tolist() == plain.check.tolist()
-        assert taken.take_tags(np.array([3, 1])).equals(plain.tags.take(pa.array([3, 1])))
-    assert series.take(places[:0]).tags.num_rows == 0
+        assert taken.take_tags(np.array([3, 1])).equals(plain.read_tags().take(pa.array([3, 1])))
+    assert series.take(places[:0]).read_tags().num_rows == 0
 
 
 @pytest.mark.parametrize("count", [1, 50, 800, 3000])

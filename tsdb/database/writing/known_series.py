@@ -1,11 +1,11 @@
 """What the numbers of a parser mean to one version of a table: the hashes of each series that was written before.
 
 A parser that keeps series between requests numbers them (`KnownSeries`). For a number that was here before, the series
-of a batch are two look-ups in arrays; its tags are read by whoever needs them, from the parser, and never for a row.
+of a batch are two look-ups in arrays; its tags are read from the parser when they are needed, never for a row.
 
 - Bound to one version of the region's schema: hashes depend on the names of tags.
-- Bound to one source: another one (another parser, or one that has started over) makes it begin anew.
-- Readers take `_seen` as it is; whoever adds to it makes a new one. So nobody waits for anybody.
+- Bound to one source: for another one (another parser, or one that has started over) it starts over.
+- Readers take `_seen` as it is; those who add to it make a new one. So readers never wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.ingest import KnownSeries
+from tsdb.engine.entry import TagPacker
+from tsdb.ingest import KnownSeries, ParsedTags
 from tsdb.model import LateTags, RegionSchema, SeriesTable
 
 Numbers = npt.NDArray[np.uint32]
@@ -58,13 +59,7 @@ class KnownHashes:
         if seen.source != known.source or len(seen.is_there) < known.bound or not seen.is_there[numbers].all():
             with self._lock:
                 seen = self._learn(known)
-        schema, read, pack = self._schema, known.read_tags, known.pack_tags
-        late = LateTags(
-            schema.arrow_tags,
-            numbers,
-            lambda chosen: _conform(schema, read(chosen)),
-            None if pack is None else lambda chosen: pack(chosen, schema.arrow_tags.names),
-        )
+        late = LateTags(self._schema.arrow_tags, numbers, _TableTags(known.keeper, self._schema))
         return SeriesTable(seen.tsid[numbers], seen.check[numbers], late)
 
     def _learn(self, known: KnownSeries) -> _Seen:
@@ -75,13 +70,27 @@ class KnownHashes:
             seen = seen.grown(known.bound)
         new = numbers[~seen.is_there[numbers]]
         if len(new):
-            tags = _conform(self._schema, known.read_tags(new))
+            tags = _conform(self._schema, known.keeper.read_tags(new))
             made = SeriesTable.of_tags(self._schema, tags.columns, len(new))
             seen.tsid[new], seen.check[new] = made.tsid, made.check
             # Last: who finds a number there reads its hashes.
             seen.is_there[new] = True
         self._seen = seen
         return seen
+
+
+class _TableTags(TagPacker):
+    """The tags of a parser, as those of a table."""
+
+    def __init__(self, parsed: ParsedTags, schema: RegionSchema) -> None:
+        self._parsed = parsed
+        self._schema = schema
+
+    def read_tags(self, numbers: Numbers) -> pa.RecordBatch:
+        return _conform(self._schema, self._parsed.read_tags(numbers))
+
+    def pack_tags(self, numbers: Numbers) -> pa.Buffer:
+        return self._parsed.pack_tags(numbers, self._schema.arrow_tags.names)
 
 
 def _conform(schema: RegionSchema, tags: pa.RecordBatch) -> pa.RecordBatch:
