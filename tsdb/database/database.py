@@ -44,9 +44,10 @@ from tsdb.database._show import show
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
+from tsdb.database.metrics import Metrics
 from tsdb.database.writing.rejections import count_accepted
 from tsdb.database.writing.request import WriteRequest
-from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, TsdbError, Unsupported
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
@@ -82,6 +83,7 @@ class Database:
         self.promql = PromqlEngine(
             services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
         )
+        self.metrics = Metrics(self.promql, services.catalog.metric_descriptions.of)
         services.queries.expand_with(self._expand)
         self.slow_queries = SlowQueries(services, services.options.slow_queries)
 
@@ -240,10 +242,6 @@ class Database:
             self.services.catalog.database(session.database)
             self.services.catalog.metric_descriptions.keep(session.database, described)
 
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what the metrics of a database said about themselves, the newest first."""
-        return self.services.catalog.metric_descriptions.of(database)
-
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""
         self.services.rejections.add(rejections, protocol=protocol, database=session.database)
@@ -311,9 +309,7 @@ class Database:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
-        except NotBrief:
-            raise
-        except BaseException as error:
+        except Exception as error:
             _counter_of("Promql", "error").inc()
             if isinstance(error, TsdbError):
                 note_text(error, text)
@@ -359,16 +355,17 @@ class Database:
 
         try:
             output = self._dispatch(parsed, session, process, tables)
-        except NotBrief:
-            self.services.processes.leave(process)
-            raise
-        except BaseException as error:
+        except Exception as error:
             leave()
             _counter_of(kind, "error").inc()
             if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
                 process.token.is_over = True
                 error.message = f"{error.message}; {process.token.describe()}"
             note_statement(error, parsed)
+            raise
+        except BaseException:
+            # Abandoned by the caller: neither a success nor an error of the statement.
+            self.services.processes.leave(process)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):

@@ -34,6 +34,7 @@ from tsdb.model._series import (
 )
 from tsdb.model._table import (
     CATALOG,
+    CATALOG_NAMES,
     DEFAULT_DATABASE,
     HISTOGRAM_COLUMN,
     METRIC_ENGINE,
@@ -65,6 +66,7 @@ from tsdb.model._zone import (
 
 __all__ = [
     "CATALOG",
+    "CATALOG_NAMES",
     "DEFAULT_DATABASE",
     "FAMILY_SUFFIXES",
     "HISTOGRAM_COLUMN",

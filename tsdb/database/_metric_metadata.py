@@ -1,7 +1,7 @@
-"""What the Prometheus API tells about metrics: what their senders said, and otherwise what their names tell.
+"""Type, unit and help of metrics: what their senders said, and otherwise what their names tell.
 
 A family that was described (a histogram `latency`) stands for the tables of its samples (`latency_bucket`,
-`latency_sum`, `latency_count`); who asks for one of these by name is told what is known about the family.
+`latency_sum`, `latency_count`); the description of one of these by name is that of the family.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from typing import TypeAlias
 
 from tsdb.model import FAMILY_SUFFIXES, MetricDescription
 
-Answer: TypeAlias = dict[str, list[dict[str, str]]]
+Metadata: TypeAlias = dict[str, list[dict[str, str]]]
 Known: TypeAlias = Mapping[str, Sequence[MetricDescription]]
 
+_TYPES = frozenset({"counter", "gauge"})
+"""The types whose samples mean something without the other samples of a family."""
 _UNITS = ("seconds", "bytes", "ratio", "celsius", "meters", "volts", "amperes", "joules")
 
 
 def describe_metrics(
     known: Known, tables: Iterable[str], *, metric: str | None, limit: int | None, limit_per_metric: int | None
-) -> Answer:
+) -> Metadata:
     """Describe the metrics of a database, or one of them."""
     if metric:
         found = {metric: _describe_one(metric, known)} if metric in known or metric in set(tables) else {}
@@ -27,6 +29,18 @@ def describe_metrics(
         found = _describe_all(known, tables)
     chosen = sorted(found)[:limit]
     return {name: [_shown(each) for each in found[name][:limit_per_metric]] for name in chosen}
+
+
+def kind_of(name: str, known: Known) -> str:
+    """Return the type of a metric whose samples stand alone, `untyped` if no sender told it.
+
+    The samples of a histogram or summary come as metrics of their own, without the family that gives them a meaning.
+    """
+    described = known.get(name) or []
+    # OpenMetrics describes the counter `hits_total` as `hits`.
+    family = [each for each in known.get(name.removesuffix("_total"), ()) if each.kind == "counter"]
+    kind = next((each.kind for each in (*described, *family)), "")
+    return kind if kind in _TYPES else "untyped"
 
 
 def _describe_all(known: Known, tables: Iterable[str]) -> dict[str, Sequence[MetricDescription]]:
