@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.harness import DIRECTORY, REGION, open_engine
+from tests.metric.rows import write_batch
 from tests.metric.tables import table_of
 from tsdb.engine import Engine
 from tsdb.engine.scan import RegionDataset, count_rows, last_rows, scan_series
-from tsdb.metric import open_table, plan_metric_table, view_snapshot, write_batch
+from tsdb.metric import open_table, plan_metric_table, view_snapshot
 from tsdb.model import OpType, TableInfo, TimeRange, add_labels
 
 PHYSICAL = table_of("phy", (), number=1024, options={"physical_metric_table": ""})
