@@ -148,7 +148,7 @@ class Writer:
                     lambda: f"host IN ('a', 'c', '{pick(('x', 'Ä b'))}')",
                     lambda: f"{self.text()} {self._order()} {self.text()}",
                     lambda: f"{pick(('host', 'dc', 'f', 'i', 'g', 's', 'o'))} IS {pick(('', 'NOT '))}NULL",
-                    lambda: f"s {pick(('', 'NOT '))}LIKE '{pick(('p%', '%q', '_', '%%', 'ß%'))}'",
+                    lambda: f"s {pick(('', 'NOT '))}LIKE '{pick(('p%', '%q', '_', '%%', 'é%'))}'",
                     lambda: f"({self.condition()} AND {self.condition()})",
                     lambda: f"({self.condition()} OR {self.condition()})",
                     lambda: f"NOT ({self.condition()})",

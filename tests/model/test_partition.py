@@ -180,23 +180,16 @@ def test_rules_with_too_many_cells_are_refused() -> None:
         )
 
 
-def test_rows_are_split_in_the_order_they_came() -> None:
+def test_each_row_is_routed_to_its_region() -> None:
     rows = table(a=[15, 5, 25, 10, None, 20, 4], b=list("abcdefg"))
-    parts = rule("a", "a < 10", "a >= 10 AND a < 20", "a >= 20").split(rows)
-    assert [(region, part.to_pylist()) for region, part in parts] == [
-        (0, [{"a": 5, "b": "b"}, {"a": None, "b": "e"}, {"a": 4, "b": "g"}]),
-        (1, [{"a": 15, "b": "a"}, {"a": 10, "b": "d"}]),
-        (2, [{"a": 25, "b": "c"}, {"a": 20, "b": "f"}]),
-    ]
+    found = rule("a", "a < 10", "a >= 10 AND a < 20", "a >= 20").route(rows)
+    assert found.tolist() == [1, 0, 2, 1, 0, 2, 0]
 
 
-def test_rows_of_one_region_are_passed_on_untouched() -> None:
+def test_a_table_without_rules_has_one_region_and_no_rows_have_none() -> None:
     rows = table(a=[15, 16])
-    ((region, part),) = rule("a", "a < 10", "a >= 10").split(rows)
-    assert region == 1
-    assert part is rows
-    assert rule("a").split(rows) == [(0, rows)]
-    assert rule("a", "a < 10", "a >= 10").split(rows.slice(0, 0)) == []
+    assert rule("a").route(rows).tolist() == [0, 0]
+    assert rule("a", "a < 10", "a >= 10").route(rows.slice(0, 0)).tolist() == []
 
 
 def test_a_null_goes_where_it_certainly_belongs_and_otherwise_to_the_first_region() -> None:
@@ -294,9 +287,6 @@ def test_every_row_lands_in_the_one_region_whose_rule_holds(
     given_rows = table(a=[a for a, _ in rows], b=[b for _, b in rows])
     expected = [[eval(python, {"a": a, "b": b}) for _, python in rules].index(True) for a, b in rows]
     assert made.route(given_rows).tolist() == expected
-    parts = made.split(given_rows)
-    assert [region for region, _ in parts] == sorted(set(expected))
-    assert sum(part.num_rows for _, part in parts) == len(rows)
     assert PartitionRule.parse(["a", "b"], made.texts, TYPES).texts == made.texts
     for a, b in rows[:3]:
         assert made.route(table(a=[a], b=[b]))[0] in made.prune({"a": (a, a), "b": (b, b)})

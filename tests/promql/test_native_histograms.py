@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.kernels.histogram_reference import CUSTOM, GAUGE, Hist
 from tests.promql.memory_series import STALE, MemorySeries, read_natives
-from tsdb.promql import PromqlFailure
-from tsdb.promql.evaluation import SeriesSet
+from tsdb.promql import PromqlFailure, parse_promql
+from tsdb.promql.evaluation import QueryOptions, SeriesSet, Vector, _selectors, run_range
 
 _FLOAT, _HIST = (("__name__", "f"),), (("__name__", "h"),)
 
@@ -452,3 +455,67 @@ def test_exponential_and_custom_histograms_have_no_sum(groups: MemorySeries) -> 
 def test_steps_of_a_range_query_mix_numbers_and_histograms(series: MemorySeries) -> None:
     found = series.matrix("histogram_count(mixed) or mixed * 10", end_s=40, step_s=10)
     assert found == {(): [10, 20, 30, 3, 6]}
+
+
+# Ranges in stretches of steps
+
+RANGES = (
+    "rate(h[40s])",
+    "increase(mixed[1m])",
+    "sum_over_time(c[30s])",
+    "avg_over_time(mixed[1m])",
+    "avg_over_time(schemas[1m])",
+    "last_over_time({__name__=~'h|f|mixed'}[30s])",
+    "count_over_time(mixed[30s])",
+    "delta(g[1m])",
+    "rate(h[1m:10s])",
+    "quantile_over_time(scalar(f) / 4, mixed[1m])",
+)
+
+
+def _cells(
+    source: MemorySeries, query: str, options: QueryOptions | None = None
+) -> tuple[object, list[str], list[str]]:
+    """Every cell of a range query, histograms in their stored form, with warnings and infos."""
+    answer = run_range(parse_promql(query), query, source, start_ms=0, end_ms=90_000, step_ms=5_000, options=options)
+    vector = answer.value
+    assert isinstance(vector, Vector)
+    stored = None
+    if vector.natives is not None:
+        stored = pa.array(vector.natives.pool.encode(pa.array(vector.natives.cells.reshape(-1)))).to_pylist()
+    numbers = np.where(vector.present, vector.values, -1.0).tolist()
+    return (list(vector.labels.dicts()), numbers, stored), answer.warnings, answer.infos
+
+
+@pytest.mark.parametrize("query", RANGES)
+def test_ranges_are_computed_in_stretches_with_the_same_answer(
+    series: MemorySeries, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    whole = _cells(series, query)
+    monkeypatch.setattr(_selectors, "VISITS_MAX", 1)
+    assert repr(_cells(series, query)) == repr(whole)
+
+
+def test_a_range_of_histograms_stops_between_stretches(series: MemorySeries, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline is checked before each stretch of steps, and nothing is computed behind it."""
+    calls = 0
+
+    def checks_of(last: int) -> int:
+        nonlocal calls
+        calls = 0
+
+        def check() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == last:
+                raise TimeoutError
+
+        with suppress(TimeoutError):
+            _cells(series, "rate(h[1m])", QueryOptions(check=check))
+        return calls
+
+    few = checks_of(-1)
+    monkeypatch.setattr(_selectors, "VISITS_MAX", 1)
+    needed = checks_of(-1)
+    assert needed >= few + 10
+    assert checks_of(needed - 5) == needed - 5

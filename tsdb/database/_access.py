@@ -245,6 +245,7 @@ _RULES: dict[type, Callable[[Any, Identity, Session], None]] = {
     statements.Execute: _anybody,
     statements.Deallocate: _anybody,
     statements.FetchCursor: _anybody,
+    statements.MoveCursor: _anybody,
     statements.CloseCursor: _anybody,
     statements.Transaction: _anybody,
     statements.AlterUser: _anybody,

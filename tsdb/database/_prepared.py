@@ -1,23 +1,18 @@
-"""Statements with places for values: PREPARE, EXECUTE, DEALLOCATE, and the cursors of PostgreSQL."""
+"""Statements with places for values: PREPARE, EXECUTE, DEALLOCATE."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import pairwise
 
-import pyarrow as pa
-
-from tsdb.database._headings import with_headings
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments
-from tsdb.query import Affected, Output, Records, Session, TableRecords
+from tsdb.query import Affected, Session
 from tsdb.sql import Dialect, parse, tokenize
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.statements import CloseCursor, Deallocate, DeclareCursor, FetchCursor, Prepare
+from tsdb.sql.statements import Deallocate, Prepare
 
 PREPARED_MAX = 1_000
-CURSORS_MAX = 100
 
 
 def prepare(statement: Prepare, services: Services, session: Session) -> Affected:
@@ -73,70 +68,3 @@ def _with_values(text: str, values: Sequence[str], dialect: Dialect) -> str:
         pieces += [text[at:start], values[number - 1]]
         at = end
     return "".join([*pieces, text[at:]])
-
-
-@dataclass(slots=True)
-class Cursor:
-    """A query that is read piece by piece."""
-
-    records: Records
-    batches: Iterator[pa.RecordBatch]
-    rest: list[pa.RecordBatch] = field(default_factory=list)
-
-    def fetch(self, count: int) -> pa.Table:
-        taken: list[pa.RecordBatch] = []
-        while count > 0:
-            if not self.rest:
-                following = next(self.batches, None)
-                if following is None:
-                    break
-                self.rest.append(following)
-            batch = self.rest.pop()
-            taken.append(batch.slice(0, count))
-            if batch.num_rows > count:
-                self.rest.append(batch.slice(count))
-            count -= taken[-1].num_rows
-        return pa.Table.from_batches(taken, self.records.schema)
-
-
-def declare_cursor(statement: DeclareCursor, services: Services, session: Session) -> Affected:
-    if statement.name in session.cursors:
-        raise InvalidArguments(f"Cursor {statement.name} already exists")
-    if len(session.cursors) >= CURSORS_MAX:
-        raise InvalidArguments(f"a session has at most {CURSORS_MAX} cursors", hint="CLOSE some")
-    text = statement.query.text
-    records = with_headings(services.queries.query(text, session), text, session)
-    session.cursors[statement.name] = Cursor(records, iter(records))
-    return Affected(0)
-
-
-def fetch_cursor(statement: FetchCursor, services: Services, session: Session) -> Output:
-    return TableRecords(_cursor(statement.name, session).fetch(statement.count))
-
-
-def cursor_schema(name: str, session: Session) -> pa.Schema:
-    """The columns of what a cursor reads."""
-    return _cursor(name, session).records.schema
-
-
-def close_cursor(statement: CloseCursor, services: Services, session: Session) -> Affected:
-    if statement.name is None:
-        close_cursors(session)
-        return Affected(0)
-    _cursor(statement.name, session).records.close()
-    del session.cursors[statement.name]
-    return Affected(0)
-
-
-def close_cursors(session: Session) -> None:
-    """Let go of all cursors of a session."""
-    while session.cursors:
-        _, cursor = session.cursors.popitem()
-        cursor.records.close()
-
-
-def _cursor(name: str, session: Session) -> Cursor:
-    cursor = session.cursors.get(name)
-    if not isinstance(cursor, Cursor):
-        raise InvalidArguments(f"Cursor {name} does not exist")
-    return cursor

@@ -7,9 +7,11 @@ and MySQL ask for what their own servers have; it is answered with what holds he
 from __future__ import annotations
 
 from tsdb.errors import Unsupported
+from tsdb.nearest import nearest
 from tsdb.query import SERIES_AGGREGATE, Channel, Session
 from tsdb.query.mysql_variables import shown_mysql_variables
 from tsdb.query.pg_catalog import settings_of
+from tsdb.sql.parser import SHOW_WORDS
 
 _OWN = ("time_zone", "system_time_zone", "read_preference", "datestyle", "intervalstyle", SERIES_AGGREGATE)
 
@@ -41,9 +43,12 @@ def variables_of(session: Session, version: str) -> dict[str, str]:
 def variable_value(name: str, session: Session, version: str) -> tuple[str, str]:
     """Return title and value of one variable; Unsupported when there is none of that name."""
     name = _SPELLINGS.get(name, name)
-    found = variables_of(session, version).get(name)
+    known = variables_of(session, version)
+    found = known.get(name)
     if found is None:
-        raise Unsupported(f"there is no variable {name!r} to show")
+        near = nearest(name, (*SHOW_WORDS, *known))
+        hint = None if near is None else f"did you mean {near}?"
+        raise Unsupported(f"there is no variable {name!r} to show", hint=hint)
     is_setting = session.channel is Channel.POSTGRES and name not in (*_OWN, "statement_timeout")
     return name if is_setting else name.upper(), found
 

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.auth import PermissionDenied
-from tsdb.database import _objects, _prepared, _users, _variables
+from tsdb.database import _cursors, _objects, _prepared, _users, _variables
 from tsdb.database._access import (
     authorize,
     check_reading,
@@ -264,7 +264,7 @@ class Database:
         if isinstance(statement, statements.Query):
             return headed_schema(self.services.queries.schema_of(parsed.text, session), parsed.text, session)
         if isinstance(statement, statements.FetchCursor):
-            return _prepared.cursor_schema(statement.name, session)
+            return _cursors.cursor_schema(statement.name, session)
         if isinstance(statement, statements.Execute):
             return self.schema_of(self._executed(statement, session), session)
         if not isinstance(statement, _ANSWERS_FREELY):
@@ -527,8 +527,9 @@ _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
     statements.Revoke: _users.revoke,
     statements.Prepare: _prepared.prepare,
     statements.Deallocate: _prepared.deallocate,
-    statements.DeclareCursor: _prepared.declare_cursor,
-    statements.FetchCursor: _prepared.fetch_cursor,
-    statements.CloseCursor: _prepared.close_cursor,
+    statements.DeclareCursor: _cursors.declare_cursor,
+    statements.FetchCursor: _cursors.fetch_cursor,
+    statements.MoveCursor: _cursors.move_cursor,
+    statements.CloseCursor: _cursors.close_cursor,
     statements.Transaction: _transaction,
 }

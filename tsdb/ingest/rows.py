@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DataType, OpType, TableInfo, TagKeeper
+from tsdb.model import DataType, OpType, SeriesTable, TableInfo, TagKeeper
 
 
 class ParsedTags(TagKeeper):
@@ -83,6 +83,8 @@ class TableRows:
     made_for: TableInfo | None = None
     """The description of the table whose columns the rows name, with its types and unit of time; None: any names."""
     op: OpType = OpType.PUT
+    made_series: SeriesTable | None = None
+    """The series under the description of `made_for`, so that their tags are not hashed again."""
 
     @property
     def rows(self) -> int:

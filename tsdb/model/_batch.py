@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.model._schema import RegionSchema
-from tsdb.model._series import SeriesTable, distinct_tags
+from tsdb.model._series import SeriesTable, distinct_series
 
 
 class OpType(IntEnum):
@@ -52,8 +52,7 @@ class Batch:
         """
         names = [tag.name for tag in schema.tags]
         tags = [_tag_column(data, tag.name, tag.type) for tag in schema.tags]
-        distinct, index = distinct_tags(tags, names, data.num_rows)
-        series = SeriesTable.of_tags(schema, distinct.columns, distinct.num_rows)
+        series, index = distinct_series(tags, names, data.num_rows)
         times = data.column(schema.time.name).cast(schema.time.type).cast(pa.int64())
         fields = {
             field.name: data.column(field.name).cast(field.type)

@@ -180,19 +180,6 @@ class PartitionRule:
         found: npt.NDArray[np.int32] = self._cells[codes]
         return found
 
-    def split(self, table: pa.Table) -> list[tuple[int, pa.Table]]:
-        """Divide rows among regions: the regions that get any, in order, each with its rows in their order."""
-        if not table.num_rows:
-            return []
-        regions = self.route(table)
-        counts = np.bincount(regions)
-        taken = np.flatnonzero(counts)
-        if len(taken) == 1:
-            return [(int(taken[0]), table)]
-        ordered = table.take(pa.array(np.argsort(regions, kind="stable")))
-        starts = np.cumsum(counts) - counts
-        return [(int(each), ordered.slice(int(starts[each]), int(counts[each]))) for each in taken]
-
     def prune(self, bounds: Mapping[str, tuple[Any | None, Any | None]]) -> list[int]:
         """Return the regions that can hold rows whose columns lie within bounds.
 

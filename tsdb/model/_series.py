@@ -55,14 +55,6 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
     return pa.array(first).to_numpy().astype(np.int64), pa.array(group).to_numpy()
 
 
-def distinct_tags(
-    columns: Sequence[pa.Array], names: Sequence[str], rows: int
-) -> tuple[pa.RecordBatch, npt.NDArray[np.uint32]]:
-    """Return the distinct series of rows, in order of appearance, and for every row which of them is its own."""
-    first, index = group_series(*hash_tags(columns, names, rows))
-    return make_tags([column.take(pa.array(first)) for column in columns], names, len(first)), index
-
-
 class TagKeeper(ABC):
     """Keeps the tags of series under numbers, so that those who hold the series need not."""
 
@@ -133,6 +125,16 @@ class SeriesTable:
     def nbytes(self) -> int:
         tags = self.tags.numbers if isinstance(self.tags, LateTags) else self.tags
         return int(self.tsid.nbytes + self.check.nbytes + tags.nbytes)
+
+
+def distinct_series(
+    columns: Sequence[pa.Array], names: Sequence[str], rows: int
+) -> tuple[SeriesTable, npt.NDArray[np.uint32]]:
+    """Return the distinct series of rows, and for every row which of them is its own."""
+    tsid, check = hash_tags(columns, names, rows)
+    first, index = group_series(tsid, check)
+    tags = make_tags([column.take(pa.array(first)) for column in columns], names, len(first))
+    return SeriesTable(tsid[first], check[first], tags), index
 
 
 def make_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:

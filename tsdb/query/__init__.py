@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
-from tsdb.query._life import Checkpoint, checked_by
+from tsdb.query._life import Checkpoint, run_checked
 from tsdb.query._partitions import matching_regions
 from tsdb.query._visible import visible
 from tsdb.query._write_token import WriteToken
@@ -29,8 +29,8 @@ __all__ = [
     "TableMissing",
     "TableRecords",
     "WriteToken",
-    "checked_by",
     "matching_regions",
     "read_all",
+    "run_checked",
     "visible",
 ]

@@ -25,6 +25,7 @@ from tsdb.query._range import SessionRunner
 from tsdb.query.range import run_range
 from tsdb.query.series_aggregate import AggregateRecords, LeftToPlanner, OuterRecords, leave_to_planner
 from tsdb.query.session import Records, Session, TableRecords, read_all
+from tsdb.query.syntax_errors import without_places
 from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS
@@ -93,7 +94,8 @@ class QueryEngine:
         if not expressions:
             return []
         items = ", ".join(f"({each}\n) AS c{number}" for number, each in enumerate(expressions))
-        rows = read_all(self.query(f"SELECT {items}", session))
+        with without_places():
+            rows = read_all(self.query(f"SELECT {items}", session))
         return [rows.column(number)[0] for number in range(len(expressions))]
 
     def explain(self, statement: Explain, text: str, session: Session) -> Records:

@@ -221,6 +221,8 @@ _TYPES: Final = (
     (re.compile(r"\bFixedSizeList\(\d+ x ([\w(), ]+?)\)"), r"List<\1>"),
     (re.compile(r"\b(?:Large)?List\(([\w<>]+)\)"), r"List<\1>"),
 )
+_FRAME_NAME = re.compile(r"\bc[0-9a-f]{32}\.")
+"""What the query engine calls the rows that a query is given."""
 _ADVICE = re.compile(r"\s*This issue was likely caused by a bug in DataFusion's code.*", re.DOTALL)
 _INNER_WRAPPERS = re.compile(
     r"(?:DataFusion error|External error|Execution error|Error during planning|Schema error|Arrow error|Internal error"
@@ -240,5 +242,5 @@ def in_sql_words(text: str) -> str:
         text = pattern.sub(shown, text)
     if (tree := _SYNTAX_TREE.search(text)) is not None:
         text = text[: tree.start()]
-    text = text.replace("DataFusion", "the query engine").strip()
+    text = _FRAME_NAME.sub("", text).replace("DataFusion", "the query engine").strip()
     return text or "the query engine cannot run this query"

@@ -49,6 +49,8 @@ class Job:
     """The largest LIMIT in it, if it may concern `numbers`."""
     is_small: bool
     """It is planned in milliseconds, and its expressions make no large values."""
+    written: str
+    """The text before it was edited, for places in error messages."""
     names: tuple[tuple[str, str], ...] = ()
     """Database and name of the tables that its text names."""
 
@@ -94,6 +96,8 @@ class Planned:
     life: QueryLife
     schema: pa.Schema
     """The columns of its answer."""
+    coerced: DataFrame
+    """The same plan, in which the branches of a CASE and the sides of a UNION have one type."""
 
     def give_up(self) -> None:
         """Let go of what it holds: nobody waits for it any more."""

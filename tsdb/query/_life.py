@@ -7,10 +7,9 @@ before every batch, and the first error of a scan is kept because DataFusion han
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled, DeadlineExceeded
@@ -18,6 +17,8 @@ from tsdb.query.session import Statement
 from tsdb.units import Duration
 
 _NS_PER_SECOND = 1e9
+
+T = TypeVar("T")
 
 
 class Checkpoint(Protocol):
@@ -33,12 +34,11 @@ class Checkpoint(Protocol):
 _checkpoint: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
 
 
-@contextmanager
-def checked_by(checkpoint: Checkpoint) -> Iterator[None]:
-    """Have queries that begin here call a checkpoint before their steps."""
+def run_checked(checkpoint: Checkpoint, work: Callable[[], T]) -> T:
+    """Run something whose queries call a checkpoint before their steps."""
     token = _checkpoint.set(checkpoint)
     try:
-        yield
+        return work()
     finally:
         _checkpoint.reset(token)
 

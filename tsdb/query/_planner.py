@@ -103,7 +103,7 @@ class Planner:
             return cast(Described, described)
         planned = self._plan_where_it_fits(job)
         try:
-            return Described(planned.schema, planned.frame.logical_plan().display_indent_schema())
+            return Described(planned.schema, planned.coerced.logical_plan().display_indent_schema())
         finally:
             planned.life.end()
 

@@ -18,12 +18,12 @@ from tsdb.query._context import READ_ONLY, Contexts, coerced_frame
 from tsdb.query._job import Job, Planned
 from tsdb.query._life import QueryLife
 from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
-from tsdb.query._prepare import COERCING_WORDS
 from tsdb.query._providers import Source
 from tsdb.query._records import result_schema
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.session import Session
+from tsdb.query.syntax_errors import located
 from tsdb.sql.expansion import calls_depth
 from tsdb.sql.rewrite import first_of_same, header_of, rename_item
 from tsdb.sql.statements import Dialect
@@ -34,9 +34,9 @@ _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 _WORD = re.compile(r"[a-z_]\w*")
 
 _JOIN_WORDS = frozenset({"join", "exists", "in", "lateral"})
-_COERCED = re.compile(rf"\b(?:{'|'.join(COERCING_WORDS)})\b", re.IGNORECASE)
 CALLS_DEPTH_MAX = 8
 """How deep calls may be in calls for a text to be parsed in PostgreSQL's dialect."""
+_COERCED = re.compile(r"\b(?:UNION|INTERSECT|EXCEPT|RECURSIVE|CASE)\b", re.IGNORECASE)
 SAME_NAMES_MAX = 100
 """How many result columns may have a name that another one has."""
 _SAME_NAMES = re.compile(
@@ -77,12 +77,13 @@ class Plans:
         try:
             context = self._context(job, source, life, has_filters=has_filters)
             frame = _plan_text(context, job)
-            schema = frame.schema()
+            coerced = frame
             if _COERCED.search(job.text) is not None and not job.is_explained:
-                schema = coerced_frame(context, frame).schema()
+                coerced = coerced_frame(context, frame)
+            schema = coerced.schema()
         except BaseException as error:
             raise _translated(error, life, planning_error) from error
-        return Planned(frame, life, _with_headers(result_schema(schema)))
+        return Planned(frame, life, _with_headers(result_schema(schema)), coerced)
 
     def plan_view(self, job: Job, source: Source, life: QueryLife) -> DataFrame:
         """Plan the query of a view over the tables of the query that names it."""
@@ -128,7 +129,7 @@ class Plans:
 def _parser_dialect(job: Job) -> Dialect:
     """Return the dialect that DataFusion parses a text in.
 
-    Of PostgreSQL's it tries two ways to read each argument of a call, so that the time doubles with each call in a call:
+    In that of PostgreSQL it reads each argument of a call in two ways, so that the time doubles with each nested call:
     16 of them took a second, 20 took 24. Texts that are so deep are read in the generic dialect.
     """
     is_deep = job.session.dialect is Dialect.POSTGRESQL and calls_depth(job.text) > CALLS_DEPTH_MAX
@@ -148,12 +149,16 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
         except Exception as error:
             match = _SAME_NAMES.search(str(error))
             if match is None:
-                raise
+                raise located(error, text, job.written, lambda each: _parse(context, each)) from error
             same = (int(match[1]), int(match[2]))
             if same != refused:
                 # That one is another pair shows that the item of the pair before was found.
                 refused, texts = same, rename_item(text, job.session.dialect, *same)
     return context.sql_with_options(job.text, READ_ONLY)
+
+
+def _parse(context: SessionContext, text: str) -> object:
+    return context.sql_with_options(text, READ_ONLY)
 
 
 def _with_headers(schema: pa.Schema) -> pa.Schema:

@@ -64,7 +64,6 @@ _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "R
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
-COERCING_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT", "RECURSIVE", "CASE"})
 
 _FINAL = (Cancelled, DeadlineExceeded, Busy, OutOfMemory, QueryPanic)
 """Errors of planning that say nothing about the query: what failed once is not tried again."""
@@ -98,6 +97,7 @@ class Preparer:
         """
         check_query_limits(text, tokens)
         chain = views or ViewChain()
+        written = prefix + text
         if (
             session.dialect is not Dialect.GENERIC
             and (edited := translate_query(text, tokens, session.dialect)) != text
@@ -126,6 +126,7 @@ class Preparer:
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
+            written=written,
             names=tuple((each.parts[-2] if len(each.parts) > 1 else session.database, each.name) for each in named),
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
@@ -138,12 +139,7 @@ class Preparer:
             for field in rows.schema:
                 kinds.setdefault(field.name, set()).add(type_of_field(field))
         is_of_tables = _DERIVING_WORDS.isdisjoint(layout.words) and len(named) == len(rules.columns.tables)
-        if is_of_tables or job.views.path:
-            # The text of a view is planned within a plan already; once more for each would double with each view.
-            return _certain(kinds)
-        is_coerced_later = any(word in COERCING_WORDS for word in layout.words)
-        if is_coerced_later or any(self._find_view(each, job.session) is not None for each in named):
-            # Until it is optimised, a plan says that a CASE or a UNION has the type of its first branch.
+        if is_of_tables:
             return _certain(kinds)
         try:
             described = self._describe(replace(job, text=rewrite(layout, rules), is_explained=False))

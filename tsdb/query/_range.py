@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tsdb.query.range import TimeIndex
 from tsdb.query.session import Session, read_all
+from tsdb.query.syntax_errors import without_places
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
 from tsdb.sql.statements import Dialect
 
@@ -40,7 +41,8 @@ class SessionRunner:
     def run(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table:
         visible = {**self._tables, **(tables or {})}
         self.first = self.first or (text, visible)
-        return read_all(self._engine.query(text, self._session, tables=visible))
+        with without_places():
+            return read_all(self._engine.query(text, self._session, tables=visible))
 
     def aggregate(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table | None:
         visible = {**self._tables, **(tables or {})}
@@ -50,7 +52,8 @@ class SessionRunner:
         return found
 
     def schema(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Schema:
-        return self._engine.schema_of(text, self._session, tables={**self._tables, **(tables or {})})
+        with without_places():
+            return self._engine.schema_of(text, self._session, tables={**self._tables, **(tables or {})})
 
     def time_index(self, source: str) -> TimeIndex | None:
         parts = [

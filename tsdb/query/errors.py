@@ -21,6 +21,7 @@ from tsdb.nearest import nearest
 from tsdb.query._error_rules import FUNCTION_MISMATCH, RULES, explain_mismatch, in_sql_words
 from tsdb.query._known_functions import known_functions, window_functions
 from tsdb.query.functions import function_error
+from tsdb.query.syntax_errors import PARSER_ERROR, syntax_error_in
 
 
 class PlanQuery(TsdbError):
@@ -62,9 +63,7 @@ PLAN_PREFIX = "Failed to plan SQL: "
 ENGINE_FAILED = "the query engine failed on this query; the log of the server has the details"
 
 _MISSING_TABLE = re.compile(r"(?<!function )\btable '([^'.]+\.[^'.]+\.[^']+)' not found")
-_PARSER_ERROR = re.compile(r'SQL error: (?:ParserError|TokenizerError)\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)
 _RECURSION_LIMIT = re.compile(r"SQL error: RecursionLimitExceeded")
-_JUNK = re.compile(r"Expected: end of statement, found: (\w+) at Line")
 _PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '([^']*)'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
 _VALUE_ERRORS = frozenset(
     {
@@ -109,8 +108,8 @@ def planning_error(error: BaseException) -> TsdbError:
     text = str(error)
     if is_panic(error):
         return QueryPanic(ENGINE_FAILED)
-    if match := _PARSER_ERROR.match(text):
-        return _parser_error(match[1])
+    if PARSER_ERROR.match(text):
+        return syntax_error_in(text)
     if _RECURSION_LIMIT.match(text):
         return InvalidSyntax("Invalid SQL syntax: the statement is nested too deeply")
     if match := _MISSING_TABLE.search(text):
@@ -157,13 +156,6 @@ def _is_fault(text: str) -> bool:
 def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
     error.sql_reason = reason
     return error
-
-
-def _parser_error(quoted: str) -> TsdbError:
-    message = quoted.replace('\\"', '"').replace("\\'", "'")
-    if junk := _JUNK.match(message):
-        return _with_reason(Unsupported(f"SQL statement is not supported, keyword: {junk[1]}"), Reason.SYNTAX)
-    return InvalidSyntax(f"Invalid SQL syntax: {message}")
 
 
 def _out_of_memory(text: str) -> OutOfMemory:

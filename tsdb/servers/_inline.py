@@ -28,7 +28,7 @@ from math import inf
 from time import perf_counter, thread_time
 from typing import NamedTuple, TypeVar
 
-from tsdb.query import checked_by
+from tsdb.query import run_checked
 
 FAST_SECONDS = 0.003
 SOFT_DEADLINE_SECONDS = 0.010
@@ -159,8 +159,7 @@ class InlinePolicy:
         deadline = _SoftDeadline(seconds, limits.soft_deadline_seconds)
         is_abandoned = False
         try:
-            with checked_by(deadline):
-                return work()
+            return run_checked(deadline, work)
         except SoftDeadlineExceeded:
             is_abandoned = True
             raise

@@ -13,6 +13,7 @@ from tsdb.sql.aggregate_calls import AGGREGATES, LEADING, PERCENTILES
 from tsdb.sql.function_names import INNER_NAMES
 
 _MARK = re.compile(r"CASE WHEN (if|clamp|clamp_min|clamp_max)__test\(|\b([a-z]\w*)__(\w+)\(|\bcoalesce\(")
+_SHIFTS = {"left": "<<", "right": ">>"}
 _OPERATOR_NAMES = {"%": "mod", "+": "date_add", "-": "date_sub"}
 _CALENDAR = re.compile(
     r"(zone__(?:shift|move|plus|minus)|date_add__zone|date_sub__zone|date_trunc__back|date_bin__back)\("
@@ -44,11 +45,15 @@ def _restore(text: str, match: re.Match[str]) -> str:
         return (_restore_list(match[2], text[opening + 1 : closing]) or text[: closing + 1]) + rest
     if match[2] == "zone" and (match[3] == "text" or match[3].startswith("cast_")):
         return arguments[1 if match[3] == "text" else 0] + rest
+    if match[2] == "shift" and match[3] in _SHIFTS and len(arguments) == 2:
+        return f"{arguments[0]} {_SHIFTS[match[3]]} {arguments[1]}{rest}"
     if match[2]:
         name = f"{match[2]}__{match[3]}"
         return f"{match[2]}({','.join(_written(name, arguments))}){rest}" if name in INNER_NAMES else text
     if rest.startswith(" IS NULL") and len(arguments) == 1:
         return f"isnull({arguments[0]}){rest.removeprefix(' IS NULL')}"
+    if len(arguments) == 2 and arguments[0].startswith(("zone__read_", "zone__try_")):
+        return arguments[1] + rest
     operation = _operation(arguments[0]) if len(arguments) == 1 else None
     return operation + rest if operation else text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tsdb.nearest import nearest
+
 _RESERVED_WORDS = """
     ALL ALTER AND ANALYZE ANY AS ASC BETWEEN BY CASE CAST CHECK COLUMN CONSTRAINT CREATE CROSS CURRENT_DATE
     CURRENT_TIME CURRENT_TIMESTAMP DEFAULT DELETE DESC DESCRIBE DISTINCT DROP ELSE END EXCEPT EXISTS EXPLAIN EXTERNAL
@@ -28,3 +30,22 @@ _OTHER_WORDS = """
 """
 KEYWORDS = RESERVED | frozenset(_OTHER_WORDS.split())
 """Words that open a clause."""
+
+_CLAUSES = (
+    "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "INNER", "OUTER", "CROSS", "UNION",
+    "EXCEPT", "INTERSECT", "AND", "DESC", "ALIGN", "RANGE", "FILL", "BETWEEN", "LIKE", "USING", "WINDOW", "VALUES",
+    "DEFAULT", "SET", "WITH", "ENGINE",
+)  # fmt: skip
+OBJECTS = (
+    "TABLE", "DATABASE", "SCHEMA", "VIEW", "FLOW", "USER", "INDEX", "EXTERNAL", "TEMPORARY", "COLUMN", "SELECT",
+    "VALUES", "INTO",
+)  # fmt: skip
+
+
+def keyword_hint(*words: str, among: tuple[str, ...] = _CLAUSES) -> str | None:
+    """Return which keyword the first of some words is that looks like a misspelt one, as a hint."""
+    for word in words:
+        near = None if word.upper() in among else nearest(word, among)
+        if near is not None:
+            return f"did you mean {near}?"
+    return None

@@ -210,6 +210,7 @@ EXPANSIONS: dict[str, Expansion] = {
     "date_sub": _shift("date_sub"),
     "subdate": _shift("date_sub"),
     "convert_tz": _convert_tz,
+    "mod": lambda arguments: f"({arguments[0]} % nullif({arguments[1]}, 0))" if len(arguments) == 2 else None,
     "hex": _hex,
     "unhex": _of_one(_unhex),
     "truncate": lambda arguments: f"trunc({', '.join(arguments)})" if len(arguments) == 2 else None,

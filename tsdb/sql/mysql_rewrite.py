@@ -1,7 +1,7 @@
 """What clients of MySQL write and the query engine cannot read, put into other words.
 
     a DIV b                         CAST(a / nullif(b, 0) AS BIGINT)
-    a MOD b                         a % b
+    a MOD b                         a % nullif(b, 0), and likewise a / b
     a <=> b                         a IS NOT DISTINCT FROM b
     CAST(x AS SIGNED)               cast_signed(x): rounded, as much of a text as is a number
     CONVERT(x, CHAR)                CAST(x AS STRING)
@@ -39,7 +39,7 @@ _TEXT_TYPES = frozenset({"CHAR", "NCHAR", "CHARACTER"})
 def rewrite_mysql(text: str, tokens: list[Token]) -> str:
     """Return the text of a MySQL client's query in the words of the query engine."""
     words = {token.word for token in tokens}
-    if words.isdisjoint(_WORDS) and "<=>" not in text:
+    if words.isdisjoint(_WORDS) and "<=>" not in text and "/" not in text and "%" not in text:
         return text
     edits = Edits(text)
     layout = before = Layout(text, tokens)
@@ -89,6 +89,8 @@ def _edit_operators(layout: Layout, edits: Edits) -> None:
             edits.replace(token.start, token.end, "IS NOT DISTINCT FROM")
         elif word in _OPERATOR_WORDS and index and _ends_operand(layout, index - 1):
             _edit_division(layout, edits, index)
+        elif layout.is_operator(index, "/") or layout.is_operator(index, "%"):
+            _edit_divisor(layout, edits, index)
         elif word in ("REGEXP", "RLIKE") and index and not layout.is_operator(index + 1, ","):
             _edit_match(layout, edits, index)
         elif word in _MODIFIERS and _is_modifier(layout, index):
@@ -106,6 +108,7 @@ def _edit_division(layout: Layout, edits: Edits, index: int) -> None:
     token = layout.tokens[index]
     if layout.words[index] == "MOD":
         edits.replace(token.start, token.end, "%")
+        _edit_divisor(layout, edits, index)
         return
     start, end = _left(layout, index), _right(layout, index)
     if start is None or end is None:
@@ -114,6 +117,20 @@ def _edit_division(layout: Layout, edits: Edits, index: int) -> None:
     right = edits.render(layout.tokens[index + 1].start, layout.tokens[end].end)
     edits.absorb(layout.tokens[start].start, layout.tokens[end].end, f"CAST(({left}) / nullif({right}, 0) AS BIGINT)")
     layout.operand_starts[end] = start
+
+
+def _edit_divisor(layout: Layout, edits: Edits, index: int) -> None:
+    """Make a division by zero NULL; a divisor that is a number other than zero stays."""
+    end = _right(layout, index)
+    if end is None or _is_constant(layout, end):
+        return
+    right = edits.render(layout.tokens[index + 1].start, layout.tokens[end].end)
+    edits.take(layout.tokens[index + 1].start, layout.tokens[end].end, f"nullif({right}, 0)")
+
+
+def _is_constant(layout: Layout, index: int) -> bool:
+    token = layout.tokens[index]
+    return token.kind == TokenKind.NUMBER and any(digit in "123456789" for digit in token.text.lower().split("e")[0])
 
 
 def _left(layout: Layout, index: int) -> int | None:

@@ -565,6 +565,7 @@ class Deallocate:
 class DeclareCursor:
     name: str
     query: Slice
+    is_scrollable: bool = False
 
 
 FETCH_ALL = 2**63 - 1
@@ -572,9 +573,25 @@ FETCH_ALL = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class CursorStep:
+    """How far FETCH and MOVE go."""
+
+    kind: str = "forward"
+    """`forward` over so many rows, `absolute` to the row of that number, `relative` to the row so many rows away."""
+    count: int = 1
+    """Negative: back; of `absolute`: counted from the last row."""
+
+
+@dataclass(frozen=True, slots=True)
 class FetchCursor:
     name: str
-    count: int
+    step: CursorStep
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCursor:
+    name: str
+    step: CursorStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,6 +655,7 @@ Statement: TypeAlias = (
     | Deallocate
     | DeclareCursor
     | FetchCursor
+    | MoveCursor
     | CloseCursor
     | Transaction
     | Reset

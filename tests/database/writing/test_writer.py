@@ -14,15 +14,18 @@ import pyarrow as pa
 import pytest
 
 from tests.database.cases import open_case_database, render
+from tests.ingest.prometheus_messages import write_request
 from tests.ingest.rows import make_rows
 from tsdb.catalog import CatalogOutdated
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Database, Session, read_all
 from tsdb.database.writing.rejections import KEPT_MAX
 from tsdb.engine import SchemaOutdated
-from tsdb.errors import Status, TsdbError, Unsupported
+from tsdb.errors import Cancelled, Status, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, WriteOutcome
+from tsdb.ingest.prometheus import RemoteWriteReader
 from tsdb.model import Batch, DataType, Kind, RegionId
+from tsdb.query import WriteToken
 
 METRIC = NewTable(time_unit="ms", single_value=True, is_metric=True)
 
@@ -373,3 +376,29 @@ def test_a_table_that_shows_a_file_is_read_only(database: Database, tmp_path: Pa
 def test_nothing_is_nothing(database: Database) -> None:
     assert ingest(database) == WriteOutcome(0)
     assert ingest(database, make_rows("m", [])) == WriteOutcome(0)
+
+
+def test_metrics_of_several_physical_tables_are_rejected_together(database: Database) -> None:
+    ask(database, "CREATE TABLE taken (ts TIMESTAMP(3) TIME INDEX, v STRING)")
+    labels = {"ok": (("__physical_table__", "other"),), "taken": ()}
+    series = [((("__name__", name), *more), ((1000, 0.5),)) for name, more in labels.items()]
+    samples = RemoteWriteReader(is_strict=True).read(write_request(series).SerializeToString())
+    with pytest.raises(IngestRejected, match="taken"):
+        database.ingest_samples(samples, Session(), METRIC)
+    assert ask(database, "SHOW TABLES") == ["numbers", "taken"]
+
+
+def test_a_write_that_waits_for_a_table_to_settle_is_stopped_by_its_token(database: Database) -> None:
+    ingest(database, make_rows("m", [{"host": "a", "time": 1, "v": 1.0}]))
+    session, attempts = Session(token=WriteToken()), []
+
+    def overtake(region: RegionId, batch: Batch) -> None:
+        attempts.append(region)
+        if len(attempts) == 3:
+            database.cancel(session)
+        raise SchemaOutdated(region_id=region, expected=0, current=1)
+
+    rows = make_rows("m", [{"host": "b", "time": 1, "v": 1.0}])
+    with pytest.raises(Cancelled):
+        with_regions(database, overtake).ingest([rows], session, NewTable())
+    assert len(attempts) == 3

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from tests.engine.harness import DIRECTORY, REGION, open_engine
 from tests.engine.region_dataset import RegionDataset
+from tests.metric.rows import write_batch
 from tests.metric.tables import table_of
 from tsdb.engine import Engine
 from tsdb.engine.scan import count_rows, last_rows, scan_series, view_snapshot
-from tsdb.metric import plan_metric_table, write_batch
+from tsdb.metric import plan_metric_table
 from tsdb.model import MetricView, OpType, TableInfo, TimeRange, add_labels
 
 PHYSICAL = table_of("phy", (), number=1024, options={"physical_metric_table": ""})

@@ -11,9 +11,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.engine.harness import batch_of
+from tests.metric.rows import write_batch
 from tests.query.harness import BIGINT, DOUBLE, MILLIS, STRING, World
 from tsdb.engine import region_directory
-from tsdb.metric import plan_metric_table, write_batch
+from tsdb.metric import plan_metric_table
 from tsdb.model import (
     CATALOG,
     AddColumn,

@@ -72,14 +72,15 @@ class Served:
     async def quiesce(self) -> None:
         """Wait until no thread works on a write any more."""
         for routes in self.routes:
-            for pool in (getattr(routes, "_pool", None), getattr(routes, "_gathering", None)):
-                threads = getattr(pool, "_pool", pool)
-                if threads is not None:
-                    count = threads._max_workers
-                    meeting = threading.Barrier(count + 1)
-                    for _ in range(count):
-                        threads.submit(meeting.wait, 30)
-                    await asyncio.to_thread(meeting.wait, 30)
+            executors = [routes._pool._threads]
+            if hasattr(routes, "_gathering"):
+                executors.append(routes._gathering._pool)
+            for threads in executors:
+                count = threads._max_workers
+                meeting = threading.Barrier(count + 1)
+                for _ in range(count):
+                    threads.submit(meeting.wait, 30)
+                await asyncio.to_thread(meeting.wait, 30)
 
     def close(self) -> None:
         for routes in self.routes:

@@ -260,3 +260,23 @@ def test_escapes_are_read_as_they_are_written(texts: list[str | None]) -> None:
     written = [None if text is None else "".join(signs.get(sign, sign) for sign in text) for text in texts]
     found = _copy_in._unescaped(pa.chunked_array([pa.array(written, pa.string())]))
     assert found.to_pylist() == texts
+
+
+def test_a_copy_that_is_cancelled_writes_nothing_more(pg: RunningServer) -> None:
+    _make(pg, "copy_cancelled")
+    with pg.raw() as client, pg.raw() as stopper:
+        key = next(body for tag, body in client.log_in() if tag == "K")
+        client.socket.sendall(query("COPY copy_cancelled (k, ts) FROM STDIN"))
+        client.read_until("G")
+        client.socket.sendall(message("d", b"a\t2024-01-01 00:00:00\n"))
+        stopper.send_startup(80877102, key)
+        assert stopper.read() == ("", b""), "the request was carried out"
+        client.socket.sendall(message("d", b"b\t2024-01-01 00:00:00\n") + message("c", b""))
+        found = client.read_until("Z")
+        assert [tag for tag, _ in found] == ["E", "Z"]
+        assert error_field(found[0][1], "C") == "57014"
+        # The next statements are not affected.
+        client.socket.sendall(query("INSERT INTO copy_cancelled (k, ts) VALUES ('d', 0)"))
+        assert [tag for tag, _ in client.read_until("Z")] == ["C", "Z"]
+    with pg.connect() as connection:
+        assert connection.execute("SELECT k FROM copy_cancelled").fetchall() == [("d",)]

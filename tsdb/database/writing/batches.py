@@ -68,6 +68,9 @@ def _make_series(fitted: Fitted, schema: RegionSchema, hashes: KnownHashes | Non
     known = fitted.rows.known
     if known is not None and hashes is not None and is_known(fitted.rows, fitted.table):
         return hashes.series(known)
+    made_for = fitted.rows.made_for
+    if fitted.rows.made_series is not None and made_for is not None and made_for.schema_version == schema.version:
+        return fitted.rows.made_series
     count = fitted.series
     columns = [fitted.tags[tag.name] if tag.name in fitted.tags else pa.nulls(count, tag.type) for tag in schema.tags]
     return SeriesTable.of_tags(schema, columns, count)

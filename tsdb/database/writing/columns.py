@@ -14,7 +14,7 @@ from tsdb.database._defaults import default_array
 from tsdb.database.writing.batches import ROWS_PER_BATCH
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import TableRows
-from tsdb.model import OpType, TableInfo, distinct_tags
+from tsdb.model import OpType, TableInfo, distinct_series
 
 BYTES_PER_BATCH = 64 << 20
 """Columns of more bytes are written in several batches: a log entry stays of a bearable size."""
@@ -48,13 +48,13 @@ def make_rows(table: TableInfo, columns: pa.Table, op: OpType = OpType.PUT) -> l
 
 def _make_piece(table: TableInfo, columns: pa.RecordBatch, op: OpType) -> TableRows:
     names = [tag.name for tag in table.tags]
-    tags, index = distinct_tags([_tag(table, columns, name) for name in names], names, columns.num_rows)
+    series, index = distinct_series([_tag(table, columns, name) for name in names], names, columns.num_rows)
     time = table.time_index
     times = columns.column(time.name).cast(time.type.arrow).cast(pa.int64())
     fields = {} if op is OpType.DELETE else {field.name: columns.column(field.name) for field in table.fields}
     return TableRows(
         table=table.name,
-        tags=tags,
+        tags=series.read_tags(),
         series_index=index,
         times=times.to_numpy(zero_copy_only=False),
         unit=time.type.arrow.unit,
@@ -62,6 +62,7 @@ def _make_piece(table: TableInfo, columns: pa.RecordBatch, op: OpType) -> TableR
         database=table.database,
         made_for=table,
         op=op,
+        made_series=series,
     )
 
 

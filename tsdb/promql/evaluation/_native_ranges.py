@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
+from tsdb import _kernels
 from tsdb.promql._ast import Call, Span
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME
 from tsdb.promql.evaluation._native_samples import SampleNatives, to_cells
-from tsdb.promql.evaluation._selectors import Windows, to_floats, to_mask
+from tsdb.promql.evaluation._selectors import Windows, steps_at_once, to_floats, to_mask
 from tsdb.promql.evaluation._values import Bools, Floats, Natives, Times
 
 _NAMED_WARNINGS = {
@@ -36,24 +39,48 @@ def native_range(
     assert natives is not None
     steps = len(times)
     reserve(context, natives, windows.rows, steps)
-    nothing = np.zeros(steps)
-    pool, values, present, cells, flags = natives.pool.range(
+    values, present = np.empty((windows.rows, steps)), np.empty((windows.rows, steps), np.bool_)
+    cells = np.empty((windows.rows, steps), np.int32)
+    flags = np.zeros(windows.rows, np.uint32)
+    pools: list[_kernels.Histograms] = []
+    size, stretch = 0, steps_at_once(windows, width=natives.pool.width)
+    for start in range(0, steps, stretch):
+        context.check()
+        part = slice(start, start + stretch)
+        pool, some, has, numbers, remarks = _range(context, windows, function, part, times, arguments)
+        rows, count = windows.rows, len(times[part])
+        values[:, part], present[:, part] = to_floats(some, rows, count), to_mask(has, rows, count)
+        found = to_cells(numbers).reshape(rows, count)
+        cells[:, part] = np.where(found >= 0, found + size, found)
+        flags |= pa.array(remarks).to_numpy(zero_copy_only=False)
+        pools.append(pool)
+        size += len(pool)
+    _remark(context, windows, flags, call.args[0].span)
+    whole = pools[0] if len(pools) == 1 else _kernels.Histograms.concat(pools)
+    return values, present, Natives.of(whole, cells)
+
+
+def _range(
+    context: EvalContext, windows: Windows, function: str, part: slice, times: Times, arguments: list[Floats]
+) -> tuple[_kernels.Histograms, Any, Any, Any, Any]:
+    """Return the histograms and cells of a stretch of steps: there may be many samples in windows that overlap."""
+    natives = windows.natives
+    assert natives is not None
+    nothing = np.zeros(len(times[part]))
+    return natives.pool.range(
         function,
         pa.array(windows.series.offsets),
         pa.array(windows.series.times),
         pa.array(windows.series.values),
         pa.array(natives.cells),
-        pa.array(windows.ends),
-        pa.array(times),
+        pa.array(windows.ends[part]),
+        pa.array(times[part]),
         windows.range_ms,
-        pa.array(arguments[0] if arguments else nothing),
-        pa.array(arguments[1] if len(arguments) > 1 else nothing),
+        pa.array(arguments[0][part] if arguments else nothing),
+        pa.array(arguments[1][part] if len(arguments) > 1 else nothing),
         windows.extension,
         context.lookback_ms,
     )
-    _remark(context, windows, pa.array(flags).to_numpy(zero_copy_only=False), call.args[0].span)
-    plane = Natives.of(pool, to_cells(cells).reshape(windows.rows, steps))
-    return to_floats(values, windows.rows, steps), to_mask(present, windows.rows, steps), plane
 
 
 def reserve(context: EvalContext, natives: SampleNatives | Natives, rows: int, steps: int) -> None:

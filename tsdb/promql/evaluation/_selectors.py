@@ -153,7 +153,7 @@ def apply_range(
     context.reserve(windows.rows, steps)
     nothing = np.zeros(steps)
     one, other = (nothing if each is None else each for each in (first, second))
-    stretch = _steps_at_once(windows)
+    stretch = steps_at_once(windows)
     if stretch >= steps:
         return _apply(windows, function, slice(0, steps), times, context, one, other)
     values, present = np.empty((windows.rows, steps)), np.empty((windows.rows, steps), np.bool_)
@@ -164,11 +164,11 @@ def apply_range(
     return values, present
 
 
-def _steps_at_once(windows: Windows) -> int:
-    """Return of how many steps the windows hold about VISITS_MAX samples."""
+def steps_at_once(windows: Windows, *, width: int = 1) -> int:
+    """Return of how many steps the windows hold about VISITS_MAX numbers; a sample has `width` of them."""
     whole = int(windows.ends[-1]) - int(windows.ends[0]) + windows.range_ms
     each = windows.series.count * min(1.0, windows.range_ms / max(whole, 1))
-    return max(1, int(VISITS_MAX / max(each, 1.0)))
+    return max(1, int(VISITS_MAX / max(each * max(width, 1), 1.0)))
 
 
 def _apply(

@@ -28,6 +28,7 @@ from tsdb.query.functions._time_texts import read_instants
 
 _INTERVAL = pa.month_day_nano_interval()
 _KIND = re.compile(r"Timestamp\((s|ms|µs|us|ns)")
+_READ_KINDS = ("Utf8", "LargeUtf8", "Date")
 _DAY_S = 86_400
 _NS = 1_000_000_000
 _FIELDS = np.dtype([("months", "<i4"), ("days", "<i4"), ("ns", "<i8")])
@@ -262,6 +263,27 @@ def _cast_to(unit: str) -> Any:
     return cast
 
 
+def _read_to(unit: str, *, is_try: bool) -> Any:
+    """Texts and dates as times in a zone; null for every other type, and for texts that are no time if it is a try."""
+
+    @function(f"zone__{'try' if is_try else 'read'}_{unit}", (STRING, STRING, STRING), pa.timestamp(unit))
+    def read(kinds: pa.Array, texts: pa.Array, zones: pa.Array) -> pa.Array:
+        kind = kinds[0].as_py() if len(kinds) else None
+        if kind is None or not kind.startswith(_READ_KINDS):
+            return pa.nulls(len(texts), pa.timestamp(unit))
+        zone = _first(zones, "a time zone") or "UTC"
+        if is_try:
+            seconds, nanos, valid = read_instants(texts, zone)
+            counts = pa.array(seconds * (_NS // NS_PER_UNIT[unit]) + nanos // NS_PER_UNIT[unit])
+            return pc.if_else(valid, counts.cast(pa.timestamp(unit)), pa.scalar(None, pa.timestamp(unit)))
+        try:
+            return parse_timestamps(texts, unit, zone)
+        except TsdbError as error:
+            raise FunctionError(str(error)) from error
+
+    return read
+
+
 _SHIFTS = {"zone__plus": 1, "zone__minus": -1, "date_add__zone": 1, "date_sub__zone": -1}
 FUNCTIONS = [
     *(_shifting(name, sign) for name, sign in _SHIFTS.items()),
@@ -271,4 +293,5 @@ FUNCTIONS = [
     _bin,
     _text,
     *(_cast_to(unit) for unit in NS_PER_UNIT),
+    *(_read_to(unit, is_try=is_try) for unit in NS_PER_UNIT for is_try in (False, True)),
 ]

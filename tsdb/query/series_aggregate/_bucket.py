@@ -62,7 +62,8 @@ def _shift(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None)
         shifts = {each * _NS % bucket.width_ns for each in offsets.between(start, end)}
     if len(shifts) > 1:
         raise OtherClause(f"stretches of time in {zone} are not all of one width")
-    return shifts.pop(), is_of_range
+    # A range that ends before it begins has no rows and no offsets.
+    return next(iter(shifts), 0), is_of_range
 
 
 def _times(where: Condition | None, table: TableInfo, zone: str) -> tuple[int, int]:

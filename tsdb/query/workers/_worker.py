@@ -89,7 +89,7 @@ class _Worker:
     def _describe(self, request: Describe) -> Described:
         life, source = self._begin(request)
         planned = self._plans.plan(request.job, source, life)
-        return Described(planned.schema, planned.frame.logical_plan().display_indent_schema())
+        return Described(planned.schema, planned.coerced.logical_plan().display_indent_schema())
 
     def _run(self, request: Run) -> None:
         life, source = self._begin(request)

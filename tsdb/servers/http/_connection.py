@@ -4,7 +4,7 @@
                 └─ the next head when the answer is out
 
 Everything happens on the event loop: between the last byte of a request and its handler nobody has to be woken. What
-touches bytes is done by kernels.
+the bytes mean is in `_protocol`.
 
 - One request at a time. What a client sends ahead waits, and beyond `AHEAD_BYTES_MAX` is left to the system.
 - A body is taken in as it is asked for: what nobody asks for, beyond `AHEAD_BYTES_MAX`, is left to the system.
@@ -15,16 +15,19 @@ touches bytes is done by kernels.
 from __future__ import annotations
 
 import asyncio
-import time
-from email.utils import formatdate
-from functools import lru_cache
-from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-from tsdb import _kernels
 from tsdb.errors import InvalidArguments
 from tsdb.servers._tls import common_name
 from tsdb.servers.http._messages import CERTIFICATE_NAME, IS_ALONE, Message, Scope
+from tsdb.servers.http._protocol import (
+    BadHead,
+    BodyReader,
+    Head,
+    ResponseEncoder,
+    encode_refusal,
+    parse_head,
+)
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -33,18 +36,12 @@ if TYPE_CHECKING:
 IDLE_SECONDS_MAX = 75
 """How long a connection may be silent between requests, and how long the head of one may take."""
 
-HEAD_BYTES_MAX = 64 << 10
 AHEAD_BYTES_MAX = 256 << 10
 """How much is read that nobody has asked for yet."""
 
 _JOINED_BYTES_MAX = 64 << 10
 """Up to this size, a body is worth a copy to be written together with its head."""
 
-_FRAMING_SHARE_MAX = 16
-"""Sizes, extensions and trailers of chunks have so many times the bytes of the body at most, or those of a head."""
-
-_BODILESS = frozenset({204, 304})
-_STATUS_LINES = {each.value: b"HTTP/1.1 %d %s\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _DISCONNECT: Message = {"type": "http.disconnect"}
 
@@ -175,34 +172,26 @@ class Connection(asyncio.BufferedProtocol):
         """Begin with a request, once its head is complete."""
         self._ahead = b""
         try:
-            head = _kernels.parse_http_head(data)
-        except _kernels.LimitExceeded as error:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, str(error))
-            return
-        except _kernels.MalformedInput as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-            return
-        if (len(data) if head is None else head[0]) > HEAD_BYTES_MAX:
-            self._refuse_head(data)
+            head = parse_head(data)
+        except BadHead as error:
+            self._refuse(error)
             return
         if head is None:
             self._ahead = data
             return
-        size, method, path, query, headers, length, is_kept, is_modern, expects = head
         scope: Scope = {
             "type": "http",
-            "method": method,
-            "path": path,
-            "query_string": query,
-            "headers": headers,
+            "method": head.method,
+            "path": head.path,
+            "query_string": head.query,
+            "headers": head.headers,
             "client": self._client,
             IS_ALONE: self._listener.note_request(self),
         }
         if self._listener.verifies_user:
             scope[CERTIFICATE_NAME] = self._name
-        exchange = Exchange(self, scope, length, is_kept=is_kept, is_modern=is_modern, expects=expects)
-        self._exchange = exchange
-        if rest := data[size:]:
+        self._exchange = exchange = Exchange(self, scope, head)
+        if rest := data[head.size :]:
             self.take(rest)
         self._task = self._listener.loop.create_task(self._run(exchange))
 
@@ -217,8 +206,9 @@ class Connection(asyncio.BufferedProtocol):
         self._exchange = self._task = None
         if self.is_lost:
             return
-        if not exchange.is_answered or not exchange.is_received or not exchange.is_kept or self._listener.is_stopping:
-            if exchange.is_cut_unnoticed:
+        response = exchange.response
+        if not response.is_over or not exchange.is_received or not response.is_kept or self._listener.is_stopping:
+            if response.is_cut_unnoticed:
                 self.transport.abort()
             else:
                 self.transport.close()
@@ -228,25 +218,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._ahead:
             self._read_head(self._ahead)
 
-    def _refuse_head(self, data: bytes) -> None:
-        """Refuse a head that is too large: 414 if its first line alone is, else 431."""
-        if data.find(b"\n", 0, HEAD_BYTES_MAX) < 0:
-            self._refuse(HTTPStatus.REQUEST_URI_TOO_LONG, f"the request line is over {HEAD_BYTES_MAX} bytes")
-        else:
-            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is over {HEAD_BYTES_MAX} bytes")
-
-    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+    def _refuse(self, error: BadHead) -> None:
         """Answer what cannot be read, and close."""
-        _log.debug("a request cannot be read", client=self._client, reason=reason)
-        body = f"the request cannot be read: {reason}\n".encode()
+        _log.debug("a request cannot be read", client=self._client, reason=str(error))
         self.pause_reading()
-        lines = (
-            b"date: " + _date(),
-            b"connection: close",
-            b"content-type: text/plain",
-            b"content-length: %d" % len(body),
-        )
-        self.transport.write(_STATUS_LINES[status] + b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        self.transport.write(encode_refusal(error.status, str(error)))
         self.transport.close()
 
 
@@ -254,89 +230,47 @@ class Exchange:
     """One request and its answer, as an ASGI application wants them."""
 
     __slots__ = (
-        "_chunked",
-        "_chunks",
+        "_body",
         "_connection",
         "_error",
         "_expects",
-        "_framing",
         "_held",
         "_is_body_told",
         "_is_broken",
-        "_is_chunked",
-        "_is_modern",
-        "_left",
         "_pieces",
         "_start",
         "_waiter",
-        "is_answered",
-        "is_cut_unnoticed",
-        "is_kept",
-        "is_received",
+        "response",
         "scope",
     )
 
-    def __init__(
-        self,
-        connection: Connection,
-        scope: Scope,
-        length: int | None,
-        *,
-        is_kept: bool,
-        is_modern: bool,
-        expects: bool,
-    ) -> None:
+    def __init__(self, connection: Connection, scope: Scope, head: Head) -> None:
         self.scope = scope
-        self.is_kept = is_kept
-        """Whether another request may come on this connection."""
-        self.is_received = length == 0
-        """Whether the whole body was read."""
-        self.is_answered = False
-        """Whether the whole answer was written."""
-        self.is_cut_unnoticed = False
-        """Whether the end of the connection is all that ends an answer: then it must not look like one."""
+        self.response = ResponseEncoder(is_head=head.method == "HEAD", is_modern=head.is_modern, is_kept=head.is_kept)
         self._connection = connection
-        self._is_modern = is_modern
-        self._expects = expects
+        self._body = BodyReader(head.length)
+        self._expects = head.expects
         self._error: InvalidArguments | None = None
         """What is wrong with the body, to be told once."""
         self._is_broken = False
-        self._left = length
-        self._chunks = _kernels.ChunkedBody() if length is None else None
         self._pieces: list[bytes] = []
         """What was read of the body and not asked for yet."""
         self._held = 0
         self._is_body_told = False
-        self._framing = 0
-        """Bytes of sizes, extensions and trailers of chunks."""
-        self._chunked = 0
-        """Bytes of the body that came in chunks."""
         self._waiter: asyncio.Future[None] | None = None
         self._start: Message | None = None
-        self._is_chunked = False
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the whole body was read."""
+        return self._body.is_done
 
     def feed(self, data: bytes) -> bytes:
         """Take more of the body; what comes behind its end is returned."""
-        rest = b""
-        if self._chunks is not None:
-            try:
-                piece, taken = self._chunks.feed(data)
-            except _kernels.MalformedInput as error:
-                return self._fail(str(error))
-            self._framing += taken - len(piece)
-            self._chunked += len(piece)
-            if self._framing > max(HEAD_BYTES_MAX, _FRAMING_SHARE_MAX * self._chunked):
-                return self._fail("there is too much between its chunks")
-            if taken < len(data):
-                rest = data[taken:]
-            self.is_received = self._chunks.is_done
-        else:
-            assert self._left is not None
-            piece = data
-            if len(data) > self._left:
-                piece, rest = data[: self._left], data[self._left :]
-            self._left -= len(piece)
-            self.is_received = self._left == 0
+        try:
+            piece, rest = self._body.feed(data)
+        except ValueError as error:
+            return self._fail(str(error))
         if piece:
             self._pieces.append(piece)
             self._held += len(piece)
@@ -397,15 +331,8 @@ class Exchange:
         more: bool = message.get("more_body", False)
         start, self._start = self._start, None
         head = b"" if start is None else self._make_head(start, is_whole=not more)
-        tail = b""
-        if self._is_chunked:
-            if body:
-                head += b"%x\r\n" % len(body)
-                tail = b"\r\n"
-            if not more:
-                tail += b"0\r\n\r\n"
-        if not more:
-            self.is_answered, self.is_cut_unnoticed = True, False
+        before, tail = self.response.frame(len(body), is_last=not more)
+        head += before
         if len(body) <= _JOINED_BYTES_MAX:
             if head or body or tail:
                 connection.transport.write(b"%s%s%s" % (head, body, tail))
@@ -420,37 +347,5 @@ class Exchange:
             await connection.drained
 
     def _make_head(self, start: Message, *, is_whole: bool) -> bytes:
-        status: int = start["status"]
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        has_length = False
-        for name, value in start["headers"]:
-            has_length = has_length or name == b"content-length"
-            lines.append(b"%s: %s\r\n" % (name, value))
-        if not is_whole and not has_length and status not in _BODILESS and self.scope["method"] != "HEAD":
-            if self._is_modern:
-                self._is_chunked = True
-                lines.append(b"transfer-encoding: chunked\r\n")
-            else:
-                self.is_kept, self.is_cut_unnoticed = False, True
-        if not self.is_received or self._connection.is_ending:
-            self.is_kept = False
-        if not self.is_kept:
-            lines.append(b"connection: close\r\n")
-        elif not self._is_modern:
-            lines.append(b"connection: keep-alive\r\n")
-        lines.append(b"date: %s\r\n" % _date())
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines):
-            # Whoever can break a line could write headers, or a whole answer, in our name.
-            raise ValueError("a header of an answer has a line break")
-        return head + b"\r\n"
-
-
-def _date() -> bytes:
-    """Return the time as HTTP writes it."""
-    return _date_of(int(time.time()))
-
-
-@lru_cache(1)
-def _date_of(second: int) -> bytes:
-    return formatdate(second, usegmt=True).encode()
+        ends_connection = not self.is_received or self._connection.is_ending
+        return self.response.head(start["status"], start["headers"], is_whole=is_whole, ends_connection=ends_connection)

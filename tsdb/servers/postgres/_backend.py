@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tsdb.database import DatabasePort, note_text
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
-from tsdb.query import Affected, Output, Session
+from tsdb.query import Affected, Output, Session, WriteToken
 from tsdb.servers._failures import log_failure
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._copy import copied_query, copy_out, parse_copy_options
@@ -164,7 +164,7 @@ class Backend:
                     self._copies_simply = True
                     return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client hears of it and the connection lives
-            self._copying = None
+            self._end_copy()
             yield self._fail(error, text, "simple")
         self._end_transaction_if_idle()
         yield m.ready_for_query(self._status)
@@ -361,7 +361,12 @@ class Backend:
         if statement.connection:
             raise InvalidArguments("CONNECTION belongs to COPY with a path")
         self._copying, self._copies_simply = CopyIn(statement, self._database, self._session), False
+        self._session.token = WriteToken()
         yield m.copy_in_response(len(self._copying.columns), is_binary=self._copying.is_binary)
+
+    def _end_copy(self) -> None:
+        """Forget a COPY and its write token: a cancellation of it must not stop later statements."""
+        self._copying = self._session.token = None
 
     def _take_copy(self, copying: CopyIn, message: m.Message) -> Pieces:
         """Go on with a COPY from the client. Sync and Flush mean nothing as long as it is under way."""
@@ -381,7 +386,7 @@ class Backend:
             yield self._fail(error, None, protocol)
         else:
             yield m.command_complete(command_tag(copying.statement, rows))
-        self._copying = None
+        self._end_copy()
         if self._copies_simply:
             self._end_transaction_if_idle()
             yield m.ready_for_query(self._status)

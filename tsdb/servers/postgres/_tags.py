@@ -24,6 +24,7 @@ _COUNTED: dict[type, str] = {
     s.Update: "UPDATE",
     s.Copy: "COPY",
     s.FetchCursor: "FETCH",
+    s.MoveCursor: "MOVE",
     s.Query: "SELECT",
     s.Tql: "SELECT",
     s.Describe: "SELECT",

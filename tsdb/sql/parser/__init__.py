@@ -5,10 +5,12 @@ from __future__ import annotations
 from tsdb.sql.parser._indexes import InvalidIndexOption
 from tsdb.sql.parser._limits import QUERY_NESTING_MAX, QUERY_OPERATORS_MAX, check_query_limits
 from tsdb.sql.parser._parse import Parsed, parse
+from tsdb.sql.parser._show import SHOW_WORDS
 
 __all__ = [
     "QUERY_NESTING_MAX",
     "QUERY_OPERATORS_MAX",
+    "SHOW_WORDS",
     "InvalidIndexOption",
     "Parsed",
     "check_query_limits",

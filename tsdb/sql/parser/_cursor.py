@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from tsdb.errors import InvalidSyntax, Unsupported
+from tsdb.errors import InvalidSyntax, Reason, Unsupported
+from tsdb.sql.keywords import OBJECTS, keyword_hint
 from tsdb.sql.lexer import Token, TokenKind, locate, unquote
 from tsdb.sql.statements import Dialect, Name, Slice
 
@@ -226,12 +227,27 @@ class Cursor:
 
     def unsupported(self, token: Token) -> Unsupported:
         line, column = locate(self.text, token.start)
-        return Unsupported(f"SQL statement is not supported, keyword: {token.text} at line {line}, column {column}")
+        return Unsupported(
+            f"SQL statement is not supported, keyword: {token.text} at line {line}, column {column}",
+            hint=keyword_hint(token.text, among=OBJECTS) if token.kind == TokenKind.WORD else None,
+        )
+
+    def trailing(self, token: Token) -> Unsupported:
+        """Say that a token is behind the end of what can be a statement."""
+        line, column = locate(self.text, token.start)
+        # A misspelt keyword is refused itself, or read as a name, and what follows is refused.
+        index = self.tokens.index(token)
+        words = [each.text for each in (token, self.tokens[index - 1]) if each.kind == TokenKind.WORD]
+        error = Unsupported(
+            f"syntax error near {_shown(token)} at line {line}, column {column}", hint=keyword_hint(*words)
+        )
+        error.sql_reason = Reason.SYNTAX
+        return error
 
     def finish(self) -> None:
         """Refuse what stands behind a complete statement."""
         if not self.is_end:
-            raise self.unsupported(self.token)
+            raise self.trailing(self.token)
 
 
 def check_nesting(text: str, tokens: list[Token], nesting_max: int) -> None:

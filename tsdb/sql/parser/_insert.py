@@ -64,7 +64,9 @@ def _target(cursor: Cursor) -> tuple[Name, tuple[str, ...]]:
     cursor.expect_any("INSERT", "REPLACE")
     if not cursor.accept("INTO"):
         if cursor.token.kind == TokenKind.WORD:
-            raise cursor.unsupported(cursor.token)
+            error = cursor.trailing(cursor.token)
+            error.hint = "write INTO before the name of the table"
+            raise error
         cursor.fail("INTO")
     cursor.accept("TABLE")
     table = cursor.name("the name of a table")

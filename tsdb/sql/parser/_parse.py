@@ -39,6 +39,7 @@ from tsdb.sql.parser._session import (
     parse_execute,
     parse_fetch,
     parse_kill,
+    parse_move,
     parse_prepare,
     parse_reset,
     parse_transaction,
@@ -144,7 +145,11 @@ def _unknown(text: str, start: int, word: str) -> Exception:
     if not word:
         return syntax_error(text, start, "expected a statement")
     line, column = locate(text, start)
-    near = nearest(word, (*_RULES, *_QUERIES, "EXPLAIN", "TQL")) if word not in _OTHER_STATEMENTS else None
+    near = (
+        nearest(word, (*_RULES, *_QUERIES, "EXPLAIN", "TQL", "INSERT", "REPLACE"))
+        if word not in _OTHER_STATEMENTS
+        else None
+    )
     error = Unsupported(
         f"SQL statement is not supported, keyword: {word[:40]} at line {line}, column {column}",
         hint=None if near is None else f"did you mean {near}?",
@@ -246,6 +251,7 @@ _RULES: dict[str, Callable[[Cursor], Statement]] = {
     "DEALLOCATE": parse_deallocate,
     "DECLARE": parse_declare,
     "FETCH": parse_fetch,
+    "MOVE": parse_move,
     "CLOSE": parse_close,
     "BEGIN": parse_transaction,
     "START": parse_transaction,

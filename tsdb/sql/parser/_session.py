@@ -11,12 +11,14 @@ from tsdb.sql.statements import (
     FETCH_ALL,
     Admin,
     CloseCursor,
+    CursorStep,
     Deallocate,
     DeclareCursor,
     Dialect,
     Execute,
     FetchCursor,
     Kill,
+    MoveCursor,
     Prepare,
     Reset,
     Slice,
@@ -121,25 +123,66 @@ def parse_deallocate(cursor: Cursor) -> Deallocate:
 def parse_declare(cursor: Cursor) -> DeclareCursor:
     """`DECLARE c [[NO] SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query`, DECLARE passed."""
     name = cursor.identifier("the name of a cursor")
-    _ = cursor.accept("NO", "SCROLL") or cursor.accept_any("INSENSITIVE", "ASENSITIVE")
+    cursor.accept_any("INSENSITIVE", "ASENSITIVE")
+    is_scrollable = not cursor.accept("NO", "SCROLL") and cursor.accept("SCROLL")
     cursor.expect("CURSOR")
     _ = cursor.accept("WITHOUT", "HOLD") or cursor.accept("WITH", "HOLD")
     cursor.expect("FOR")
-    return DeclareCursor(name, parse_query_slice(cursor, "TQL"))
+    return DeclareCursor(name, parse_query_slice(cursor, "TQL"), is_scrollable)
+
+
+_STEPS = {
+    "NEXT": CursorStep(),
+    "PRIOR": CursorStep("forward", -1),
+    "FIRST": CursorStep("absolute", 1),
+    "LAST": CursorStep("absolute", -1),
+    "ALL": CursorStep("forward", FETCH_ALL),
+}
 
 
 def parse_fetch(cursor: Cursor) -> FetchCursor:
-    """`FETCH [NEXT | [FORWARD] [n | ALL]] [FROM | IN] c`, FETCH passed."""
-    count = 1
-    has_name_next = cursor.ahead(1).kind == TokenKind.END
-    if not has_name_next and not cursor.accept("NEXT"):
-        cursor.accept("FORWARD")
-        if cursor.accept("ALL"):
-            count = FETCH_ALL
-        elif cursor.token.kind == TokenKind.NUMBER:
-            count = cursor.integer("a number of rows")
+    """`FETCH [direction] [FROM | IN] c`, FETCH passed."""
+    step = _step(cursor)
+    return FetchCursor(cursor.identifier("the name of a cursor"), step)
+
+
+def parse_move(cursor: Cursor) -> MoveCursor:
+    """`MOVE [direction] [FROM | IN] c`, MOVE passed."""
+    step = _step(cursor)
+    return MoveCursor(cursor.identifier("the name of a cursor"), step)
+
+
+def _step(cursor: Cursor) -> CursorStep:
+    """`NEXT | PRIOR | FIRST | LAST | ABSOLUTE n | RELATIVE n | n | ALL | FORWARD [n | ALL] | BACKWARD [n | ALL]`."""
+    step = CursorStep()
+    if cursor.ahead(1).kind != TokenKind.END:
+        word = cursor.word
+        if word in _STEPS:
+            cursor.take()
+            step = _STEPS[word]
+        elif word in ("ABSOLUTE", "RELATIVE"):
+            cursor.take()
+            step = CursorStep("absolute" if word == "ABSOLUTE" else "relative", _signed(cursor))
+        elif word in ("FORWARD", "BACKWARD"):
+            cursor.take()
+            count = FETCH_ALL if cursor.accept("ALL") else _signed(cursor) if _has_number(cursor) else 1
+            step = CursorStep("forward", count if word == "FORWARD" else -count)
+        elif _has_number(cursor):
+            step = CursorStep("forward", _signed(cursor))
     cursor.accept_any("FROM", "IN")
-    return FetchCursor(cursor.identifier("the name of a cursor"), count)
+    return step
+
+
+def _has_number(cursor: Cursor) -> bool:
+    return cursor.token.kind == TokenKind.NUMBER or cursor.is_operator("-") or cursor.is_operator("+")
+
+
+def _signed(cursor: Cursor) -> int:
+    is_negative = cursor.accept_operator("-")
+    if not is_negative:
+        cursor.accept_operator("+")
+    count = min(cursor.integer("a number of rows"), FETCH_ALL)
+    return -count if is_negative else count
 
 
 def parse_close(cursor: Cursor) -> CloseCursor:

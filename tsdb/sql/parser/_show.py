@@ -224,3 +224,6 @@ _FORMS: dict[str, Callable[[Cursor, bool], Show]] = {
     "GRANTS": _grants,
     "USERS": _users,
 }
+
+SHOW_WORDS = tuple(word for word in _FORMS if word != "TABLE")
+"""What can follow SHOW beside the name of a variable."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import orjson
 
-from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
+from tsdb.errors import InvalidArguments, InvalidSyntax, Reason, Unsupported
 from tsdb.sql.lexer import Token, TokenKind, locate, scan, skip_blanks, statement_end, unquote
 from tsdb.sql.parser._columns import hex_digits
 from tsdb.sql.parser._cursor import NESTING_MAX
@@ -127,9 +127,10 @@ def read_any_values(text: str, start: int, dialect: Dialect) -> tuple[Values, in
             continue
         if token.kind != TokenKind.END and token.text != ";":
             line, column = locate(text, token.start)
-            raise Unsupported(
-                f"SQL statement is not supported, keyword: {token.text[:40]} at line {line}, column {column}"
-            )
+            error = Unsupported(f"syntax error near '{token.text[:40]}' at line {line}, column {column}")
+            error.hint = "rows are separated by commas" if token.text == "(" else None
+            error.sql_reason = Reason.SYNTAX
+            raise error
         columns = tuple(map(list, zip(*rows, strict=True)))
         return Values(columns, len(rows), reader.has_expressions), token.start
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tsdb.sql.function_headers import visible_header
+from tsdb.sql.rewrite._aggregate_order import edit_aggregate_order
 from tsdb.sql.rewrite._bounds import BOUNDED, COUNTED, edit_bounds, strip_bounds
 from tsdb.sql.rewrite._calendar import Calendar, needs_calendar
 from tsdb.sql.rewrite._casts import edit_casts, edit_time_literals
@@ -19,6 +20,7 @@ from tsdb.sql.rewrite._clauses import CLAUSE_WORDS, edit_clauses, edit_from_firs
 from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._distinct_from import edit_distinct_from
+from tsdb.sql.rewrite._distinct_order import edit_distinct_order
 from tsdb.sql.rewrite._edits import Edit, Edits
 from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
@@ -116,8 +118,6 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_exists(layout, edits)
     if "WINDOW" in words:
         edit_windows(layout, edits, rules.dialect)
-    if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text):
-        edit_integers(layout, edits, rules.dialect, (rules.columns, rules.derived))
     if not words.isdisjoint(CLAUSE_WORDS):
         edit_clauses(layout, edits, rules.dialect)
     if layout.words.count("FROM") > layout.words.count("SELECT") - layout.text.count("|>"):
@@ -126,6 +126,13 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
         edit_distinct_from(layout, edits)
     if not words.isdisjoint(COUNTED):
         edit_bounds(layout, edits)
+    if "ORDER" in words and "," in layout.text:
+        edit_aggregate_order(layout, edits, rules.dialect)
+    # What is edited so far becomes part of the operands.
+    if "SUM" in words or not _ARITHMETIC.isdisjoint(layout.text) or "<<" in layout.text or ">>" in layout.text:
+        edit_integers(layout, edits, rules.dialect, (rules.columns, rules.derived))
+    if "DISTINCT" in words and "ORDER" in words:
+        edit_distinct_order(layout, edits)
     return edits.render() if edits else layout.text
 
 

@@ -7,6 +7,7 @@ see `tsdb.query.functions`; the result has the unit of the time it is made from.
     extract(hour FROM ts)               extract(hour FROM coalesce(coalesce(ts) + zone__shift(…)))
     ts::text                            CAST(coalesce(coalesce(ts) + zone__shift(…)) AS text)
     x::text                             zone__text(arrow_typeof(x), CAST(x AS STRING), …)      x of an unknown type
+    x::timestamp                        coalesce(zone__read_ms(arrow_typeof(x), …), arrow_cast(x,'Timestamp(ms)'))
     TIMESTAMP '2024-01-01'              TIMESTAMP '2023-12-31 23:00:00'
     ts AT TIME ZONE 'Asia/Tokyo'        coalesce(coalesce(ts) + zone__move(…))
 
@@ -35,9 +36,11 @@ from tsdb.sql.statements import Dialect
 
 _TEXTS = frozenset({"STRING", "VARCHAR", "TEXT", "CHAR", "CHARACTER", "NVARCHAR", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT"})
 _TIME_WORDS = frozenset({"TIMESTAMP", "TIMESTAMPTZ", "DATETIME"})
-_READERS = frozenset({"TO_TIMESTAMP", "TO_TIMESTAMP_SECONDS", "TO_TIMESTAMP_MILLIS", "TO_TIMESTAMP_MICROS",
-                      "TO_TIMESTAMP_NANOS"})  # fmt: skip
-_INSTANTS = frozenset({"DATE_TRUNC", "DATE_BIN", "NOW", "CURRENT_TIMESTAMP", "FROM_UNIXTIME", "STR_TO_DATE"}) | _READERS
+_READERS = {"TO_TIMESTAMP": "ns", "TO_TIMESTAMP_SECONDS": "s", "TO_TIMESTAMP_MILLIS": "ms", "TO_TIMESTAMP_MICROS": "us",
+            "TO_TIMESTAMP_NANOS": "ns"}  # fmt: skip
+_INSTANTS = frozenset({
+    "DATE_TRUNC", "DATE_BIN", "NOW", "CURRENT_TIMESTAMP", "FROM_UNIXTIME", "STR_TO_DATE", *_READERS,
+})  # fmt: skip
 _PARTS = frozenset({"DATE_PART", "DATEPART"})
 _COMPARISONS = frozenset({"=", "==", "<>", "!=", "<", "<=", ">", ">="})
 _CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "ON", "VALUES", "QUALIFY"})
@@ -254,6 +257,11 @@ class Calendar:
             return self._moved(f"arrow_cast({operand.text},'Timestamp(s)')", "'UTC'", f"'{self._zone}'")
         return operand.text
 
+    def _read_any(self, text: str, unit: str, otherwise: str, *, is_try: bool = False) -> str:
+        """Return an expression of an unknown type as a time: a text or a date is read, anything else is computed."""
+        name = f"zone__{'try' if is_try else 'read'}_{unit}"
+        return f"coalesce({name}(arrow_typeof({text}), CAST({text} AS STRING), '{self._zone}'), {otherwise})"
+
     def read(self, text: str) -> str | None:
         """Return a text of a time as DataFusion reads it, in UTC; None for what is none."""
         return utc_text(text, self._zone)
@@ -357,6 +365,10 @@ class Calendar:
         token = self._layout.tokens[index]
         if index == arguments[0].end and token.kind == TokenKind.STRING:
             self._replace_literal(index)
+        elif self._is_local and self._kind(arguments[0]) in ("text", None):
+            name = self._layout.tokens[site.mark].text
+            call = f"{name}({arguments[0].text})"
+            self._put(site, self._read_any(arguments[0].text, _READERS[name.upper()], call), keeps_before=True)
 
     def _edit_shift(self, site: _Site) -> None:
         arguments = self._arguments(site)
@@ -431,12 +443,16 @@ class Calendar:
             self._put(site, f"{'TRY_CAST' if is_try else 'CAST'}({text} AS {written})")
             return
         is_literal = operand.start == operand.end and layout.tokens[operand.start].kind == TokenKind.STRING
-        if name is not None and name.startswith("Timestamp") and not is_try:
+        if name is not None and name.startswith("Timestamp"):
             unit = name[len("Timestamp(") : -1].replace("µ", "u")
-            if kind == "text" and not is_literal:
+            if kind == "text" and not is_literal and not is_try:
                 self._put(site, f"zone__cast_{unit}({operand.text}, '{self._zone}')")
                 return
-            if kind == "date" and self._is_local:
+            if self._is_local and not is_literal and kind in ("text", None):
+                cast = cast_text(operand.text, name, written, is_try=is_try)
+                self._put(site, self._read_any(operand.text, unit, cast, is_try=is_try))
+                return
+            if kind == "date" and self._is_local and not is_try:
                 self._put(site, f"arrow_cast({self._time(operand)},'{name}')")
                 return
         if is_literal and not self._edits.touches(*self._span(operand.start, operand.end)):

@@ -6,6 +6,7 @@ does not fit. Casts do not show in the names of result columns.
 
     n * 2       CAST(CAST(n AS DECIMAL(20,0)) * CAST(2 AS DECIMAL(20,0)) AS BIGINT)
     sum(n)      CAST(sum(CAST(n AS DECIMAL(20,0))) AS BIGINT)
+    n << 2      CAST(shift__left(CAST(n AS BIGINT), CAST(2 AS BIGINT)) AS BIGINT)
 
 A chain of operations stays in decimals to its end: the query engine takes three times as long to plan with each cast
 of an operation within another. For the same reason what would be CASTS_MAX casts deep is left alone.
@@ -44,13 +45,18 @@ TOKENS_MAX = 600
 _DECIMAL = "DECIMAL(20,0)"
 _PRODUCTS = frozenset({"*", "/", "%"})
 _SUMS = frozenset({"+", "-"})
+_SHIFTS = {"<<": "shift__left", ">>": "shift__right"}
+_BITS = frozenset({"&", "^", "#", "~"})
+"""Operators that the query engine binds like shifts, or tighter: next to them, shifts are left alone."""
 _STARTERS = frozenset({"(", "[", ",", "=", "==", "<", ">", "<=", ">=", "<>", "!=", "||", "<<", ">>", "&", "|"})
 # What may stand behind an operand without being part of it.
 _ENDERS = (_STARTERS - {"(", "["}) | _PRODUCTS | _SUMS | {")", "]", ";"}
 _TYPED_LITERALS = frozenset({"INTERVAL", "DATE", "TIMESTAMP", "TIME", "DATETIME"})
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "FROM"})
 _TAILS = frozenset({"FILTER", "OVER", "WITHIN", "IGNORE", "RESPECT"})
-_OF_ARGUMENT = frozenset({"min", "max", "abs", "first_value", "last_value", "any_value", "lag", "lead"})
+_OF_ARGUMENT = frozenset({"min", "max", "abs", "first_value", "last_value", "any_value", "lag", "lead", "nullif"})
+_OF_ARGUMENTS = frozenset({"coalesce", "ifnull", "nvl", "greatest", "least"})
+_SET_OPERATIONS = frozenset({"UNION", "INTERSECT", "EXCEPT"})
 _RESULTS = {
     "count": INT64._replace(low=0),
     **dict.fromkeys(("row_number", "rank", "dense_rank", "ntile"), UINT64),
@@ -123,19 +129,56 @@ class _Reader:
 
     def _is_operand(self, index: int) -> bool:
         layout = self._layout
-        if layout.is_operator(index, "-"):
+        if self._sign(index) in _SUMS:
             index += 1
         if layout.is_operator(index, "("):
             return index in layout.partner
-        return layout.tokens[index].kind == TokenKind.NUMBER or layout.is_name(index) or layout.word(index) == "CAST"
+        is_value = layout.tokens[index].kind == TokenKind.NUMBER or layout.is_name(index)
+        return is_value or layout.word(index) in ("CAST", "CASE")
 
     def _edit(self, index: int, end: int) -> int:
         """Edit the expression that begins at a token; returns what is behind it."""
-        node, behind = self._sum(index, end)
+        node, behind = self._shift(index, end)
+        self._take(index, behind, node)
+        return behind
+
+    def _take(self, index: int, behind: int, node: _Node) -> None:
         if node.is_edited:
             tokens = self._layout.tokens
             self._edits.take(tokens[index].start, tokens[behind - 1].end, node.text)
-        return behind
+
+    def _shift(self, index: int, end: int) -> tuple[_Node, int]:
+        start = index
+        node, index = self._sum(index, end)
+        while index < end and self._sign(index) in _SHIFTS:
+            right, behind = self._sum(index + 1, end)
+            if not self._may_shift(start, behind):
+                # Both sides keep their own edits; what follows is read as part of another expression.
+                self._take(start, index, node)
+                self._take(index + 1, behind, right)
+                node = self._unknown(start, behind)
+            else:
+                node = self._apply_shift(node, index, right)
+            index = behind
+        return node, index
+
+    def _may_shift(self, start: int, behind: int) -> bool:
+        """Tell whether a shift is an expression of its own. PostgreSQL shifts as the query engine does."""
+        is_apart = self._sign(start - 1) not in _BITS and self._sign(behind) not in _BITS
+        return is_apart and self._dialect is not Dialect.POSTGRESQL
+
+    def _apply_shift(self, left: _Node, index: int, right: _Node) -> _Node:
+        operator = self._sign(index)
+        text = f"{left.text} {operator} {right.text}"
+        is_edited, casts = left.is_edited or right.is_edited, max(left.casts, right.casts)
+        if self._dialect is Dialect.MYSQL:
+            call = f"mysql_{_SHIFTS[operator]}(cast_unsigned({left.text}), cast_unsigned({right.text}))"
+            return _Node(call, UINT64, True, casts=casts)
+        kind = together(left.integers, right.integers) if left.integers and right.integers else None
+        if kind is None or not kind.is_signed:
+            return _Node(text, None, is_edited, casts=casts)
+        call = f"{_SHIFTS[operator]}(CAST({left.text} AS BIGINT), CAST({right.text} AS BIGINT))"
+        return _Node(call if kind.bits == 64 else f"CAST({call} AS {kind.sql})", kind, True, casts=casts + 1)
 
     def _sum(self, index: int, end: int) -> tuple[_Node, int]:
         node, index = self._product(index, end)
@@ -177,9 +220,11 @@ class _Reader:
         return _Node(f"CAST({wide} AS {kind.sql})", kind, True, wide=wide, casts=below + 1)
 
     def _unary(self, index: int, end: int) -> tuple[_Node, int]:
-        if self._sign(index) != "-" or index + 1 >= end:
+        if self._sign(index) not in _SUMS or index + 1 >= end:
             return self._operand(index, end)
         node, behind = self._unary(index + 1, end)
+        if self._sign(index) == "+":
+            return _Node(f"+ {node.text}", node.integers, node.is_edited, casts=node.casts), behind
         kind = node.integers
         text = f"-{node.text}" if node.text[:1].isdigit() else f"- {node.text}"
         if kind is None or not kind.is_signed:
@@ -248,6 +293,8 @@ class _Reader:
             return self._unknown(index, behind), behind
         if layout.word(index) == "CAST" and index + 1 in layout.partner:
             return self._cast(index)
+        if layout.word(index) == "CASE":
+            return self._case(index, end)
         if not layout.is_name(index):
             behind = layout.partner.get(index, index) + 1
             return self._unknown(index, max(behind, index + 1)), max(behind, index + 1)
@@ -259,14 +306,63 @@ class _Reader:
     def _bracket(self, index: int) -> tuple[_Node, int]:
         layout = self._layout
         closing = layout.partner[index]
+        if layout.word(index + 1) == "SELECT":
+            return self._subquery(index), closing + 1
         if closing > index + 1 and layout.word(index + 1) not in _QUERY_WORDS and self._is_operand(index + 1):
-            inner, behind = self._sum(index + 1, closing)
+            inner, behind = self._shift(index + 1, closing)
             if behind == closing:
                 wide = f"({inner.wide})" if inner.wide else ""
                 node = _Node(f"({inner.text})", inner.integers, inner.is_edited, wide=wide, casts=inner.casts)
                 return node, closing + 1
         self.scan(index + 1, closing)
         return self._unknown(index, closing + 1), closing + 1
+
+    def _subquery(self, index: int) -> _Node:
+        """Read `(SELECT item FROM …)`: its value has the type of the item."""
+        layout, closing = self._layout, self._layout.partner[index]
+        item = index + 3 if layout.word(index + 2) in ("DISTINCT", "ALL") else index + 2
+        kind, casts = None, 0
+        if item < closing and self._is_operand(item):
+            inner, behind = self._shift(item, closing)
+            self._take(item, behind, inner)
+            if behind == closing or layout.word(behind) in ("FROM", "AS"):
+                kind, casts = inner.integers, inner.casts
+            item = behind
+        self.scan(item, closing)
+        depth = layout.depths[index + 1]
+        if any(layout.words[each] in _SET_OPERATIONS and layout.depths[each] == depth for each in range(item, closing)):
+            kind = None
+        node = self._unknown(index, closing + 1)
+        node.integers, node.casts = kind and kind.whole, casts
+        return node
+
+    def _case(self, index: int, end: int) -> tuple[_Node, int]:
+        """Read `CASE … END`: its value has the type of all branches together."""
+        layout = self._layout
+        kinds: list[Integers | None] = []
+        casts, at = 0, index + 1
+        while at < end and layout.words[at] != "END":
+            if layout.words[at] in ("THEN", "ELSE") and layout.word(at + 1) == "NULL":
+                at += 2
+            elif layout.words[at] in ("THEN", "ELSE") and self._is_operand(at + 1):
+                branch, behind = self._shift(at + 1, end)
+                self._take(at + 1, behind, branch)
+                kinds.append(branch.integers if layout.word(behind) in ("WHEN", "ELSE", "END") else None)
+                casts, at = max(casts, branch.casts), behind
+            elif layout.words[at] in ("THEN", "ELSE"):
+                kinds.append(None)
+                at += 1
+            elif self._begins(at, index) and self._is_operand(at):
+                at = self._edit(at, end)
+            elif at in layout.partner and layout.partner[at] > at:
+                self.scan(at + 1, layout.partner[at])
+                at = layout.partner[at] + 1
+            else:
+                at += 1
+        behind = min(at + 1, end)
+        node = self._unknown(index, behind)
+        node.integers, node.casts = _common(kinds), casts
+        return node, behind
 
     def _cast(self, index: int) -> tuple[_Node, int]:
         layout, closing = self._layout, self._layout.partner[index + 1]
@@ -310,26 +406,60 @@ class _Reader:
             return self._sum_call(index, first, closing, behind), behind
         if name in _OF_ARGUMENT and first < closing and self._is_operand(first):
             argument, end = self._sum(first, closing)
-            if argument.is_edited:
-                tokens = layout.tokens
-                self._edits.take(tokens[first].start, tokens[end - 1].end, argument.text)
+            self._take(first, end, argument)
             if end < closing:
                 self.scan(end, closing)
+            is_whole = end == closing or (name == "nullif" and layout.is_operator(end, ","))
             node = self._unknown(index, behind)
-            node.integers = argument.integers.whole if argument.integers is not None and end == closing else None
+            node.integers = argument.integers.whole if argument.integers is not None and is_whole else None
             node.casts = argument.casts
             return node, behind
+        if name in _OF_ARGUMENTS:
+            return self._common_call(index, opening, closing), behind
+        if name == "if" and (comma := self._first_comma(opening, closing)) is not None:
+            self.scan(opening + 1, comma)
+            return self._common_call(index, comma, closing), behind
         self.scan(opening + 1, closing)
         node = self._unknown(index, behind)
         node.integers = _RESULTS.get(name)
         return node, behind
 
+    def _first_comma(self, opening: int, closing: int) -> int | None:
+        depth = self._layout.depths[opening + 1]
+        commas = (each for each in range(opening + 1, closing) if self._layout.is_operator(each, ","))
+        return next((each for each in commas if self._layout.depths[each] == depth), None)
+
+    def _common_call(self, index: int, opening: int, closing: int) -> _Node:
+        """Read a call that returns one of its arguments, those behind a bracket or comma."""
+        kinds: list[Integers | None] = []
+        casts, at = 0, opening + 1
+        while at < closing:
+            if self._layout.word(at) == "NULL":
+                at += 2
+                continue
+            if not self._is_operand(at):
+                kinds.append(None)
+                break
+            argument, behind = self._shift(at, closing)
+            self._take(at, behind, argument)
+            is_whole = behind == closing or self._layout.is_operator(behind, ",")
+            kinds.append(argument.integers if is_whole else None)
+            casts = max(casts, argument.casts)
+            at = behind + 1 if is_whole else closing
+            if not is_whole:
+                self.scan(behind, closing)
+        else:
+            at = closing
+        self.scan(at, closing)
+        node = self._unknown(index, closing + 1)
+        node.integers, node.casts = _common(kinds), casts
+        return node
+
     def _sum_call(self, index: int, first: int, closing: int, behind: int) -> _Node:
         layout, tokens, edits = self._layout, self._layout.tokens, self._edits
-        argument, end = self._sum(first, closing)
+        argument, end = self._shift(first, closing)
         is_whole = end == closing or layout.word(end) == "ORDER"
-        if argument.is_edited:
-            edits.take(tokens[first].start, tokens[end - 1].end, argument.text)
+        self._take(first, end, argument)
         before = edits.render(tokens[index].start, tokens[first - 1].end)
         after = edits.render(tokens[end - 1].end, tokens[behind - 1].end)
         wide, result = self._sum_types(argument) if is_whole else ("", "")
@@ -367,3 +497,15 @@ class _Reader:
             else:
                 break
         return behind
+
+
+def _common(kinds: list[Integers | None]) -> Integers | None:
+    """Return the type that values of several types have together; None if one of them is not known."""
+    found: Integers | None = None
+    for number, kind in enumerate(kinds):
+        if kind is None:
+            return None
+        found = kind.whole if number == 0 or found is None else together(found, kind)
+        if found is None:
+            return None
+    return found

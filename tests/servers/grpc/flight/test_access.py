@@ -16,9 +16,8 @@ from tests.servers.grpc.flight.clients import CREATE, SCHEMA, adbc, ask, command
 from tests.servers.grpc.running import USERS, RunningServer, basic, running_server, trailer
 from tsdb.auth import Identity
 from tsdb.clock import ManualClock
-from tsdb.errors import InvalidArguments
+from tsdb.errors import Busy, InvalidArguments
 from tsdb.query import Channel, Session
-from tsdb.servers.grpc._errors import Exhausted
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._prepared import PreparedStatements
 from tsdb.servers.grpc.flight._tokens import Tokens
@@ -184,7 +183,7 @@ def test_prepared_statements_are_bounded_and_expire() -> None:
     kept = PreparedStatements(clock, prepared_max=2)
     first = kept.add(parse_template("SELECT 1"), session)
     kept.add(parse_template("SELECT 2"), session)
-    with pytest.raises(Exhausted):
+    with pytest.raises(Busy):
         kept.add(parse_template("SELECT 3"), session)
     clock.advance(seconds=3601)
     with pytest.raises(InvalidArguments, match="not used for an hour"):
@@ -201,7 +200,7 @@ def test_bound_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     values = pa.table({"0": list(range(1000))})
     kept.bind(first, values)
     kept.bind(first, values)
-    with pytest.raises(Exhausted):
+    with pytest.raises(Busy):
         kept.bind(second, values)
     with pytest.raises(InvalidArguments, match="takes 1 values, 2 were given"):
         kept.bind(second, pa.table({"0": [1], "1": [2]}))

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tsdb.database import DatabasePort
-from tsdb.errors import InvalidArguments, InvalidSyntax
+from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
 from tsdb.query import Affected, Output, PlanQuery, Records, Session, TableMissing, read_all
 from tsdb.servers.grpc.flight._codec import Compression, encode_stream
 from tsdb.servers.grpc.flight._prepared import Prepared, check_width
 from tsdb.servers.grpc.flight._tickets import StatementTicket, encode_rows
 from tsdb.sql import Parsed, parse
+from tsdb.sql.statements import SetMany, SetVariable, Use
 from tsdb.sql.template import PARAMETERS_TABLE, Template
 
 QUERY_ROWS_MAX = 1_000
@@ -39,7 +40,22 @@ def parse_one(text: str, session: Session) -> Parsed:
     found = parse(text, session.dialect)
     if len(found) != 1:
         raise InvalidSyntax(f"expected one statement, found {len(found)}", hint="send them one by one")
+    _refuse_session_change(found[0])
     return found[0]
+
+
+def _refuse_session_change(parsed: Parsed) -> None:
+    """Every call is a session of its own: a statement that only changes the session would have no effect."""
+    match parsed.statement:
+        case Use():
+            header = "x-tsdb-db-name"
+        case SetVariable(name="time_zone"):
+            header = "x-tsdb-timezone"
+        case SetMany(settings) if any(setting.name == "time_zone" for setting in settings):
+            header = "x-tsdb-timezone"
+        case _:
+            return
+    raise Unsupported("there are no sessions: this statement would have no effect", hint=f"send the header {header}")
 
 
 def describe(text: str, database: DatabasePort, session: Session) -> pa.Schema:
