@@ -13,7 +13,7 @@ from tsdb.model import TimeRange
 from tsdb.query import Channel, Session, read_all
 from tsdb.query._seen import SHAPES_MAX, SeenShapes, bound_of
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.selection import find_selection
+from tsdb.sql.selection import Selection, read_selection
 
 HOUR = 3_600_000
 
@@ -98,8 +98,15 @@ def test_other_numbers_outside_of_conditions_are_other_statements(made: World) -
         assert ask(made, f"SELECT n FROM t WHERE n >= 0 LIMIT {limit}").num_rows == limit
 
 
-def test_switching_runs_off_is_heeded_by_statements_seen_before(made: World) -> None:
-    text = "SELECT max(f) FROM t WHERE host = 'a'"
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT max(f) FROM t WHERE host = 'a'", "AggregateRecords"),
+        ("SELECT max(f) + 1 FROM t WHERE host = 'a'", "OuterRecords"),
+        ("SELECT f FROM t WHERE host = 'a'", "SelectionRecords"),
+    ],
+)
+def test_switching_fast_paths_off_is_heeded_by_statements_seen_before(made: World, text: str, kind: str) -> None:
     kinds = set()
     for variable in ("on", "off"):
         session = Session()
@@ -108,7 +115,7 @@ def test_switching_runs_off_is_heeded_by_statements_seen_before(made: World) -> 
             records = made.queries.query(text, session)
             kinds.add((variable, type(records).__name__))
             records.close()
-    assert kinds == {("on", "AggregateRecords"), ("off", "QueryRecords")}
+    assert kinds == {("on", kind), ("off", "QueryRecords")}
 
 
 def test_who_may_not_read_is_refused_what_others_have_asked_before(made: World) -> None:
@@ -155,8 +162,8 @@ def test_shapes_are_forgotten_when_there_are_too_many(made: World) -> None:
     table = made.catalog.by_name["public", "t"]
     for number in range(SHAPES_MAX + 1):
         text = f"SELECT n AS c{number} FROM t WHERE n > 1"
-        selection = find_selection(tokenize(text), Session().dialect)
-        assert selection is not None
-        seen.remember(text, Session(), selection.where, selection.table, table, lambda: 0)
+        selection = read_selection(tokenize(text), Session().dialect)
+        assert isinstance(selection, Selection)
+        seen.remember(text, Session(), selection.where, selection.table, table, 0)
     assert seen.find("SELECT n AS c0 FROM t WHERE n > 5", Session()) is None
     assert seen.find("SELECT n AS c1 FROM t WHERE n > 5", Session()) is not None

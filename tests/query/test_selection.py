@@ -14,7 +14,8 @@ from tsdb.database import Session, read_all
 from tsdb.query import QueryEngine
 from tsdb.query._selection import SelectionRecords
 from tsdb.sql import Dialect, tokenize
-from tsdb.sql.selection import find_selection
+from tsdb.sql.clauses import Declined
+from tsdb.sql.selection import read_selection
 
 COLUMNS = ["host", "dc", "ts", "f", "i", "u", "s", "b"]
 
@@ -150,7 +151,7 @@ def test_everything_else_is_left_to_the_planner(db: tsdb.Connection, text: str) 
 
 def test_words_that_are_no_names_are_not_taken_for_some() -> None:
     for text in ("SELECT 5m FROM t", "SELECT case FROM t", "SELECT a b FROM t", "SELECT FROM t", "SELECT a FROM"):
-        assert find_selection(tokenize(text), Dialect.GENERIC) is None
+        assert isinstance(read_selection(tokenize(text), Dialect.GENERIC), Declined)
 
 
 def test_a_closed_selection_lets_go_of_its_snapshot(db: tsdb.Connection) -> None:

@@ -21,6 +21,7 @@ from tsdb.query._conditions import fit_condition
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
+from tsdb.sql.clauses import Declined
 from tsdb.sql.selection import Selection
 
 ENGINE = "mito"
@@ -47,14 +48,20 @@ class PlainSelection:
         self.schema = pa.schema(
             [table.arrow.field(column).with_name(name) for column, name in zip(self._columns, names, strict=True)]
         )
-        self._filter = filter
+        self.filter = filter
         self._limit = selection.limit
         self._order = selection.order
+
+    def describe(self) -> str:
+        """Say what is read, without its conditions."""
+        order = "" if self._order is None else f", order={self._order[0]}{' DESC' if self._order[1] else ''}"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        return f"Scan: {self.table.full_name}, columns=[{', '.join(self._columns)}]{order}{limit}"
 
     def where(self, filter: Node | Conditions | None) -> PlainSelection:
         """Return the same selection under other conditions."""
         other = copy.copy(self)
-        other._filter = filter
+        other.filter = filter
         return other
 
     def batches(self, dataset: TableDataset) -> Iterator[pa.RecordBatch]:
@@ -63,8 +70,8 @@ class PlainSelection:
             yield from self._ends(dataset)
             return
         left = self._limit
-        for fragment in dataset.get_fragments(self._filter):
-            for batch in fragment.scanner(columns=self._read, filter=self._filter).to_batches():
+        for fragment in dataset.get_fragments(self.filter):
+            for batch in fragment.scanner(columns=self._read, filter=self.filter).to_batches():
                 if left is not None:
                     batch = batch.slice(0, left)
                     left -= batch.num_rows
@@ -79,7 +86,7 @@ class PlainSelection:
         assert self._order is not None
         assert self._limit is not None
         is_newest = self._order[1]
-        filter = self._filter if isinstance(self._filter, Conditions) else Conditions(TimeRange.ALL, (), self._filter)
+        filter = self.filter if isinstance(self.filter, Conditions) else Conditions(TimeRange.ALL, (), self.filter)
         found = [
             rows
             for region in dataset.regions
@@ -121,23 +128,32 @@ class PlainSelection:
         return pa.Table.from_batches(held, schema).sort_by(order).slice(0, self._limit)
 
 
-def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | None:
-    """Return a selection as one of a table, None if anything about it needs a planner."""
-    known = table.by_name
-    if any(column not in known for column, _ in selection.items) or selection.limit == 0:
-        return None
-    if selection.order is not None and not _is_by_time(selection, table):
-        return None
+def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | Declined:
+    """Return a selection as one of a table; Declined says what about it needs the planner."""
+    if table.engine == "file" or table.is_physical:
+        return Declined("its table is none whose rows can be read directly")
+    for column, _ in selection.items:
+        if column not in table.by_name:
+            return Declined(f"there is no column {column}")
+    if selection.limit == 0:
+        return Declined("it has no rows")
+    if selection.order is not None and (reason := _why_not_by_time(selection, table)):
+        return Declined(reason)
     if selection.where is None:
         return PlainSelection(selection, table, None)
     filter = fit_condition(selection.where, table, zone)
-    return None if filter is None else PlainSelection(selection, table, filter)
+    if filter is None:
+        return Declined("a condition compares a column with a literal of another type")
+    return PlainSelection(selection, table, filter)
 
 
-def _is_by_time(selection: Selection, table: TableInfo) -> bool:
+def _why_not_by_time(selection: Selection, table: TableInfo) -> str:
     assert selection.order is not None
-    is_few = selection.limit is not None and selection.limit <= ORDERED_ROWS_MAX
-    return is_few and selection.order[0] == table.time_index.name and table.engine == ENGINE
+    if selection.order[0] != table.time_index.name or table.engine != ENGINE:
+        return "it is ordered by something else than time"
+    if selection.limit is None or selection.limit > ORDERED_ROWS_MAX:
+        return f"more than {ORDERED_ROWS_MAX} rows are to be sorted"
+    return ""
 
 
 class SelectionRecords:
@@ -152,6 +168,20 @@ class SelectionRecords:
     @property
     def schema(self) -> pa.Schema:
         return self._selection.schema
+
+    @property
+    def scans(self) -> list[TableDataset]:
+        """What it reads, for EXPLAIN ANALYZE."""
+        return [self._dataset]
+
+    def describe(self) -> str:
+        """Say what is read, in one line."""
+        sources = sum(len(region.snapshot.sources) for region in self._dataset.regions)
+        return f"{self._selection.describe()}, regions={len(self._dataset.regions)}, sources={sources}"
+
+    def describe_run(self) -> str:
+        """Say what was read; the scan itself tells what it took."""
+        return self.describe()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:

@@ -31,6 +31,13 @@ class OtherClause(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Declined:
+    """A fast path does not answer a query: the reason, which EXPLAIN shows."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Literal:
     """A literal: what a string says, or a number as written, with its sign."""
 
@@ -191,7 +198,7 @@ class ClauseReader:
         """Refuse what would make an operand only the beginning of an expression."""
         token = self._tokens[self._at]
         if token.kind == TokenKind.OPERATOR and token.text not in _BEHIND_OPERANDS:
-            raise OtherClause("a condition computes with its columns or literals")
+            raise OtherClause("it computes with its columns or literals")
         if token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX, TokenKind.QUOTED):
             raise OtherClause("a condition is none that compares a column with literals")
 

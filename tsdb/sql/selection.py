@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsdb.sql.clauses import ClauseReader, Condition, OtherClause
+from tsdb.sql.clauses import ClauseReader, Condition, Declined, OtherClause
 from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect
 
@@ -28,15 +28,15 @@ class Selection:
     """The column that rows are ordered by, and whether from the greatest on; only with a limit."""
 
 
-def find_selection(tokens: list[Token], dialect: Dialect) -> Selection | None:
-    """Return what a query asks for if it is of the plainest kind."""
+def read_selection(tokens: list[Token], dialect: Dialect) -> Selection | Declined:
+    """Return what a query asks for; Declined if it is of another kind."""
     if tokens[0].word != "SELECT":
-        return None
+        return Declined("it is no SELECT")
     reader = _Reader(tokens, dialect, at=1)
     try:
         return reader.read()
-    except OtherClause:
-        return None
+    except OtherClause as error:
+        return Declined(str(error))
 
 
 class _Reader(ClauseReader):

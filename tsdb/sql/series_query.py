@@ -223,7 +223,7 @@ class _Reader(ClauseReader):
             behind = self._tokens[self._at]
             is_operator = behind.kind == TokenKind.OPERATOR and behind.text not in (",", ")", ";")
             if is_operator or behind.word in _INFIX:
-                raise OtherClause("it computes with its columns")
+                raise OtherClause("it computes with its columns or literals")
             return found
         except OtherClause as error:
             end = find_end(self._tokens, start, is_item=True)
