@@ -27,7 +27,7 @@ from tsdb.sql.outer_query import Apart, take_apart
 from tsdb.sql.range_query import RangeQuery, find_range
 from tsdb.sql.rewrite import Layout, find_tables
 from tsdb.sql.selection import read_selection
-from tsdb.sql.series_query import AGGREGATES, read_series_query
+from tsdb.sql.terms import AGGREGATES, read_series_query
 
 FindTable: TypeAlias = Callable[[Sequence[str]], TableInfo | None]
 """Returns the table of the catalog that a name stands for; None for views and tables of a query's own."""

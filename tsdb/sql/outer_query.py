@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from tsdb.sql.clauses import COMPARISONS, OtherClause
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite import KEYWORDS
-from tsdb.sql.series_query import AGGREGATES
 from tsdb.sql.statements import Dialect
+from tsdb.sql.terms import AGGREGATES
 
 CELLS = "__cells"
 """What the rows below are called above."""

@@ -14,7 +14,7 @@ import numpy as np
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, TableInfo, offsets_of, parse_timestamp
 from tsdb.query._conditions import conjuncts
 from tsdb.sql.clauses import Comparison, Condition, OtherClause
-from tsdb.sql.series_query import Bucket
+from tsdb.sql.terms import Bucket
 
 _NS = 1_000_000_000
 _EVER = range(-(2**62), 2**62)

@@ -12,8 +12,8 @@ from tsdb.model import ColumnInfo, Semantic, TableInfo
 from tsdb.query._conditions import conjuncts, fit_condition
 from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket
 from tsdb.sql.clauses import Condition, Junction, OtherClause
-from tsdb.sql.series_query import Aggregate, AmbiguousKey, Bucket, ColumnItem, Key, Order, SeriesQuery, Wanted
 from tsdb.sql.tag_expression import TagExpression, tags_of
+from tsdb.sql.terms import Aggregate, AmbiguousKey, Bucket, ColumnItem, Key, Order, SeriesQuery, Wanted
 
 ENGINE = "mito"
 

@@ -18,7 +18,7 @@ from tsdb.query.series_aggregate._over_tags import UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
 from tsdb.sql.clauses import Declined
-from tsdb.sql.series_query import Aggregate
+from tsdb.sql.terms import Aggregate
 
 # How many times as far back each further try looks for the newest buckets.
 _WIDENING = 16

@@ -13,7 +13,7 @@ from tsdb.engine.scan import Aggregated, Cells, sortable_bits
 from tsdb.engine.slices import Positions
 from tsdb.model import InvalidTimestamp, TimeRange, check_range
 from tsdb.query.series_aggregate._fit import AnswerColumn, BucketColumn, FittedQuery, KeyColumn
-from tsdb.sql.series_query import Aggregate
+from tsdb.sql.terms import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = {
