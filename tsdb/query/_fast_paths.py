@@ -34,6 +34,7 @@ from tsdb.query.series_aggregate import (
 from tsdb.query.session import Records, Session, read_all
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS
+from tsdb.sql.select import Select, parse_query
 
 Above: TypeAlias = Callable[[str, pa.Table, Session], Records]
 """Runs a query over the rows of an aggregate."""
@@ -62,7 +63,7 @@ FastRun: TypeAlias = PlainSelection | AggregateRun | OverRun
 FastRecords: TypeAlias = SelectionRecords | AggregateRecords | OuterRecords
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class FastPath:
     """What answers a query: a run, under which conditions, and why it was chosen."""
 
@@ -117,12 +118,11 @@ class FastPaths:
 
     def decide(self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> Decision:
         """Return what the text, the table and the session alone decide."""
-        return choose(
-            text,
-            tokens,
-            session,
-            lambda name: None if len(name) == 1 and name[0] in tables else self._planner.find_table(name, session),
-        )
+        query = parse_query(text, tokens, session.dialect)
+        table = None
+        if isinstance(query, Select) and (len(query.table) > 1 or query.table[0] not in tables):
+            table = self._planner.find_table(query.table, session)
+        return choose(query, table, session)
 
     def start(self, chosen: FastPath, session: Session, plan: Callable[[], Records]) -> FastRecords:
         """Answer a query; `plan` runs the fallback for the rare answer that only a planner can tell."""

@@ -9,7 +9,7 @@ is everything that would be an error. Rows in the order of time, with a limit, a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -22,7 +22,8 @@ from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
 from tsdb.sql.clauses import Declined
-from tsdb.sql.selection import Selection
+from tsdb.sql.select import Select, number_of
+from tsdb.sql.terms import Aggregate, Bucket, ColumnItem
 
 ENGINE = "mito"
 ORDERED_ROWS_MAX = 10_000
@@ -37,20 +38,29 @@ _WIDENING = 16
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: Node | Conditions | None) -> None:
+    def __init__(
+        self,
+        table: TableInfo,
+        items: Sequence[tuple[str, str]],
+        filter: Node | Conditions | None,
+        *,
+        limit: int | None,
+        order: tuple[str, bool] | None,
+    ) -> None:
+        """`items` are columns with their names in the answer, none for all; `order` is a column, and whether down."""
         self.table = table
-        self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
+        self._columns = [column for column, _ in items] or list(table.arrow.names)
         self._read = list(dict.fromkeys(self._columns))
         has_same = len(self._read) < len(self._columns)
         self._places = [self._read.index(column) for column in self._columns] if has_same else []
         """Where each column is among those that are read, if one is asked for twice."""
-        names = [name for _, name in selection.items] or self._columns
+        names = [name for _, name in items] or self._columns
         self.schema = pa.schema(
             [table.arrow.field(column).with_name(name) for column, name in zip(self._columns, names, strict=True)]
         )
         self.filter = filter
-        self._limit = selection.limit
-        self._order = selection.order
+        self._limit = limit
+        self._order = order
 
     def describe(self) -> str:
         """Say what is read, without its conditions."""
@@ -128,32 +138,58 @@ class PlainSelection:
         return pa.Table.from_batches(held, schema).sort_by(order).slice(0, self._limit)
 
 
-def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | Declined:
-    """Return a selection as one of a table; Declined says what about it needs the planner."""
-    if table.engine == "file" or table.is_physical:
-        return Declined("its table is none whose rows can be read directly")
-    for column, _ in selection.items:
-        if column not in table.by_name:
-            return Declined(f"there is no column {column}")
-    if selection.limit == 0:
-        return Declined("it has no rows")
-    if selection.order is not None and (reason := _why_not_by_time(selection, table)):
+def fit_selection(select: Select, table: TableInfo, zone: str) -> PlainSelection | Declined:
+    """Return a query as a selection of a table; Declined says what about it needs the planner."""
+    items = _fit_items(select, table)
+    if isinstance(items, Declined):
+        return items
+    if reason := _why_not(select, table, items):
         return Declined(reason)
-    if selection.where is None:
-        return PlainSelection(selection, table, None)
-    filter = fit_condition(selection.where, table, zone)
-    if filter is None:
+    where = select.plain_where()
+    if isinstance(where, Declined):
+        return where
+    filter = None if where is None else fit_condition(where, table, zone)
+    if where is not None and filter is None:
         return Declined("a condition compares a column with a literal of another type")
-    return PlainSelection(selection, table, filter)
+    limit = None if select.limit is None else number_of(select.limit)
+    order = (table.time_index.name, select.order[0].is_descending) if select.order else None
+    return PlainSelection(table, items, filter, limit=limit, order=order)
 
 
-def _why_not_by_time(selection: Selection, table: TableInfo) -> str:
-    assert selection.order is not None
-    if selection.order[0] != table.time_index.name or table.engine != ENGINE:
+def _fit_items(select: Select, table: TableInfo) -> list[tuple[str, str]] | Declined:
+    items = []
+    for item in select.items:
+        if not isinstance(item.term, ColumnItem):
+            reason = "it computes with its columns" if isinstance(item.term, Aggregate | Bucket) else item.term.reason
+            return Declined(reason)
+        if item.term.name not in table.by_name:
+            return Declined(f"there is no column {item.term.name}")
+        items.append((item.term.name, item.alias or item.term.name))
+    if len({name for _, name in items}) != len(items):
+        return Declined("two columns have one name")
+    return items
+
+
+def _why_not(select: Select, table: TableInfo, items: list[tuple[str, str]]) -> str:
+    """Return what else about a query is no plain selection."""
+    if table.engine == "file" or table.is_physical:
+        return "its table is none whose rows can be read directly"
+    if select.group is not None or select.having is not None or select.offset is not None:
+        return "it has GROUP BY, HAVING or OFFSET"
+    limit = None if select.limit is None else number_of(select.limit)
+    if select.limit is not None and not limit:
+        return "a limit is no plain number" if limit is None else "it has no rows"
+    if not select.order:
+        return ""
+    (key, *others) = select.order
+    name = key.term.name if isinstance(key.term, ColumnItem) else ""
+    if any(own == name and column != name for column, own in items):
+        return "it is ordered by what the answer calls something else"
+    if others or key.says_nulls or name != table.time_index.name or table.engine != ENGINE:
         return "it is ordered by something else than time"
-    if selection.limit is None or selection.limit > ORDERED_ROWS_MAX:
-        return f"more than {ORDERED_ROWS_MAX} rows are to be sorted"
-    return ""
+    if limit is None:
+        return "it sorts all rows"
+    return f"it sorts more than {ORDERED_ROWS_MAX} rows" if limit > ORDERED_ROWS_MAX else ""
 
 
 class SelectionRecords:

@@ -6,31 +6,24 @@
     Range             RANGE … ALIGN, taken apart into plain queries
     Planned           everything else, by DataFusion
 
-`choose` is pure: it looks at the text, the table that the text names and the session, and reads no rows. A fast path
-that does not fit is `Planned` with the reason, never an error: what is wrong with a query is for the planner to say.
+`choose` is pure: it looks at a query that has been read, the table it names and the session, and at no rows. A fast
+path that does not fit is `Planned` with the reason, never an error: the planner says what is wrong with a query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 from tsdb.model import TableInfo
 from tsdb.query._selection import PlainSelection, fit_selection
 from tsdb.query.series_aggregate import FittedQuery, fit_query, is_series_aggregate_on
 from tsdb.query.session import Session
-from tsdb.sql.clauses import Condition, Declined, OtherClause
-from tsdb.sql.lexer import Token, tokenize
+from tsdb.sql.clauses import Condition, Declined
+from tsdb.sql.lexer import tokenize
 from tsdb.sql.outer_query import Apart, take_apart
-from tsdb.sql.range_query import RangeQuery, find_range
-from tsdb.sql.rewrite import Layout, find_tables
-from tsdb.sql.selection import read_selection
-from tsdb.sql.terms import AGGREGATES, read_series_query
-
-FindTable: TypeAlias = Callable[[Sequence[str]], TableInfo | None]
-"""Returns the table of the catalog that a name stands for; None for views and tables of a query's own."""
+from tsdb.sql.range_query import RangeQuery
+from tsdb.sql.select import Select, parse_select
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,61 +77,38 @@ class Planned:
 Decision: TypeAlias = Scan | SeriesAggregate | Over | Range | Planned
 
 
-def choose(text: str, tokens: list[Token], session: Session, find: FindTable) -> Decision:
-    """Return how a query is answered. InvalidSyntax for RANGE and ALIGN that break their rules."""
-    if (query := find_range(text, tokens)) is not None:
+def choose(query: Select | RangeQuery | Declined, table: TableInfo | None, session: Session) -> Decision:
+    """Return how a query is answered; `table` is the one that a SELECT names, None if it is none of the catalog's."""
+    if isinstance(query, RangeQuery):
         return Range(query)
     if not is_series_aggregate_on(session):
         return Planned("series_aggregate is off in this session")
-    scan = _choose_scan(tokens, session, find)
-    if not isinstance(scan, Declined):
-        return scan
-    aggregate = _choose_aggregate(text, tokens, session, find)
-    if not isinstance(aggregate, Declined):
+    if isinstance(query, Declined):
+        return Planned(query.reason)
+    if table is None:
+        return Planned("it is not of one table")
+    if not query.has_aggregates:
+        selection = fit_selection(query, table, session.time_zone)
+        if isinstance(selection, PlainSelection):
+            where = query.plain_where()
+            assert not isinstance(where, Declined)
+            return Scan(selection, where, query.table)
+        return _choose_over(query, table, session) or Planned(selection.reason)
+    aggregate = _choose_aggregate(query, table, session)
+    if isinstance(aggregate, SeriesAggregate):
         return aggregate
-    over = _choose_over(text, tokens, session, find)
-    if not isinstance(over, Declined):
-        return over
-    return Planned(aggregate.reason if _has_aggregates(tokens) else scan.reason)
+    return _choose_over(query, table, session) or Planned(aggregate.reason)
 
 
-def _has_aggregates(tokens: list[Token]) -> bool:
-    return any(
-        token.word == "GROUP" or (token.word.lower() in AGGREGATES and behind.text == "(")
-        for token, behind in pairwise(tokens)
-    )
+def _choose_aggregate(select: Select, table: TableInfo, session: Session) -> SeriesAggregate | Declined:
+    fitted = fit_query(select, table, session.time_zone)
+    return fitted if isinstance(fitted, Declined) else SeriesAggregate(fitted, select.table, select.shape)
 
 
-def _choose_scan(tokens: list[Token], session: Session, find: FindTable) -> Scan | Declined:
-    selection = read_selection(tokens, session.dialect)
-    if isinstance(selection, Declined):
-        return selection
-    table = find(selection.table)
-    if table is None:
-        return Declined("it is not of one table")
-    fitted = fit_selection(selection, table, session.time_zone)
-    return fitted if isinstance(fitted, Declined) else Scan(fitted, selection.where, selection.table)
-
-
-def _choose_aggregate(text: str, tokens: list[Token], session: Session, find: FindTable) -> SeriesAggregate | Declined:
-    try:
-        query = read_series_query(text, tokens, session.dialect)
-        table = find(query.table)
-        if table is None:
-            return Declined("it is not of one table")
-        return SeriesAggregate(fit_query(query, table, session.time_zone), query.table, query.shape)
-    except OtherClause as error:
-        return Declined(str(error))
-
-
-def _choose_over(text: str, tokens: list[Token], session: Session, find: FindTable) -> Over | Declined:
-    named = find_tables(Layout(text, tokens), session.dialect)
-    table = find(named[0].parts) if len(named) == 1 else None
-    if table is None:
-        return Declined("it is not of one table")
-    try:
-        apart = take_apart(text, tokens, session.dialect, table.by_name)
-    except OtherClause as error:
-        return Declined(str(error))
-    below = _choose_aggregate(apart.below, tokenize(apart.below, session.dialect), session, find)
-    return below if isinstance(below, Declined) else Over(below, apart)
+def _choose_over(select: Select, table: TableInfo, session: Session) -> Over | None:
+    apart = take_apart(select, table.by_name)
+    if isinstance(apart, Declined):
+        return None
+    below = parse_select(apart.below, tokenize(apart.below, select.dialect), select.dialect)
+    found = below if isinstance(below, Declined) else _choose_aggregate(below, table, session)
+    return None if isinstance(found, Declined) else Over(found, apart)

@@ -1,6 +1,6 @@
 """Aggregates by tags and time, answered from runs of rows instead of a plan.
 
-    text ─▶ tsdb.sql.terms ─▶ fit to the table ─▶ tsdb.engine.scan.RunPlan ─▶ finish, order, limit ─▶ rows
+    tsdb.sql.select ─▶ fit to the table ─▶ tsdb.engine.scan.RunPlan ─▶ finish, order, limit ─▶ rows
 
 The rows of a series that fall into one bucket of time are neighbours in every source, so nothing is hashed and no row
 is looked at on its own. Names and types of the answer are those that the planner gives the same text; it is asked once

@@ -47,7 +47,9 @@ def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate)
         return filter, fitted.runs
 
     def names(expression: TagExpression) -> tuple[str, ...]:
-        return tags_in(expression, fitted.table)
+        found = tags_in(expression, fitted.table)
+        assert found is not None, "a fitted query has expressions over tags only"
+        return found
 
     checks = tuple(
         TagCheck(frozenset(names(each)), lambda tags, each=each: _decide(each, tags, evaluate))  # type: ignore[misc]
