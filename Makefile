@@ -67,11 +67,15 @@ generate: $(VENV)/.dev-ready ## rewrite the files that come from the configurati
 	$(BIN)/python -m tsdb.servers.grpc.proto.generate
 
 .PHONY: lock
-lock: $(VENV)/.uv-ready ## upgrade the dependencies in requirements/*.lock
+lock: $(VENV)/.uv-ready ## upgrade the dependencies in the lock files
 	$(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -o requirements/run.lock
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -c requirements/run.lock -o requirements/dev.lock
+	$(UV) pip compile --group clients --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/clients.lock
+	$(UV) pip compile tests/clients/ibis/requirements.in --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header -q -U -o tests/clients/ibis/requirements.lock
 	echo 'maturin>=1.9,<2' | $(UV) pip compile - --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header -q -U -c requirements/dev.lock -o requirements/build.lock
 

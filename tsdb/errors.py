@@ -292,13 +292,6 @@ class UnknownProcess(InvalidArguments):
     """KILL names a statement or connection that does not exist."""
 
 
-class NotBrief(BaseException):
-    """What was expected to be over at once is not: it is to be done again where it holds up nobody.
-
-    Nobody is told: it is no error, and must not be taken for one on its way.
-    """
-
-
 class Busy(TsdbError):
     """There is too much to do at this moment: the same request may succeed a little later."""
 

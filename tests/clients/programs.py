@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
@@ -25,6 +25,7 @@ WAIT_SECONDS_MAX = 60.0
 RUN_SECONDS_MAX = 110.0
 """How long a program may take that runs to its end."""
 
+HERE = Path(__file__).parent
 _DRIVERS = Path(__file__).parents[2] / ".venv" / "clients"
 _DOCS = Path(__file__).parents[2] / "docs" / "integrations.md"
 _DEFAULT_PORTS = {"4001": "gRPC", "4002": "MySQL", "4003": "Postgres", "4242": "OpenTSDB"}
@@ -35,26 +36,21 @@ _PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 def find_program(name: str) -> str:
     """Return where a program is; a test without it is skipped, or fails where every program must be here."""
     found = shutil.which(name, path=_PATH)
-    if found is None:
-        _miss(name)
-    assert found is not None
-    return found
+    return miss(name) if found is None else found
 
 
 def find_driver(pattern: str) -> Path:
     """Return a driver of Java or JavaScript that `tests/clients/install` has fetched."""
     found = next(iter(sorted(_DRIVERS.glob(pattern))), None)
-    if found is None:
-        _miss(pattern)
-    assert found is not None
-    return found
+    return miss(pattern) if found is None else found
 
 
-def _miss(name: str) -> None:
-    told = f"{name} is not installed; make clients installs it"
+def miss(name: str) -> NoReturn:
+    """Skip a test because a client is not installed, or fail it where every client must be."""
+    reason = f"{name} is not installed; make clients installs it"
     if os.environ.get("TSDB_CLIENTS_REQUIRED"):
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def try_program(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -106,10 +102,21 @@ def free_port() -> int:
         return port
 
 
+def wait_port(port: int, output: Path) -> None:
+    """Wait until somebody listens on a port of this machine."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, f"nobody listens on {port}\n{output.read_text()}"
+        time.sleep(0.05)
+
+
 @contextmanager
 def program(directory: Path, name: str, *arguments: str) -> Iterator[Path]:
     """Run a program in a directory until the block is left; yields the file of what it says."""
-    output = directory / f"{name}.out"
+    output = directory / f"{Path(name).name}.out"
     with output.open("wb") as sink:
         process = subprocess.Popen(
             [find_program(name), *arguments], cwd=directory, stdout=sink, stderr=subprocess.STDOUT
@@ -142,6 +149,15 @@ def wait_rows(server: ServerProcess, text: str, *, output: Path | None = None, d
         assert time.monotonic() < deadline, f"no rows for {text}\n{said}\n{server.output}"
         time.sleep(0.1)
     return rows
+
+
+def wait_gone(server: ServerProcess, mark: str) -> None:
+    """Wait until no statement whose text has a mark is running."""
+    text = f"SELECT id, query FROM information_schema.process_list WHERE query LIKE '%{mark}%'"
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while found := [row for row in ask(server, text) or () if "process_list" not in row[1]]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.1)
 
 
 def wait_json(url: str, parameters: Mapping[str, str], path: tuple[str, ...]) -> Any:

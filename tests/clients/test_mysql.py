@@ -64,6 +64,32 @@ def test_commands_of_the_program_itself_work(server: ServerProcess, program: str
     assert done.stdout.splitlines()[-2:] == ["chosen", "information_schema"]
 
 
+def test_a_session_has_the_time_zone_of_its_first_command(server: ServerProcess, program: str) -> None:
+    text = "SELECT HOUR(FROM_UNIXTIME(0)) AS h, @@time_zone AS z;"
+    done = _run(program, server, text, "--init-command=SET time_zone = '+09:00'")
+    assert done.stdout.splitlines() == ["h\tz", "9\t+09:00"], done.stderr
+
+
+def test_a_table_is_dumped_with_its_columns_and_rows(server: ServerProcess, program: str) -> None:
+    table = f"dumped_by_{Path(program).name}"
+    _run(
+        program,
+        server,
+        f"CREATE TABLE {table} (host STRING PRIMARY KEY, v DOUBLE, ts TIMESTAMP(6) TIME INDEX);\n"
+        f"INSERT INTO {table} VALUES ('it''s', 1.5, '2024-01-01 00:00:00.000001'), ('b', NULL, '2024-01-02');",
+    )
+    dump = str(Path(program).with_name("mariadb-dump" if "mariadb" in program else "mysqldump"))
+    address = ["-h127.0.0.1", f"-P{port_of(server, 'MySQL')}", "-ume", "-pany"]
+    command = [dump, "--no-defaults", *address, "--no-tablespaces", "--skip-triggers", "--compact", "agents", table]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    said = "".join(done.stdout.split("\n"))
+    assert "`v` double" in said
+    assert "PRIMARY KEY (`host`,`ts`)" in said
+    first, second = r"('it\'s',1.5,'2024-01-01 00:00:00.000001')", "('b',NULL,'2024-01-02 00:00:00')"
+    assert f"VALUES {first},{second};" in said.replace("VALUES(", "VALUES (") or f"{second},{first};" in said
+
+
 def test_an_error_has_its_number_and_state(server: ServerProcess, program: str) -> None:
     done = _run(program, server, "SELECT * FROM nowhere")
     assert done.returncode == 1

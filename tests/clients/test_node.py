@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.clients.programs import find_driver, port_of, run_program
+from tests.clients.programs import find_driver, port_of, run_program, wait_gone
 from tests.server_process import ServerProcess
 
 _SCRIPTS = Path(__file__).parent / "node"
@@ -25,7 +25,13 @@ def test_pg_works(server: ServerProcess) -> None:
         "again": [],
         "many": [1, 2, 3, 4, 5],
         "refused": "42P01",
+        "misread": "42601",
+        "tables": [{"tablename": "node_pg"}],
+        "fields": [["host", 1043], ["v", 701], ["n", 20], ["up", 16], ["ts", 1114]],
+        "hour": 7,
+        "left": "Connection terminated unexpectedly",
     }
+    wait_gone(server, "/* left by pg */")
 
 
 def test_mysql2_works(server: ServerProcess) -> None:
@@ -42,4 +48,11 @@ def test_mysql2_works(server: ServerProcess) -> None:
         ],
         "many": [1, 2, 3, 4, 5],
         "refused": [1146, "42S02"],
+        "misread": 1064,
+        "tables": ["node_mysql2"],
+        "fields": ["host", "n", "ts"],
+        "alive": 1,
+        "hour": 7,
+        "streamed": "number",
     }
+    wait_gone(server, "/* left */")

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from tests.clients.programs import find_program, program, snippet, telnet_address, wait_rows
+from tests.clients.programs import find_program, free_port, program, snippet, telnet_address, wait_rows
 from tests.server_process import ServerProcess
 
 
@@ -32,6 +32,31 @@ def test_what_collectd_measures_is_in_the_server(server: ServerProcess, tmp_path
         assert rows[0][1] > 0
         rows = wait_rows(server, 'SELECT count(*) FROM "uptime.uptime" HAVING count(*) > 2', output=output)
         assert rows[0][0] > 2
+
+
+def test_what_one_collectd_sends_to_another_over_the_network_is_in_the_server(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    port, common = free_port(), "FQDNLookup false\nInterval 1\nLoadPlugin network\n"
+    places = {name: tmp_path / name for name in ("sender", "receiver")}
+    for name, place in places.items():
+        place.mkdir()
+        own = f'Hostname "{name}"\nBaseDir "{place}"\nPIDFile "{place}/pid"\n{common}'
+        if name == "sender":
+            own += f'LoadPlugin uptime\n<Plugin network>\n  Server "127.0.0.1" "{port}"\n</Plugin>\n'
+        else:
+            own += f'<Plugin network>\n  Listen "127.0.0.1" "{port}"\n</Plugin>\n{snippet("collectd", server)}'
+        (place / "collectd.conf").write_text(own)
+    receiver, sender = (("-f", "-C", str(places[name] / "collectd.conf")) for name in ("receiver", "sender"))
+    with (
+        program(places["receiver"], "collectd", *receiver) as output,
+        program(places["sender"], "collectd", *sender),
+    ):
+        text = (
+            "SELECT source, count(*) FROM \"uptime.uptime\" WHERE fqdn = 'sender' GROUP BY source HAVING count(*) > 1"
+        )
+        rows = wait_rows(server, text, output=output)
+    assert [source for source, _ in rows] == ["collectd"]
 
 
 def test_lines_typed_into_telnet_are_in_the_server_and_wrong_ones_are_answered(server: ServerProcess) -> None:

@@ -1,44 +1,39 @@
-"""psql: its backslash commands, COPY, cursors, errors."""
+"""psql: its backslash commands, COPY, cursors, parameters, time zones, errors, logins, cancellation."""
 
 from __future__ import annotations
 
 import os
-import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.clients.programs import find_program
+from tests.clients.conftest import PASSWORD, Guarded
+from tests.clients.programs import find_program, wait_gone, wait_rows
 from tests.server_process import ServerProcess
 
 
-def _psql(server: ServerProcess, *commands: str) -> subprocess.CompletedProcess[str]:
-    found = re.search(r"Postgres +\S+:(\d+)", server.output)
-    assert found is not None, server.output
-    program = find_program("psql")
-    arguments = [argument for command in commands for argument in ("-c", command)]
+def _command(server: ServerProcess, *commands: str) -> list[str]:
+    address = ["-h", "127.0.0.1", "-p", str(server.port_of("Postgres")), "-U", "me", "-d", "public"]
+    return [
+        find_program("psql"),
+        "-X",
+        *address,
+        "-P",
+        "pager=off",
+        *(each for text in commands for each in ("-c", text)),
+    ]
+
+
+def _psql(server: ServerProcess, *commands: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [
-            str(program),
-            "-X",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            found[1],
-            "-U",
-            "me",
-            "-d",
-            "public",
-            "-P",
-            "pager=off",
-            *arguments,
-        ],
+        _command(server, *commands),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C.UTF-8"},
+        env={**os.environ, "PGCONNECT_TIMEOUT": "10", "LC_ALL": "C.UTF-8", **environment},
     )
 
 
@@ -113,3 +108,49 @@ def test_errors_point_at_their_place(filled: ServerProcess) -> None:
 def test_cursors_are_used_where_psql_wants_few_rows_at_a_time(filled: ServerProcess) -> None:
     done = _psql(filled, r"\set FETCH_COUNT 1", "SELECT host FROM seen ORDER BY ts")
     assert done.stdout.split() == ["host", "------", "a", "b", "(2", "rows)"], done.stderr
+
+
+def test_statements_are_prepared_and_run_with_values(filled: ServerProcess) -> None:
+    done = _psql(
+        filled,
+        "PREPARE used AS SELECT host FROM seen WHERE usage > $1 AND host <> $2",
+        "EXECUTE used(0.25, 'b')",
+        "EXECUTE used(1, 'b')",
+        "DEALLOCATE used",
+    )
+    assert done.stdout.split() == ["PREPARE", "host", "------", "a", "(1", "row)", "host", "------", "(0", "rows)",
+                                   "DEALLOCATE"], done.stderr  # fmt: skip
+
+
+def test_the_time_zone_of_the_environment_is_that_of_the_session(filled: ServerProcess) -> None:
+    done = _psql(
+        filled,
+        r"\pset format unaligned",
+        r"\t on",
+        "SHOW timezone",
+        "SELECT ts FROM seen ORDER BY ts",
+        PGTZ="Asia/Tokyo",
+    )
+    assert done.stdout.splitlines()[-3:] == [
+        "Asia/Tokyo",
+        "1970-01-01 09:00:01.000000",
+        "1970-01-01 09:00:02.000000",
+    ], done.stderr
+
+
+def test_the_right_password_gets_in_and_a_wrong_one_does_not(guarded: Guarded) -> None:
+    assert "(1 row)" in _psql(guarded.server, "SELECT 1", PGPASSWORD=PASSWORD).stdout
+    refused = _psql(guarded.server, "SELECT 1", PGPASSWORD="wrong")
+    assert refused.returncode == 2
+    assert "password" in refused.stderr
+
+
+def test_an_interrupted_psql_cancels_its_statement(filled: ServerProcess) -> None:
+    text = "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e /* interrupted */"
+    with subprocess.Popen(_command(filled, text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as psql:
+        running = "SELECT id FROM information_schema.process_list WHERE query LIKE 'SELECT count%/* interrupted */'"
+        wait_rows(filled, running)
+        psql.send_signal(signal.SIGINT)
+        _, said = psql.communicate(timeout=60)
+    assert "cancel" in said.lower()
+    wait_gone(filled, "/* interrupted */")

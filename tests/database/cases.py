@@ -76,14 +76,14 @@ def read_cases(path: Path) -> Iterator[Case]:
         yield current
 
 
-def open_case_database(directory: Path) -> LocalDatabase:
+def open_case_database(directory: Path, *, workers: int = 0) -> LocalDatabase:
     """Open the database of a directory as one thread needs it."""
     return open_directory(
         directory,
         options=LocalOptions(
             engine=EngineOptions(num_workers=1, max_background_jobs=1),
             wal=WalOptions(ballast_bytes=Size(0)),
-            query=QueryOptions(spill_dir=directory / "spill"),
+            query=QueryOptions(spill_dir=directory / "spill", workers=workers),
             database=DatabaseOptions(copy_root=directory / "copy"),
             has_housekeeping=False,
         ),
@@ -93,13 +93,15 @@ def open_case_database(directory: Path) -> LocalDatabase:
 class CaseRunner:
     """A database in a directory, and the session the cases speak in."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, workers: int = 0) -> None:
+        """With workers, planned queries run in processes of their own."""
         self._directory = directory
+        self._workers = workers
         self._open: LocalDatabase = self._open_database()
         self._session = Session(channel=Channel.HTTP)
 
     def _open_database(self) -> LocalDatabase:
-        return open_case_database(self._directory)
+        return open_case_database(self._directory, workers=self._workers)
 
     def close(self) -> None:
         self._open.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.database.cases import CaseRunner, read_cases
+from tests.query.workers.shared import use_shared_workers
 
 KNOWN_MISSES = "known_misses"
 CASES = sorted(
@@ -16,7 +17,19 @@ CASES = sorted(
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_case_file_is_answered_as_it_says(path: Path, tmp_path: Path) -> None:
-    runner = CaseRunner(tmp_path)
+    check_cases(path, tmp_path)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_case_file_is_answered_the_same_by_workers(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_shared_workers(monkeypatch, for_all=True)
+    check_cases(path, tmp_path, workers=2)
+
+
+def check_cases(path: Path, directory: Path, *, workers: int = 0) -> None:
+    runner = CaseRunner(directory, workers=workers)
     try:
         misses = [miss for case in read_cases(path) if (miss := runner.check(case)) is not None]
     finally:

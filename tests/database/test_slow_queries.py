@@ -53,7 +53,7 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
     assert (slow["cost"], slow["promql_range"], slow["promql_step"]) == (2500, 60_000, 5000)
     with opened(tmp_path, SlowQueryOptions()) as local:
         (created,) = rows(local, "SHOW CREATE TABLE tsdb_private.slow_queries")
-    assert "ttl = '7d'" in str(created["Create Table"])
+    assert "ttl = '7days'" in str(created["Create Table"])
 
 
 def test_users_cannot_write_to_the_record(tmp_path: Path) -> None:

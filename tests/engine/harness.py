@@ -91,7 +91,7 @@ def read(engine: Engine, region: RegionId = REGION) -> list[Row]:
         return []
     selections = [Selection.all_of(source) for source in sources]
     merge = Merge(version.schema, version.options, selections, keep_tombstones=False)
-    tags = merge.series.tags.to_pylist()
+    tags = merge.series.read_tags().to_pylist()
     rows: list[Row] = []
     for stripe in merge.stripes():
         fields = {column.name: stripe.read(column).to_pylist() for column in version.schema.fields}

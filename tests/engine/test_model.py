@@ -160,7 +160,7 @@ def read_series(engine: Engine) -> list[Row]:
     names = [column.name for column in snapshot.schema.fields]
     found = scan_series(snapshot, None, TimeRange.ALL, names)
     rows = []
-    for tags, start, stop in zip(found.series.tags.to_pylist(), found.offsets, found.offsets[1:], strict=False):
+    for tags, start, stop in zip(found.series.read_tags().to_pylist(), found.offsets, found.offsets[1:], strict=False):
         times = found.times[start:stop].tolist()
         assert times == sorted(times)
         rows += [

@@ -39,7 +39,7 @@ def test_union_is_ordered_by_tags_and_every_set_finds_itself_in_it(
         sets = [sorted(pairs, key=key) for pairs in sets]
     union, places = (union_ordered if are_ordered else union_series)([table(pairs) for pairs in sets])
     expected = sorted({pair for pairs in sets for pair in pairs}, key=key)
-    rows = [(row["host"], row["n"]) for row in union.tags.to_pylist()]
+    rows = [(row["host"], row["n"]) for row in union.read_tags().to_pylist()]
     assert rows == expected
     for pairs, place in zip(sets, places, strict=True):
         assert [rows[at] for at in place] == pairs
@@ -52,7 +52,7 @@ def test_series_that_share_a_hash_stay_apart() -> None:
     one, two = table([("a", 1)]), table([("b", 2)])
     clash = SeriesTable(one.tsid, two.check, two.tags)
     union, places = union_series([one, clash])
-    assert [row["host"] for row in union.tags.to_pylist()] == ["a", "b"]
+    assert [row["host"] for row in union.read_tags().to_pylist()] == ["a", "b"]
     assert [place.tolist() for place in places] == [[0], [1]]
 
 
@@ -73,7 +73,7 @@ def test_older_series_are_shown_under_the_current_names_with_defaults() -> None:
         SCHEMA, [RenameColumn("host", "machine"), AddColumn("zone", pa.string(), Semantic.TAG, default="x")]
     )
     shown = conform_series(table([("a", 1)]), SCHEMA, current)
-    assert shown.tags.to_pylist() == [{"machine": "a", "n": 1, "zone": "x"}]
+    assert shown.read_tags().to_pylist() == [{"machine": "a", "n": 1, "zone": "x"}]
     columns = [pa.array(["a"]), pa.array([1], pa.int32()), pa.array(["x"])]
     assert np.array_equal(shown.tsid, SeriesTable.of_tags(current, columns, 1).tsid)
 

@@ -77,7 +77,7 @@ def plain_rows(pieces: list[Rows]) -> list[tuple[Tags, int, int, int, dict[Colum
     """Tags, time, sequence, operation and fields of every row, in the order in which they came."""
     found: list[tuple[Tags, int, int, int, dict[ColumnId, Any]]] = []
     for piece in pieces:
-        tags = list(zip(*(column.to_pylist() for column in piece.series.tags.columns), strict=True))
+        tags = list(zip(*(column.to_pylist() for column in piece.series.read_tags().columns), strict=True))
         columns = {column: values.to_pylist() for column, values in piece.fields.items()}
         for row, (at, time) in enumerate(zip(piece.series_index, piece.times.tolist(), strict=True)):
             sequence = piece.sequences + row if isinstance(piece.sequences, int) else int(piece.sequences[row])

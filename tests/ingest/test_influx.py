@@ -19,7 +19,7 @@ def parse(body: str, *, parser: LineParser | None = None, precision: str = "ns",
 def test_a_line_becomes_a_row_of_its_measurement() -> None:
     (rows,) = parse('m,host=a v=1.5,i=2i,u=3u,b=t,s="x" 1700000000000000000')
     assert rows.table == "m"
-    assert rows.tags.to_pydict() == {"host": ["a"]}
+    assert rows.read_tags().to_pydict() == {"host": ["a"]}
     assert {name: values.to_pylist() for name, values in rows.fields.items()} == {
         "v": [1.5],
         "i": [2],
@@ -52,7 +52,7 @@ def test_a_time_that_overflows_in_its_precision_is_refused() -> None:
 
 def test_rows_of_one_table_have_a_null_where_a_line_lacks_a_field_or_tag() -> None:
     (rows,) = parse("m,a=1 f=1 1\nm,b=2 g=2 2\nm,a=1 f=3 3")
-    assert rows.tags.to_pydict() == {"a": ["1", None], "b": [None, "2"]}
+    assert rows.read_tags().to_pydict() == {"a": ["1", None], "b": [None, "2"]}
     assert rows.series_index.tolist() == [0, 1, 0]
     assert {name: values.to_pylist() for name, values in rows.fields.items()} == {
         "f": [1.0, None, 3.0],
@@ -74,13 +74,13 @@ def test_tags_stand_in_the_order_of_the_request_whatever_came_before() -> None:
     parser = LineParser(1000, 1 << 20)
     parse("m,z=1,y=2 v=1", parser=parser)
     (rows,) = parse("m,y=1 v=1\nm,y=1,x=3,z=2 v=1", parser=parser)
-    assert rows.tag_names == rows.tags.schema.names == ["y", "x", "z"]
+    assert rows.tag_names == rows.read_tags().schema.names == ["y", "x", "z"]
 
 
 def test_a_series_without_tags_has_no_columns_and_one_row() -> None:
     (rows,) = parse("m v=1\nm v=2")
-    assert rows.tags.num_columns == 0
-    assert rows.tags.num_rows == rows.series == 1
+    assert rows.read_tags().num_columns == 0
+    assert rows.read_tags().num_rows == rows.series == 1
 
 
 def test_numbers_of_series_last_over_requests_and_tell_their_tags() -> None:
@@ -92,7 +92,7 @@ def test_numbers_of_series_last_over_requests_and_tell_their_tags() -> None:
     assert first.known.source == second.known.source
     assert second.known.numbers.tolist() == [2, 1]
     assert second.known.bound == 3
-    assert first.known.read_tags(second.known.numbers).to_pydict() == {"a": ["3", "2"]}
+    assert first.known.keeper.read_tags(second.known.numbers).to_pydict() == {"a": ["3", "2"]}
 
 
 def test_another_measurement_and_another_parser_are_other_sources() -> None:
@@ -136,7 +136,6 @@ def test_bytes_that_are_not_text_are_refused_with_their_place() -> None:
 def test_packed_tags_are_empty_for_names_that_nobody_has() -> None:
     (rows,) = parse("m,a=1 v=1")
     assert rows.known is not None
-    assert rows.known.pack_tags is not None
-    packed = rows.known.pack_tags(rows.known.numbers, ["none"])
+    packed = rows.known.keeper.pack_tags(rows.known.numbers, ["none"])
     assert np.frombuffer(packed, np.uint32, 4).tolist() == [0, 0, 1, 0]
     assert pa.array(rows.known.numbers).to_pylist() == [0]

@@ -75,7 +75,7 @@ def test_any_bytes_are_json_or_refused(body: bytes) -> None:
 def test_rows_of_one_metric_share_their_series() -> None:
     points = [Point("m", time, float(time), (("h", "ab"[time % 2]),)) for time in range(6)]
     (rows,) = make_rows(enumerate(points, 10))
-    assert rows.tags.to_pylist() == [{"h": "a"}, {"h": "b"}]
+    assert rows.read_tags().to_pylist() == [{"h": "a"}, {"h": "b"}]
     assert rows.series_index.tolist() == [0, 1, 0, 1, 0, 1]
     assert rows.places is not None
     assert rows.places.tolist() == [10, 11, 12, 13, 14, 15]
@@ -83,5 +83,5 @@ def test_rows_of_one_metric_share_their_series() -> None:
 
 def test_a_metric_without_tags_has_one_series_without_columns() -> None:
     (rows,) = make_rows(enumerate([Point("m", 1, 1.0, ()), Point("m", 2, 2.0, ())]))
-    assert rows.tags.num_columns == 0
-    assert rows.tags.num_rows == 1
+    assert rows.read_tags().num_columns == 0
+    assert rows.read_tags().num_rows == 1

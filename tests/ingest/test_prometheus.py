@@ -39,11 +39,12 @@ def rows_of(tables: list[MetricRows]) -> list[tuple[Any, ...]]:
     """All rows of all tables, each with everything that is known of it."""
     found = []
     for each in tables:
-        tags = each.rows.tags.to_pylist() if each.rows.tags.num_columns else [{}] * each.rows.tags.num_rows
+        named = each.rows.read_tags()
+        tags = named.to_pylist() if named.num_columns else [{}] * named.num_rows
         values = each.rows.fields["tsdb_value"].to_pylist()
         for index, time, value in zip(each.rows.series_index, each.rows.times.tolist(), values, strict=True):
             labels = {name: text for name, text in sorted(tags[index].items()) if text is not None}
-            found.append((each.rows.table, each.rows.database, each.physical_table, labels, time, value))
+            found.append((each.rows.table, each.rows.database, each.rows.physical_table, labels, time, value))
     return sorted(found, key=repr)
 
 
@@ -58,10 +59,10 @@ def test_every_sample_is_a_row_of_its_metric_in_its_database(series: Any) -> Non
         expected += [(metric, database, physical, labels, time, float(value)) for time, value in samples]
     tables = read(sent).tables()
     assert rows_of(tables) == sorted(expected, key=repr)
-    keys = [(each.rows.table, each.rows.database, each.physical_table) for each in tables]
+    keys = [(each.rows.table, each.rows.database, each.rows.physical_table) for each in tables]
     assert len(set(keys)) == len(keys)
     for each in tables:
-        names = each.rows.tags.schema.names
+        names = each.rows.read_tags().schema.names
         assert names == sorted(names)
         assert each.rows.columns == ("", "tsdb_value", *names)
 

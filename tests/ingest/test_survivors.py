@@ -41,7 +41,7 @@ def test_a_rejection_whose_rows_cannot_be_known_takes_only_its_place() -> None:
 
 def test_a_series_without_rows_leaves_with_its_tags() -> None:
     left, _ = drop_rejected([_rows()], [Rejection("t", "no", place=11, column="only")])
-    assert left[0].tags.to_pylist() == [{"h": "a", "only": None}]
+    assert left[0].read_tags().to_pylist() == [{"h": "a", "only": None}]
     assert left[0].series_index.tolist() == [0, 0, 0]
     assert left[0].fields["n"].to_pylist() == [10, 12, None]
 

@@ -128,7 +128,7 @@ def check_table(engine: Engine, table: TableInfo, wanted: dict[Key, float], host
 def check_series(engine: Engine, table: TableInfo, wanted: dict[Key, float], chosen: pc.Expression) -> None:
     """The same through the doors for whole series and for newest rows."""
     scan = scan_series(view_snapshot(engine.snapshot(REGION), table), chosen, TimeRange.ALL, ["val"])
-    tags = [tuple(row[name] for name in table.primary_key) for row in scan.series.tags.to_pylist()]
+    tags = [tuple(row[name] for name in table.primary_key) for row in scan.series.read_tags().to_pylist()]
     values = scan.fields["val"].to_pylist()
     found = {
         (TABLES.index(table), labels, int(scan.times[at])): values[at]

@@ -33,7 +33,7 @@ def test_every_row_finds_its_tags(rows: list[tuple[str | None, str | None, int]]
         names=["host", "dc", "ts"],
     )
     batch = Batch.from_arrow(SCHEMA, data)
-    tags = batch.series.tags.to_pylist()
+    tags = batch.series.read_tags().to_pylist()
     assert [(tags[at]["host"], tags[at]["dc"]) for at in batch.series_index] == [row[:2] for row in rows]
     assert len(batch.series) == len({row[:2] for row in rows})
     assert batch.times.tolist() == [row[2] for row in rows]
@@ -45,7 +45,7 @@ def test_columns_are_cast_to_the_schema_and_missing_tags_are_null() -> None:
     batch = Batch.from_arrow(SCHEMA, data)
     assert batch.times.tolist() == [1000]
     assert batch.fields["v"].to_pylist() == [3.0]
-    assert batch.series.tags.to_pylist() == [{"host": None, "dc": None}]
+    assert batch.series.read_tags().to_pylist() == [{"host": None, "dc": None}]
 
 
 def test_delete_has_no_fields() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,13 +140,12 @@ def test_what_is_planned_after_it_was_given_up_is_discarded() -> None:
     planning.close()
 
 
-def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list(made: World) -> None:
-    statement = FakeStatement()
-    text = "SELECT count(*) FROM generate_series(1, 15000) a, generate_series(1, 15000) b"
-    with pytest.raises(DeadlineExceeded):
-        list(made.queries.query(text, Session(timeout=Duration.parse("10ms"), statement=statement)))
-    wait_until(lambda: made.queries._planner.unfinished.count == 0)
-    assert statement.holds == 0
+def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list() -> None:
+    """In a process of its own: joins that other tests have given up keep the threads of this one busy."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.query.given_up_join"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("levels", [12, 30])

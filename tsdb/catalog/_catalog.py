@@ -145,6 +145,15 @@ class Catalog:
     def table_by_id(self, table_id: int) -> TableInfo | None:
         return self._snapshot.tables_by_id.get(table_id)
 
+    def stored_in(self, table: TableInfo) -> TableInfo:
+        """Return the table whose regions hold the rows of a table: itself, unless it is a logical metric table."""
+        if table.physical_table_id is None:
+            return table
+        physical = self.table_by_id(table.physical_table_id)
+        if physical is None:
+            raise TableNotFound(table.database, table.options.get("on_physical_table", ""))
+        return physical
+
     def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
         """The tables of the metric engine that are on a physical one, by id."""
         found = [each for each in self._snapshot.tables_by_id.values() if each.physical_table_id == physical.id]

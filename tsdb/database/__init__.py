@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tsdb.database._cells import canonical_json
 from tsdb.database._failures import note_text
-from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQueryOptions
 from tsdb.database.database import Database
+from tsdb.database.metrics import FederatedSample, Metrics
+from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
+from tsdb.database.writing.rejections import RejectionLog
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
 
 __all__ = [
@@ -15,7 +17,12 @@ __all__ = [
     "Channel",
     "Connected",
     "Database",
+    "DatabaseGate",
     "DatabaseOptions",
+    "DatabasePort",
+    "FederatedSample",
+    "Metrics",
+    "NotReady",
     "Output",
     "Process",
     "ProcessList",
@@ -29,4 +36,5 @@ __all__ = [
     "canonical_json",
     "note_text",
     "read_all",
+    "resolve_database",
 ]

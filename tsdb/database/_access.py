@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -249,3 +249,15 @@ _RULES: dict[type, Callable[[Any, Identity, Session], None]] = {
     statements.Transaction: _anybody,
     statements.AlterUser: _anybody,
 }
+
+
+def write_rights(session: Session) -> Hashable:
+    """Return what tells users apart who may not write everywhere; None for those who may.
+
+    A series may name the database that it belongs to. It is known only to users who wrote it with the same rights,
+    which were checked then.
+    """
+    identity = session.identity
+    if identity is None or identity.grants is None or Access.WRITE in identity.anywhere:
+        return None
+    return frozenset(identity.grants.scopes.items())

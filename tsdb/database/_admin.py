@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.database._names import resolve
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine import StrictWindows
 from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
@@ -85,7 +84,7 @@ def _region(argument: Any, services: Services) -> RegionId:
 
 def _flush_table(arguments: Arguments, services: Services, session: Session) -> int:
     _expect(arguments, least=1, most=1)
-    table = stored_in(services, _table(arguments[0], services, session))
+    table = services.catalog.stored_in(_table(arguments[0], services, session))
     for done in [services.regions.flush(region) for region in table.region_ids]:
         done.result()
     return 0
@@ -100,7 +99,7 @@ def _flush_region(arguments: Arguments, services: Services, session: Session) ->
 def _compact_table(arguments: Arguments, services: Services, session: Session) -> int:
     """`compact_table(name[, kind[, options]])`."""
     _expect(arguments, least=1, most=3)
-    table = stored_in(services, _table(arguments[0], services, session))
+    table = services.catalog.stored_in(_table(arguments[0], services, session))
     kind = arguments[1] if len(arguments) > 1 else "regular"
     options = arguments[2] if len(arguments) > 2 else ""
     strict = _read_compaction(kind, options, session)

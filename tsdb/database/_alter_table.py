@@ -70,6 +70,8 @@ def alter_table(statement: sql.AlterTable, services: Services, session: Session)
     """Change a table. A change by somebody else in between is taken up, and this one is planned again."""
     database, name = resolve(statement.name, session)
     check_writable(database)
+    if statement.if_exists and services.catalog.find_table(database, name) is None:
+        return Affected(0)
     for attempt in range(ATTEMPTS_MAX):
         try:
             _alter_once(statement, services.catalog.table(database, name), services, session)

@@ -12,8 +12,8 @@ from tsdb.database._assign import assign_column
 from tsdb.database._copy_files import FileOptions, bytes_of_text, files_at, read_file, write_file
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
-from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import complete_rows, make_rows
 from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamp, to_unit
 from tsdb.query import Session
 from tsdb.sql.statements import Copy
@@ -78,7 +78,7 @@ class CopyJob:
                 rows = self._fitted(table, batch)
                 if limit is not None:
                     rows = rows.slice(0, limit - total)
-                total += put_rows(self.services, table, rows, self.process.token)
+                total += self.services.writer.put(make_rows(table, rows), self.process.token)
                 if limit is not None and total >= limit:
                     return total
         return total

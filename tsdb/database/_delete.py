@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tsdb.database._access import check_target, reading_session
-from tsdb.database._ingest_values import convert
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
-from tsdb.database._rows import check_deletable, delete_keys
 from tsdb.database._services import Services
-from tsdb.errors import InvalidArguments
-from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
+from tsdb.database.writing.columns import make_rows
+from tsdb.database.writing.values import convert
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.model import ColumnInfo, ColumnNotFound, OpType, TableInfo
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import Delete
 
@@ -44,7 +44,8 @@ def delete_where(
         # The keys come from one snapshot, so what is deleted on the way does not disturb it.
         for batch in records:
             process.check()
-            deleted += delete_keys(services, table, pa.Table.from_batches([batch]), process.token)
+            keys = make_rows(table, pa.Table.from_batches([batch]), OpType.DELETE)
+            deleted += services.writer.put(keys, process.token)
     finally:
         records.close()
     return deleted
@@ -66,7 +67,15 @@ def delete_rows(name: str, keys: pa.Table, time: str, services: Services, sessio
     columns = [_key_column(tag, given.get(tag.name), keys.num_rows) for tag in table.tags]
     columns.append(_key_column(table.time_index, keys.column(time), keys.num_rows))
     names = [each.name for each in (*table.tags, table.time_index)]
-    return delete_keys(services, table, pa.table(columns, names), session.token)
+    return services.writer.put(make_rows(table, pa.table(columns, names), OpType.DELETE), session.token)
+
+
+def check_deletable(services: Services, table: TableInfo) -> None:
+    """Refuse to delete from a table that keeps every row or shows a file."""
+    if table.engine == "file":
+        raise Unsupported(f"table {table.name} is read-only: it shows a file")
+    if table.is_append or services.catalog.stored_in(table).is_append:
+        raise InvalidArguments(f"table {table.name} is in append mode: its rows cannot be deleted")
 
 
 def _key_column(column: ColumnInfo, values: pa.ChunkedArray | None, rows: int) -> pa.Array:

@@ -13,8 +13,8 @@ from tsdb.database._cells import convert_cells
 from tsdb.database._defaults import default_scalar
 from tsdb.database._names import check_writable, resolve
 from tsdb.database._processes import Process
-from tsdb.database._rows import complete_rows, put_rows
 from tsdb.database._services import Services
+from tsdb.database.writing.columns import complete_rows, make_rows
 from tsdb.errors import InvalidArguments, Status
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo
@@ -96,7 +96,8 @@ def _insert_values(
     given: dict[str, pa.Array] = {}
     for column, cells in zip(columns, values.columns, strict=True):
         given[column.name] = _column_of_cells(cells, column, values, services, session, now_ns)
-    return put_rows(services, table, complete_rows(table, given, values.rows, now_ns=now_ns), process.token)
+    rows = complete_rows(table, given, values.rows, now_ns=now_ns)
+    return services.writer.put(make_rows(table, rows), process.token)
 
 
 def _column_of_cells(
@@ -188,7 +189,7 @@ def insert_rows(
 
 def _put_all(services: Services, table: TableInfo, held: list[pa.Table], process: Process) -> int:
     """Write what is held back, and hold it no longer."""
-    total = sum(put_rows(services, table, rows, process.token) for rows in held)
+    total = sum(services.writer.put(make_rows(table, rows), process.token) for rows in held)
     held.clear()
     return total
 

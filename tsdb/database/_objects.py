@@ -120,14 +120,25 @@ def truncate_table(
         if table.is_logical:
             raise Unsupported(f"table {table.name} shares its files with other tables", hint="use DELETE")
         ranges = _file_ranges(statement.ranges, table, services, session)
-        for done in [services.regions.truncate(region, ranges) for region in table.region_ids]:
-            done.result()
-        return Affected(0)
+        return _truncate_regions(table, ranges, services, process)
     if table.is_logical:
         # Its rows share files and memtables with those of other tables, so there is nothing to drop as a whole.
         delete_where(table, services, session, process)
-    for done in [services.regions.truncate(region) for region in table.region_ids]:
-        done.result()
+    return _truncate_regions(table, None, services, process)
+
+
+def _truncate_regions(
+    table: TableInfo, ranges: Sequence[TimeRange] | None, services: Services, process: Process
+) -> Affected:
+    started = []
+    try:
+        for region in table.region_ids:
+            process.token.enter()
+            started.append(services.regions.truncate(region, ranges))
+    finally:
+        # Also when it is cancelled: what was begun has ended by the time of the answer.
+        for done in started:
+            done.result()
     return Affected(0)
 
 

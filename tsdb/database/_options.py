@@ -25,6 +25,9 @@ class UnexpectedOption(TsdbError):
     sql_reason = Reason.INVALID_PARAMETER
 
 
+COLUMNS_MAX = 10_000
+"""A table with more columns is refused: every write would carry them all."""
+
 _HUMAN_UNITS = (
     ("year", "years", 31_557_600),
     ("month", "months", 2_630_016),

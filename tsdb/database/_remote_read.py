@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.engine.scan import SeriesScan, Snapshot, scan_series
 from tsdb.engine.series import conform_series
@@ -49,7 +48,7 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
     if table is None or table.is_physical or query.start_ms > query.end_ms:
         return b""
     value = _value_column(table)
-    found = [_scan(services, table, region, value, query) for region in stored_in(services, table).region_ids]
+    found = [_scan(services, table, region, value, query) for region in services.catalog.stored_in(table).region_ids]
     if not found:
         # It shows a file and has no regions.
         return b""
@@ -115,7 +114,7 @@ def _series_filter(snapshot: Snapshot, table: TableInfo, matchers: Iterable[Matc
 def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
     # A source shows its series as they were when it was written: tags may have been added or renamed since.
     tables = [conform_series(source.block.table, source.schema, snapshot.schema) for source in snapshot.sources]
-    columns = [table.tags.column(matcher.name) for table in tables]
+    columns = [table.read_tags().column(matcher.name) for table in tables]
     if not columns:
         return pc.scalar(False)
     values = pa.chunked_array([_plain(column) for column in columns]).unique()
@@ -165,10 +164,11 @@ def _milliseconds(times: Positions, unit: str) -> Positions:
 def _labels(series: SeriesTable, table: TableInfo) -> pa.Array:
     """Return the labels as texts, without those that are empty."""
     if table.is_logical:
-        texts = _plain(series.tags.column(METRIC_LABELS))
+        texts = _plain(series.read_tags().column(METRIC_LABELS))
         if not pc.any(pc.match_substring(texts, "\x01\x00")).as_py():
             return texts
-    columns = {tag.name: _plain(series.tags.column(tag.name)).cast(pa.string()) for tag in table.tags}
+    tags = series.read_tags()
+    columns = {tag.name: _plain(tags.column(tag.name)).cast(pa.string()) for tag in table.tags}
     none = pa.scalar(None, pa.string())
     return encode_labels(
         {name: pc.if_else(pc.equal(column, ""), none, column) for name, column in columns.items()}, len(series)

@@ -10,8 +10,11 @@ from pathlib import Path
 from tsdb.auth import Authenticator, UserStore
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
-from tsdb.database._ingest_rejections import RejectionLog
 from tsdb.database._processes import ProcessList
+from tsdb.database.writing.frames import FrameWriter
+from tsdb.database.writing.rejections import RejectionLog
+from tsdb.database.writing.samples import SampleWriter
+from tsdb.database.writing.writer import Writer
 from tsdb.engine import Regions
 from tsdb.kv import MemoryKv
 from tsdb.query import QueryEngine, Session
@@ -67,3 +70,16 @@ class Services:
     """The users that SQL made."""
     authenticator: Authenticator = field(default_factory=Authenticator)
     """Knows what somebody who logged in may do now."""
+    writer: Writer = field(init=False)
+    """Writes rows of every kind."""
+    frames: FrameWriter = field(init=False)
+    samples: SampleWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        writer = Writer(self.catalog, self.regions, self.clock, self.rejections, self.options.write_timeout)
+        for name, made in (
+            ("writer", writer),
+            ("frames", FrameWriter(self.catalog, self.clock, writer)),
+            ("samples", SampleWriter(self.catalog, self.regions, writer)),
+        ):
+            object.__setattr__(self, name, made)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tsdb.catalog import TableAlreadyExists
-from tsdb.database._frames import create_own_table, put_frame
 from tsdb.database._services import RecordType, Services, SlowQueryOptions
 from tsdb.errors import TsdbError
+from tsdb.query import WriteToken
 from tsdb.query.promql import Span
 from tsdb.telemetry import counter, get_logger
 
@@ -131,7 +131,9 @@ class SlowQueries:
                 query=found.query,
             )
             return
-        put_frame(self._services, DATABASE, TABLE, self._row(found), self._create)
+        if self._services.catalog.find_table(DATABASE, TABLE) is None:
+            self._create()
+        self._services.frames.append(DATABASE, TABLE, self._row(found), WriteToken())
 
     @property
     def _threshold_ms(self) -> int:
@@ -156,4 +158,4 @@ class SlowQueries:
         # Many statements may end in the same nanosecond: no row replaces another.
         options = {"ttl": self._options.ttl, "append_mode": "true"}
         with suppress(TableAlreadyExists):
-            create_own_table(self._services, DATABASE, TABLE, _SCHEMA, time="timestamp", options=options)
+            self._services.frames.create_table(DATABASE, TABLE, _SCHEMA, tags=(), time="timestamp", options=options)

@@ -9,7 +9,6 @@ from tsdb.database._access import reading_session
 from tsdb.database._insert import insert_rows, target_table
 from tsdb.database._names import quoted
 from tsdb.database._processes import Process
-from tsdb.database._rows import stored_in
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import ColumnNotFound, MergeMode, TableInfo
@@ -20,7 +19,7 @@ from tsdb.sql.statements import Update
 def update(statement: Update, services: Services, session: Session, process: Process) -> Affected:
     """Change the rows for which a condition holds; the number of rows."""
     table = target_table(statement, services, session)
-    stored = stored_in(services, table)
+    stored = services.catalog.stored_in(table)
     _check_updatable(table, is_append=table.is_append or stored.is_append)
     _check_columns(statement, table)
     texts = [expression.text for _, expression in statement.assignments]

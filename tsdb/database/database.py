@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from tsdb.auth import PermissionDenied
 from tsdb.database import _objects, _prepared, _users, _variables
-from tsdb.database._access import authorize, check_reading, check_statement, check_target, check_writing
+from tsdb.database._access import (
+    authorize,
+    check_reading,
+    check_statement,
+    check_target,
+    check_writing,
+    write_rights,
+)
 from tsdb.database._admin import admin
 from tsdb.database._alter_table import alter_table
 from tsdb.database._copy import copy
@@ -27,26 +34,25 @@ from tsdb.database._create_table import create_table, create_table_like
 from tsdb.database._delete import delete, delete_rows
 from tsdb.database._describe import describe
 from tsdb.database._failures import note_statement, note_text, parse_noted
-from tsdb.database._frames import append_frame, create_frame_table, write_frame
 from tsdb.database._headings import headed_schema, with_headings
-from tsdb.database._ingest import Ingestion, IngestRequest
-from tsdb.database._ingest_rejections import count_accepted
 from tsdb.database._insert import insert
-from tsdb.database._names import READ_ONLY_DATABASES, resolve
+from tsdb.database._names import READ_ONLY_DATABASES, check_writable, resolve
 from tsdb.database._processes import Process
 from tsdb.database._remote_read import read_remote
-from tsdb.database._samples import SampleWriter
 from tsdb.database._services import Services
 from tsdb.database._show import show
 from tsdb.database._slow_queries import SlowQueries
 from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
 from tsdb.database._update import update
-from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, NotBrief, TsdbError, Unsupported
+from tsdb.database.metrics import Metrics
+from tsdb.database.writing.rejections import count_accepted
+from tsdb.database.writing.request import WriteRequest
+from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
-from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
+from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, WriteToken
 from tsdb.query.promql import PromqlEngine, Span
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter, histogram
@@ -77,10 +83,9 @@ class Database:
         self.promql = PromqlEngine(
             services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
         )
+        self.metrics = Metrics(self.promql, services.catalog.metric_descriptions.of)
         services.queries.expand_with(self._expand)
         self.slow_queries = SlowQueries(services, services.options.slow_queries)
-        self._ingestion = Ingestion(services)
-        self._samples = SampleWriter(services, self._ingestion)
 
     def has_database(self, name: str) -> bool:
         """Tell whether a session may choose this database."""
@@ -106,15 +111,17 @@ class Database:
     ) -> int:
         """Write columns into a table, which is created or widened as they need; the number of rows."""
         check_writing(self.services, session)
-        check_target(session, database)
-        return write_frame(self.services, database, table, frame, tags=tags, time=time)
+        self._admit(session, database)
+        token = session.token or WriteToken()
+        return self.services.frames.write(database, table, frame, tags=tags, time=time, token=token)
 
     def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = "other") -> int:
         """Write columns into a table that exists and stays as it is; the number of rows."""
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
         check_target(session, database)
-        written = append_frame(self.services, database, name, frame, session.token)
+        check_writable(database)
+        written = self.services.frames.append(database, name, frame, session.token or WriteToken())
         count_accepted(protocol, written)
         return written
 
@@ -131,8 +138,10 @@ class Database:
         """Create the table that columns of a schema need; TableAlreadyExists if the name is taken."""
         check_writing(self.services, session)
         database, name = resolve(statements.Name(tuple(parts)), session)
-        check_target(session, database)
-        create_frame_table(self.services, database, name, schema, tags=tags, time=time, options=options)
+        self._admit(session, database)
+        self.services.frames.create_table(
+            database, name, schema, tags=tags, time=time, options=options or {}, token=session.token
+        )
 
     def ingest(
         self,
@@ -152,8 +161,8 @@ class Database:
         remembered, because somebody will try again in another way.
         """
         check_writing(self.services, session)
-        request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
-        return self._ingestion.write(rows, request)
+        request = self._request(session, new_table, hints, protocol, is_dry=dry_run, notes_rejections=notes_rejections)
+        return self.services.writer.write(rows, request)
 
     def ingest_samples(
         self,
@@ -168,8 +177,8 @@ class Database:
     ) -> WriteOutcome:
         """Write samples of Prometheus, as `ingest` writes rows."""
         check_writing(self.services, session)
-        request = IngestRequest(session, new_table, hints or {}, protocol, dry_run, notes_rejections)
-        return self._samples.write(samples, request)
+        request = self._request(session, new_table, hints, protocol, is_dry=dry_run, notes_rejections=notes_rejections)
+        return self.services.samples.write(samples, request)
 
     def begin_samples(
         self,
@@ -185,7 +194,35 @@ class Database:
         It has to as well when the future ends with SchemaOutdated or RegionNotFound: then nothing was written.
         """
         check_writing(self.services, session)
-        return self._samples.begin(samples, IngestRequest(session, new_table, hints or {}, protocol))
+        return self.services.samples.begin(samples, self._request(session, new_table, hints, protocol))
+
+    def _request(
+        self,
+        session: Session,
+        new_table: NewTable,
+        hints: Mapping[str, str] | None,
+        protocol: str,
+        *,
+        is_dry: bool = False,
+        notes_rejections: bool = True,
+    ) -> WriteRequest:
+        return WriteRequest(
+            session.database,
+            session.token or WriteToken(),
+            new_table,
+            hints or {},
+            protocol=protocol,
+            is_dry=is_dry,
+            notes_rejections=notes_rejections,
+            admit=partial(self._admit, session),
+            rights=write_rights(session),
+        )
+
+    def _admit(self, session: Session, database: str) -> None:
+        """Raise if a session may not write rows to a database."""
+        check_writable(database)
+        check_target(session, database)
+        self.services.catalog.database(database)
 
     def delete_rows(self, table: str, keys: pa.Table, time: str, session: Session) -> int:
         """Delete rows of a table of the session's database by their tags and times; the number of keys."""
@@ -204,10 +241,6 @@ class Database:
             check_target(session, session.database)
             self.services.catalog.database(session.database)
             self.services.catalog.metric_descriptions.keep(session.database, described)
-
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what the metrics of a database said about themselves, the newest first."""
-        return self.services.catalog.metric_descriptions.of(database)
 
     def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
         """Count and remember what a protocol refused itself, because it could not be read."""
@@ -276,9 +309,7 @@ class Database:
             check_reading(self.services, session)
             with self.services.processes.entered(session, text) as process:
                 yield process.check
-        except NotBrief:
-            raise
-        except BaseException as error:
+        except Exception as error:
             _counter_of("Promql", "error").inc()
             if isinstance(error, TsdbError):
                 note_text(error, text)
@@ -324,16 +355,17 @@ class Database:
 
         try:
             output = self._dispatch(parsed, session, process, tables)
-        except NotBrief:
-            self.services.processes.leave(process)
-            raise
-        except BaseException as error:
+        except Exception as error:
             leave()
             _counter_of(kind, "error").inc()
             if isinstance(error, Cancelled | DeadlineExceeded) and process.token.has_begun:
                 process.token.is_over = True
                 error.message = f"{error.message}; {process.token.describe()}"
             note_statement(error, parsed)
+            raise
+        except BaseException:
+            # Abandoned by the caller: neither a success nor an error of the statement.
+            self.services.processes.leave(process)
             raise
         _counter_of(kind, "ok").inc()
         if isinstance(output, Affected):

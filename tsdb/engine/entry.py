@@ -4,8 +4,8 @@
     tags schema │ tags │ fields schema │ fields │ tsid u64[] │ check u64[] │ times i64[] │ series index u32[] │ padding
 
 Schemas are encoded once and kept, and the record batch of the tags is taken as it is, so that an entry costs little
-more than its buffers. Tags that somebody else keeps are packed by him: each value once, and a small number per series;
-some make the whole entry in one step.
+more than its buffers. Late tags are packed by their keeper (`TagPacker`): each value once, and a small number per
+series; some keepers make the whole entry in one step (`EntrySealer`).
 A single field of floats without nulls is its values, and nothing more.
 Columns are named by their id, so that an entry survives renaming, and carry their type, so that it survives widening;
 which columns existed when it was written is told by the schema version of its frame. Every part begins at a multiple of
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.wal import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
-from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, make_tags
+from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, TagKeeper, make_tags
 
 _LENGTHS = struct.Struct("<8I")
 _SCHEMAS_MAX = 1024
@@ -39,6 +40,35 @@ FRAME_KINDS = {OpType.PUT: FrameKind.DATA, OpType.DELETE: FrameKind.DELETE}
 _Named = tuple[tuple[int, pa.DataType], ...]
 
 
+class TagPacker(TagKeeper):
+    """Keeps tags, and can encode them as an entry holds them."""
+
+    @abstractmethod
+    def pack_tags(self, numbers: npt.NDArray[np.uint32]) -> bytes | pa.Buffer:
+        """Return the tags of some numbers in the form that `unpack_tags` reads."""
+
+
+class EntrySealer(TagKeeper):
+    """Keeps tags, and can make whole entries of rows."""
+
+    @abstractmethod
+    def seal(
+        self,
+        numbers: npt.NDArray[np.uint32],
+        headers: tuple[bytes, bytes],
+        fields: memoryview,
+        fields_form: int,
+        times: memoryview,
+        index: memoryview,
+        *,
+        compress_from: int,
+    ) -> tuple[bytes, int, bool, int]:
+        """Return what is to be stored, its checksum, whether it is compressed, and its length when it is not.
+
+        `headers` are the encoded schemas of tags and fields; entries of `compress_from` bytes are compressed.
+        """
+
+
 def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     """Make the payload of a log entry; runs in the thread of the request."""
     _, tags_header = _schema(tuple((tag.id, tag.type) for tag in schema.tags))
@@ -46,9 +76,9 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
     fields_schema, fields_header = _schema(tuple((column.id, column.type) for column in columns))
     fields_form, fields = _encode_fields(list(batch.fields.values()), fields_schema)
     late = batch.series.late
-    if late is not None and late.seal is not None:
+    if late is not None and isinstance(late.keeper, EntrySealer):
         return sealed_payload(
-            late.seal(
+            late.keeper.seal(
                 late.numbers,
                 (tags_header, fields_header),
                 fields,
@@ -69,9 +99,9 @@ def encode_batch(schema: RegionSchema, batch: Batch) -> EncodedPayload:
 
 def _encode_tags(series: SeriesTable) -> tuple[int, memoryview]:
     late = series.late
-    if late is None or late.pack is None:
-        return _RECORD_BATCH, _view(series.tags.serialize())
-    return _PACKED, _view(late.pack(late.numbers))
+    if late is None or not isinstance(late.keeper, TagPacker):
+        return _RECORD_BATCH, _view(series.read_tags().serialize())
+    return _PACKED, _view(late.keeper.pack_tags(late.numbers))
 
 
 def _encode_fields(columns: Sequence[pa.Array], schema: pa.Schema) -> tuple[int, memoryview]:

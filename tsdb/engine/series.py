@@ -182,7 +182,7 @@ def conform_series(table: SeriesTable, written: RegionSchema, current: RegionSch
     """Show series written under an older schema as the current one has them: renamed, widened, with new tags."""
     if written.tags_key == current.tags_key:
         return table
-    columns, tags = [], table.tags
+    columns, tags = [], table.read_tags()
     for tag in current.tags:
         if tag.id in written.by_id:
             columns.append(tags.column(written.by_id[tag.id].name).cast(tag.type))
@@ -202,7 +202,7 @@ def _gather_tags(tables: Sequence[SeriesTable], bounds: Positions, chosen: Posit
     ]
     names = tables[0].tags_schema.names
     columns = [pa.concat_arrays([piece.column(at) for piece in pieces]) for at in range(len(names))] if pieces else []
-    gathered = make_tags(columns, names, len(chosen)) if pieces else tables[0].tags.slice(0, 0)
+    gathered = make_tags(columns, names, len(chosen)) if pieces else tables[0].read_tags().slice(0, 0)
     back = np.empty(len(order), dtype=np.int64)
     back[order] = np.arange(len(order))
     return take_tags(gathered, back)

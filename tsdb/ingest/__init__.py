@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from tsdb.ingest._builder import single_value_rows
 from tsdb.ingest._survivors import drop_rejected
-from tsdb.ingest.rows import IngestRejected, KnownSeries, NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest.rows import (
+    IngestRejected,
+    KnownSeries,
+    NewTable,
+    ParsedTags,
+    Rejection,
+    TableRows,
+    WriteOutcome,
+)
 
 __all__ = [
     "IngestRejected",
     "KnownSeries",
     "NewTable",
+    "ParsedTags",
     "Rejection",
     "TableRows",
     "WriteOutcome",

@@ -56,8 +56,8 @@ def _rejected_rows(rows: TableRows, rejection: Rejection) -> Mask:
 
 
 def _rows_with(rows: TableRows, column: str | None) -> Mask:
-    if column is not None and column in rows.tags.schema.names:
-        valid = np.asarray(rows.tags.column(column).is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    if column is not None and column in rows.tag_names:
+        valid = np.asarray(rows.read_tags().column(column).is_valid().to_numpy(zero_copy_only=False), np.bool_)
         return np.asarray(valid[rows.series_index], np.bool_)
     field = rows.fields.get(column or "")
     if field is None:
@@ -71,7 +71,7 @@ def _keep(rows: TableRows, keep: Mask) -> TableRows:
     mask = pa.array(keep)
     return replace(
         rows,
-        tags=rows.tags.take(pa.array(used)),
+        tags=rows.read_tags().take(pa.array(used)),
         series_index=series_index.astype(np.uint32),
         times=rows.times[keep],
         fields={name: column.filter(mask) for name, column in rows.fields.items()},

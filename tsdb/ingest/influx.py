@@ -6,7 +6,6 @@ the tags of one it knows (`TableRows.known`); tags are decoded when somebody ask
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.errors import InvalidArguments, InvalidSyntax
-from tsdb.ingest.rows import KnownSeries, TableRows
+from tsdb.ingest.rows import KnownSeries, ParsedTags, TableRows
 
 KEYS_MAX = 1_000_000
 """How many keys (measurement and tags as written) are kept between requests; beyond that it starts over."""
@@ -57,31 +56,34 @@ def parse_lines(
 
 
 def _to_rows(rows: _kernels.LineRows) -> TableRows:
-    # Not the rows themselves: who keeps the function must not keep them in memory.
-    read_tags = partial(_read_tags, rows.tags)
     names, numbers = tuple(rows.tag_names), _numpy(rows.series)
     return TableRows(
         table=rows.name,
-        tags=lambda: read_tags(numbers).select(list(names)) if names else read_tags(numbers),
+        tags=None,
         series_index=_numpy(rows.index),
         times=_numpy(rows.times),
         unit="ns",
         fields={name: pa.array(column) for name, column in rows.fields},
         columns=tuple(rows.columns),
         places=_numpy(rows.lines),
-        known=KnownSeries(rows.source, numbers, rows.series_bound, names, read_tags, partial(_pack_tags, rows.tags)),
+        known=KnownSeries(rows.source, numbers, rows.series_bound, names, _LineTags(rows.tags)),
     )
 
 
-def _read_tags(tags: _kernels.LineTags, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
-    named = tags.read(pa.array(numbers, pa.uint32()))
-    if not named:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
-    return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
+class _LineTags(ParsedTags):
+    """The tags of lines. Holds no rows: a memtable keeps it as long as the series."""
 
+    def __init__(self, tags: _kernels.LineTags) -> None:
+        self._tags = tags
 
-def _pack_tags(tags: _kernels.LineTags, numbers: npt.NDArray[np.uint32], names: list[str]) -> pa.Buffer:
-    return pa.array(tags.pack(pa.array(numbers, pa.uint32()), names)).buffers()[1]
+    def read_tags(self, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        named = self._tags.read(pa.array(numbers, pa.uint32()))
+        if not named:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(numbers), pa.struct([])))
+        return pa.RecordBatch.from_arrays([pa.array(column) for _, column in named], names=[name for name, _ in named])
+
+    def pack_tags(self, numbers: npt.NDArray[np.uint32], names: list[str]) -> pa.Buffer:
+        return pa.array(self._tags.pack(pa.array(numbers, pa.uint32()), names)).buffers()[1]
 
 
 def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[Any]:

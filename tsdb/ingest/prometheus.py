@@ -150,10 +150,8 @@ class MetricRows:
     """Rows of one metric, and where they come from."""
 
     rows: TableRows
-    physical_table: str | None
-    """What a label of the series chooses."""
     positions: Positions
-    """Of the series in their request; `rows.tags` has them in this order."""
+    """Of the series in their request; the tags of `rows` have them in this order."""
 
 
 class Samples:
@@ -232,8 +230,9 @@ class Samples:
                 columns=("", VALUE_COLUMN, *columns.schema.names),
                 places=places[rows],
                 database=databases[first].as_py(),
+                physical_table=physical[first].as_py(),
             )
-            found.append(MetricRows(table, physical[first].as_py(), positions[members]))
+            found.append(MetricRows(table, positions[members]))
         return found
 
     def _places(self) -> Positions:

@@ -1,21 +1,30 @@
-"""Rows as the protocols bring them: columns per table, tags once per distinct series. The treaty of ingestion.
+"""Rows on their way into tables: columns per table, tags once per distinct series. The one type that is written.
 
-A parser makes `TableRows` of a request's bytes and knows nothing of tables that exist. The database finds or makes the
-tables, and refuses what does not fit; `places` tell the sender which of his lines that was.
+A parser makes `TableRows` from the bytes of a request and knows nothing of existing tables. The database finds or
+creates the tables and rejects what does not fit; `places` tell the sender which of its lines that was. Statements know
+their table already and name its columns (`made_for`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DataType
+from tsdb.model import DataType, OpType, TableInfo, TagKeeper
+
+
+class ParsedTags(TagKeeper):
+    """The tags of the series that a parser has numbered. What is read has one column for each tag that occurs in it."""
+
+    @abstractmethod
+    def pack_tags(self, numbers: npt.NDArray[np.uint32], names: list[str]) -> pa.Buffer:
+        """Return some tags, in the order of `names`, in the form of a log entry."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,38 +41,28 @@ class KnownSeries:
     """All numbers of the source are below this, so far."""
     tag_names: tuple[str, ...]
     """The tags that series of this request have."""
-    read_tags: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
-    """Return the tags of some numbers, one column for each tag that one of them has."""
-    pack_tags: Callable[[npt.NDArray[np.uint32], list[str]], pa.Buffer] | None = None
-    """Return tags that are named as the log holds them; None for a parser that cannot."""
+    keeper: ParsedTags
+
+    def read_tags(self) -> pa.RecordBatch:
+        """Return the tags of the series of this request."""
+        tags = self.keeper.read_tags(self.numbers)
+        return tags.select(list(self.tag_names)) if self.tag_names else tags
 
 
-class _LateTags:
-    """The attribute `tags`: given as a record batch, or as a function that makes one when it is asked for."""
-
-    def __get__(self, instance: Any, owner: type | None = None) -> pa.RecordBatch:
-        if instance is None:
-            raise AttributeError("tags")
-        tags = instance.__dict__["tags"]
-        if callable(tags):
-            tags = instance.__dict__["tags"] = tags()
-        return tags
-
-    def __set__(self, instance: Any, value: pa.RecordBatch | Callable[[], pa.RecordBatch]) -> None:
-        instance.__dict__["tags"] = value
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class TableRows:
     """Rows for one table.
 
-    - `series_index[i]` is the row of `tags` that holds row i's tags.
+    - `series_index[i]` is the row of the tags that holds row i's tags.
     - `fields` hold a value or null for every row; a null is a field the row did not have.
     """
 
     table: str
-    tags: pa.RecordBatch
-    """One row per distinct series of this request, one column of strings per tag; a null is a tag the series lacks."""
+    tags: pa.RecordBatch | None
+    """One row per distinct series of this request, one column per tag; a null is a tag the series lacks.
+
+    None if only `known` has them: use `read_tags`.
+    """
     series_index: npt.NDArray[np.uint32]
     times: npt.NDArray[np.int64]
     unit: str
@@ -78,7 +77,12 @@ class TableRows:
     types: Mapping[str, DataType] = field(default_factory=dict)
     """Types of fields whose Arrow type does not tell them, JSON for one."""
     known: KnownSeries | None = None
-    """The numbers of the series, from a parser that keeps them; `tags` then cost nothing until they are asked for."""
+    """The numbers of the series, from a parser that keeps them; tags are not decoded until they are read."""
+    physical_table: str | None = None
+    """The physical table that a new metric asks for; None is the request's."""
+    made_for: TableInfo | None = None
+    """The description of the table whose columns the rows name, with its types and unit of time; None: any names."""
+    op: OpType = OpType.PUT
 
     @property
     def rows(self) -> int:
@@ -87,15 +91,18 @@ class TableRows:
     @property
     def series(self) -> int:
         """How many distinct series there are."""
-        return self.tags.num_rows if self.known is None else len(self.known.numbers)
+        return self.read_tags().num_rows if self.known is None else len(self.known.numbers)
 
     @property
     def tag_names(self) -> list[str]:
-        return list(self.tags.schema.names if self.known is None else self.known.tag_names)
+        return list(self.read_tags().schema.names if self.known is None else self.known.tag_names)
 
-
-# Not in the body of the class, where it would be the attribute's default.
-TableRows.tags = _LateTags()
+    def read_tags(self) -> pa.RecordBatch:
+        """Return the tags of all series; with `known` they are decoded each time."""
+        if self.tags is not None:
+            return self.tags
+        assert self.known is not None
+        return self.known.read_tags()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,7 @@ class NewTable:
     partition_columns: tuple[str, ...] = ()
     partition_rules: tuple[str, ...] = ()
     """How the rows are divided among regions: a rule for each region, none for one region."""
+    comment: str | None = "Created on insertion"
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class ViewSource:
         low, high = self._find(whole)
         table = whole.table
         tsid, check = table.tsid[low:high], table.check[low:high]
-        tags = self._show_tags(tsid, check, table.tags.slice(low, high - low))
+        tags = self._show_tags(tsid, check, table.read_tags().slice(low, high - low))
         return SeriesBlock(
             SeriesTable(tsid, check, tags),
             whole.offsets[low : high + 1],
@@ -137,7 +137,7 @@ class ViewSource:
     def _find(self, whole: SeriesBlock) -> tuple[int, int]:
         if self._table_id is None:
             return 0, len(whole)
-        ids = whole.table.tags.column(METRIC_TABLE_ID).to_numpy(zero_copy_only=False)
+        ids = whole.table.read_tags().column(METRIC_TABLE_ID).to_numpy(zero_copy_only=False)
         low, high = np.searchsorted(ids, [self._table_id, self._table_id + 1])
         return int(low), int(high)
 

@@ -22,9 +22,19 @@ from tsdb.model._offsets import ZoneOffsets, instants_of, local_times, offsets_o
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
-from tsdb.model._series import LateTags, SeriesTable, group_series, hash_tags, make_tags, take_tags
+from tsdb.model._series import (
+    LateTags,
+    SeriesTable,
+    TagKeeper,
+    distinct_tags,
+    group_series,
+    hash_tags,
+    make_tags,
+    take_tags,
+)
 from tsdb.model._table import (
     CATALOG,
+    CATALOG_NAMES,
     DEFAULT_DATABASE,
     HISTOGRAM_COLUMN,
     METRIC_ENGINE,
@@ -56,6 +66,7 @@ from tsdb.model._zone import (
 
 __all__ = [
     "CATALOG",
+    "CATALOG_NAMES",
     "DEFAULT_DATABASE",
     "FAMILY_SUFFIXES",
     "HISTOGRAM_COLUMN",
@@ -96,6 +107,7 @@ __all__ = [
     "Semantic",
     "SeriesTable",
     "TableInfo",
+    "TagKeeper",
     "TimeRange",
     "ViewInfo",
     "WidenColumn",
@@ -107,6 +119,7 @@ __all__ = [
     "canonical_zone",
     "cast_or_null",
     "check_range",
+    "distinct_tags",
     "floor_to_unit",
     "group_series",
     "hash_tags",

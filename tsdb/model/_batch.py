@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.model._schema import RegionSchema
-from tsdb.model._series import SeriesTable, group_series, hash_tags, make_tags
+from tsdb.model._series import SeriesTable, distinct_tags
 
 
 class OpType(IntEnum):
@@ -52,10 +52,8 @@ class Batch:
         """
         names = [tag.name for tag in schema.tags]
         tags = [_tag_column(data, tag.name, tag.type) for tag in schema.tags]
-        tsid, check = hash_tags(tags, names, data.num_rows)
-        first, index = group_series(tsid, check)
-        chosen = [column.take(pa.array(first)).cast(tag.type) for column, tag in zip(tags, schema.tags, strict=True)]
-        series = SeriesTable(tsid[first], check[first], make_tags(chosen, names, len(first)))
+        distinct, index = distinct_tags(tags, names, data.num_rows)
+        series = SeriesTable.of_tags(schema, distinct.columns, distinct.num_rows)
         times = data.column(schema.time.name).cast(schema.time.type).cast(pa.int64())
         fields = {
             field.name: data.column(field.name).cast(field.type)
@@ -68,5 +66,4 @@ class Batch:
 def _tag_column(data: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
     if data.schema.get_field_index(name) < 0:
         return pa.nulls(data.num_rows, kind)
-    column = data.column(name)
-    return column if pa.types.is_dictionary(column.type) and column.type.value_type == kind else column.cast(kind)
+    return data.column(name).cast(kind)

@@ -6,9 +6,9 @@ series are the same when both hashes are, 128 bits together, so that comparing s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -55,51 +55,31 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
     return pa.array(first).to_numpy().astype(np.int64), pa.array(group).to_numpy()
 
 
-class SealEntry(Protocol):
-    """Makes the payload of a log entry of rows whose tags somebody else keeps."""
+def distinct_tags(
+    columns: Sequence[pa.Array], names: Sequence[str], rows: int
+) -> tuple[pa.RecordBatch, npt.NDArray[np.uint32]]:
+    """Return the distinct series of rows, in order of appearance, and for every row which of them is its own."""
+    first, index = group_series(*hash_tags(columns, names, rows))
+    return make_tags([column.take(pa.array(first)) for column in columns], names, len(first)), index
 
-    def __call__(
-        self,
-        numbers: npt.NDArray[np.uint32],
-        headers: tuple[bytes, bytes],
-        fields: memoryview,
-        fields_form: int,
-        times: memoryview,
-        index: memoryview,
-        /,
-        *,
-        compress_from: int,
-    ) -> tuple[bytes, int, bool, int]:
-        """Return what is to be stored, its checksum, whether it is compressed, and its length when it is not."""
-        ...
+
+class TagKeeper(ABC):
+    """Keeps the tags of series under numbers, so that those who hold the series need not."""
+
+    @abstractmethod
+    def read_tags(self, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        """Return the tags of some numbers, in the order given."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTags:
-    """Tags that somebody else keeps, under numbers; they are read whenever they are asked for, and not kept here."""
+    """Tags that are read when they are needed, and not kept: each read costs."""
 
     schema: pa.Schema
     numbers: npt.NDArray[np.uint32]
     """One per series."""
-    read: Callable[[npt.NDArray[np.uint32]], pa.RecordBatch]
-    """Return the tags of some numbers, with this schema."""
-    pack: Callable[[npt.NDArray[np.uint32]], bytes | pa.Buffer] | None = None
-    """Return them as the log holds them, each value of a tag once; None for an owner who cannot."""
-    seal: SealEntry | None = None
-    """Make a whole log entry of rows of some numbers, in one step; None for an owner who cannot."""
-
-
-class _Tags:
-    """The attribute `tags` of a table: a record batch, however it was given."""
-
-    def __get__(self, table: Any, owner: type | None = None) -> pa.RecordBatch:
-        if table is None:
-            raise AttributeError("tags")
-        tags = table.__dict__["tags"]
-        return tags.read(tags.numbers) if isinstance(tags, LateTags) else tags
-
-    def __set__(self, table: Any, tags: pa.RecordBatch | LateTags) -> None:
-        table.__dict__["tags"] = tags
+    keeper: TagKeeper
+    """Reads tags with this schema."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +88,13 @@ class SeriesTable:
 
     tsid: Hashes
     check: Hashes
-    tags: pa.RecordBatch
-    """One column per tag, in the order of the primary key and named by the tag; one row per series.
-
-    May be given as `LateTags`: then each use reads them anew, so take them once.
-    """
+    tags: pa.RecordBatch | LateTags
+    """One column per tag, in the order of the primary key and named by the tag; one row per series. Use `read_tags`."""
 
     def __post_init__(self) -> None:
-        late = self.late
-        assert len(self.tsid) == len(self.check) == (self.tags.num_rows if late is None else len(late.numbers))
+        tags = self.tags
+        assert len(self.tsid) == len(self.check)
+        assert len(self.tsid) == (len(tags.numbers) if isinstance(tags, LateTags) else tags.num_rows)
 
     def __len__(self) -> int:
         return len(self.tsid)
@@ -124,17 +102,21 @@ class SeriesTable:
     @property
     def late(self) -> LateTags | None:
         """Where the tags are, if they are not here."""
-        tags = self.__dict__["tags"]
-        return tags if isinstance(tags, LateTags) else None
+        return self.tags if isinstance(self.tags, LateTags) else None
 
     @property
     def tags_schema(self) -> pa.Schema:
-        return self.__dict__["tags"].schema
+        return self.tags.schema
+
+    def read_tags(self) -> pa.RecordBatch:
+        """Return the tags of all series; late ones are read each time, so call it once."""
+        tags = self.tags
+        return tags.keeper.read_tags(tags.numbers) if isinstance(tags, LateTags) else tags
 
     def take_tags(self, positions: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Return the tags of some series, in the order given; only theirs are read."""
         late = self.late
-        return take_tags(self.tags, positions) if late is None else late.read(late.numbers[positions])
+        return take_tags(self.tags, positions) if late is None else late.keeper.read_tags(late.numbers[positions])
 
     @classmethod
     def of_tags(cls, schema: RegionSchema, columns: list[pa.Array], rows: int) -> SeriesTable:
@@ -149,13 +131,8 @@ class SeriesTable:
 
     @property
     def nbytes(self) -> int:
-        late = self.late
-        tags = self.tags.nbytes if late is None else late.numbers.nbytes
-        return int(self.tsid.nbytes + self.check.nbytes + tags)
-
-
-# Not in the body of the class, where it would be the attribute's default.
-SeriesTable.tags = _Tags()
+        tags = self.tags.numbers if isinstance(self.tags, LateTags) else self.tags
+        return int(self.tsid.nbytes + self.check.nbytes + tags.nbytes)
 
 
 def make_tags(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:

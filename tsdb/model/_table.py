@@ -19,6 +19,8 @@ from tsdb.model._types import DataType, Kind
 
 CATALOG = "tsdb"
 """The only catalog."""
+CATALOG_NAMES = (CATALOG, "greptime")
+"""What clients may call it."""
 
 DEFAULT_DATABASE = "public"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
+from tsdb.query._life import Checkpoint, checked_by
 from tsdb.query._visible import visible
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
@@ -14,6 +15,7 @@ __all__ = [
     "SERIES_AGGREGATE",
     "Affected",
     "Channel",
+    "Checkpoint",
     "ExecuteQuery",
     "OutOfMemory",
     "Output",
@@ -26,6 +28,7 @@ __all__ = [
     "TableMissing",
     "TableRecords",
     "WriteToken",
+    "checked_by",
     "read_all",
     "visible",
 ]

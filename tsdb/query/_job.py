@@ -48,6 +48,8 @@ class Job:
     """The largest LIMIT in it, if it may concern `numbers`."""
     is_small: bool
     """It is planned in milliseconds, and its expressions make no large values."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Database and name of the tables that its text names."""
 
     @property
     def is_harmless(self) -> bool:

@@ -7,8 +7,10 @@ before every batch, and the first error of a scan is kept because DataFusion han
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 from tsdb.clock import Clock
 from tsdb.errors import Cancelled, DeadlineExceeded
@@ -18,6 +20,36 @@ from tsdb.units import Duration
 _NS_PER_SECOND = 1e9
 
 
+class Checkpoint(Protocol):
+    """Called by the queries of a caller that cannot wait for long; it raises to abandon the query."""
+
+    def __call__(self) -> None:
+        """A query is about to begin its next step."""
+
+    def before_long_step(self) -> None:
+        """A step begins that cannot be interrupted and may take long, such as planning."""
+
+
+_checkpoint: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
+
+
+@contextmanager
+def checked_by(checkpoint: Checkpoint) -> Iterator[None]:
+    """Have queries that begin here call a checkpoint before their steps."""
+    token = _checkpoint.set(checkpoint)
+    try:
+        yield
+    finally:
+        _checkpoint.reset(token)
+
+
+def before_long_step() -> None:
+    """Call the checkpoint, if there is one, before a long step."""
+    checkpoint = _checkpoint.get()
+    if checkpoint is not None:
+        checkpoint.before_long_step()
+
+
 class QueryLife:
     """What the parts of a query share; safe to use from several threads."""
 
@@ -25,11 +57,10 @@ class QueryLife:
         self,
         clock: Clock,
         timeout: Duration | None,
-        hurry: Callable[[], None] | None = None,
         statement: Statement | None = None,
     ) -> None:
-        """`hurry` raises when whoever waits for the query cannot wait any longer; `statement` is what it runs for."""
-        self._hurry = hurry
+        """`statement` is what the query runs for."""
+        self._checkpoint = _checkpoint.get()
         self._statement = statement
         self.clock = clock
         self.timeout = timeout
@@ -49,8 +80,8 @@ class QueryLife:
         """Raise if the query should not go on."""
         if self.is_cancelled:
             raise Cancelled("the query was cancelled")
-        if self._hurry is not None:
-            self._hurry()
+        if self._checkpoint is not None:
+            self._checkpoint()
         if self._deadline_ns is not None and self.clock.monotonic_ns() >= self._deadline_ns:
             raise self.expired()
 

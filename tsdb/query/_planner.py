@@ -18,11 +18,10 @@ from datafusion import DataFrame
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
-from tsdb.errors import NotBrief
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._context import Contexts, QueryOptions
 from tsdb.query._job import Described, Job, Planned
-from tsdb.query._life import QueryLife
+from tsdb.query._life import QueryLife, before_long_step
 from tsdb.query._memory import MemoryWatch
 from tsdb.query._numbers import NUMBERS_ROWS
 from tsdb.query._planning import Planning, Unfinished
@@ -118,6 +117,7 @@ class Planner:
 
     def start(self, job: Job) -> tuple[Planned, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
+        before_long_step()
         if not job.is_single or not job.is_small:
             self.unfinished.check()
             self._memory.check()
@@ -127,7 +127,7 @@ class Planner:
 
     def short_life(self, session: Session) -> QueryLife:
         """Return the life of a query that needs no planner."""
-        return QueryLife(self._clock, session.timeout or self._options.timeout, session.hurry)
+        return QueryLife(self._clock, session.timeout or self._options.timeout)
 
     def source(
         self,
@@ -161,6 +161,7 @@ class Planner:
     def _in_worker(self, job: Job, request: type[Run | Describe]) -> tuple[Lease, Any, Sequence[Any]]:
         """Have a worker answer; returns the worker, the first answer, and the tables that the query reads."""
         assert self._workers is not None
+        before_long_step()
         life, source = self._begin(job)
         functions = cache(lambda: {each.name: each.body for each in self._pg_functions(job.session)})
         tables = QueryTables(source, lambda view: self._job_of_view(view, job), lambda name: functions()[name])
@@ -170,13 +171,14 @@ class Planner:
             life.end()
             raise
         try:
-            return lease, lease.ask(request(travelling(job))), life.scans
+            return lease, lease.ask(request(travelling(job), tables.open_named(job.names))), life.scans
         except BaseException as error:
             lease.end(is_done=False)
             raise self._with_near_table(error, job.session) from error
 
     def _plan_where_it_fits(self, job: Job) -> Planned:
-        if job.is_small or job.session.hurry is not None:
+        before_long_step()
+        if job.is_small:
             return self._plan(job)
         return self._planning.run(self._watched(job), lambda: self._plan(job), Planned.give_up)
 
@@ -197,9 +199,6 @@ class Planner:
             raise self._with_near_table(error, job.session) from error
 
     def _begin(self, job: Job) -> tuple[QueryLife, TableSource]:
-        if job.session.hurry is not None:
-            # Once it runs, nobody is asked until it has something to show.
-            raise NotBrief
         life = self._life(job)
         is_isolated = self._workers is not None and not job.is_harmless
         if not is_isolated and (not job.is_single or not job.is_small):

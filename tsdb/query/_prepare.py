@@ -33,6 +33,7 @@ from tsdb.query._numbers import NUMBERS
 from tsdb.query._providers import TableCatalog
 from tsdb.query._threads import in_thread
 from tsdb.query._view_sizes import ViewSizes, check_size
+from tsdb.query.errors import OutOfMemory, QueryPanic
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.session import Channel, Session
 from tsdb.sql.aggregate_names import AGGREGATE_NAMES
@@ -64,6 +65,9 @@ _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES"
 _PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 COERCING_WORDS = frozenset({"UNION", "INTERSECT", "EXCEPT", "RECURSIVE", "CASE"})
+
+_FINAL = (Cancelled, DeadlineExceeded, Busy, OutOfMemory, QueryPanic)
+"""Errors of planning that say nothing about the query: what failed once is not tried again."""
 
 Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 
@@ -122,6 +126,7 @@ class Preparer:
             views=chain,
             limit=limit_of(layout) if names_numbers else None,
             is_small=is_small,
+            names=tuple((each.parts[-2] if len(each.parts) > 1 else session.database, each.name) for each in named),
         )
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
@@ -142,7 +147,7 @@ class Preparer:
             return _certain(kinds)
         try:
             described = self._describe(replace(job, text=rewrite(layout, rules), is_explained=False))
-        except (Cancelled, DeadlineExceeded, Busy):
+        except _FINAL:
             raise
         except TsdbError:
             return _certain(kinds)
@@ -249,7 +254,7 @@ class Preparer:
     def _plan_view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
         try:
             schema = self._describe(self.prepare_view(view, session, views)).schema
-        except (Cancelled, DeadlineExceeded, Busy):
+        except _FINAL:
             raise
         except TsdbError:
             return {}
@@ -283,7 +288,7 @@ class Preparer:
         """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
         if session.is_describing:
             return ()
-        own = replace(session, is_describing=True, hurry=None)
+        own = replace(session, is_describing=True)
         kinds = in_thread(lambda: self._view_columns(view, own, ViewChain()))
         return tuple(
             ColumnInfo(ColumnId(number), name, kind, Semantic.FIELD)

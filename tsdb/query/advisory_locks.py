@@ -54,7 +54,7 @@ class SessionLocks:
             if owners.get(number, self) is not self:
                 return False
             if number not in owners and len(owners) >= LOCKS_MAX:
-                raise Busy(f"there are at most {LOCKS_MAX} advisory locks")
+                raise Busy(f"all {LOCKS_MAX} advisory locks are taken", hint="try again when some are released")
             owners[number] = self
             self._add(number, 1, is_transaction=is_transaction)
         self._taken.append((number, is_transaction))

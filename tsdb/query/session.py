@@ -67,8 +67,6 @@ class Session:
     connection_id: int = field(default_factory=lambda: next(_connection_ids))
     timeout: Duration | None = None
     """How long one statement may take; None leaves it to the server."""
-    hurry: Callable[[], None] | None = None
-    """Raises NotBrief when a statement takes longer than whoever waits for it can; set only for those that read."""
     statement: Statement | None = None
     """What runs now, set by the database when a statement begins."""
     token: WriteToken | None = None

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from tsdb.clock import Clock
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, Rejection, TableRows, WriteOutcome, drop_rejected
 from tsdb.ingest.otlp import (
@@ -50,33 +50,11 @@ _TRUE = ("true", "1")
 _log = get_logger("tsdb.otlp")
 
 
-class OtlpDatabase(Protocol):
-    """What this needs of the database."""
-
-    def ingest(
-        self,
-        rows: Sequence[TableRows],
-        session: Session,
-        new_table: NewTable,
-        *,
-        dry_run: bool = False,
-        hints: Mapping[str, str] = ...,
-        protocol: str = ...,
-        notes_rejections: bool = True,
-    ) -> WriteOutcome:
-        """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
-
-    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
-        """Keep what metrics of the session's database say about themselves."""
-
-    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
-
-
 @dataclass(frozen=True, slots=True)
 class OtlpRequest:
     """A request, however it came."""
 
+    database: DatabasePort
     body: bytes
     """The encoded message."""
     session: Session
@@ -96,15 +74,14 @@ class OtlpRequest:
 class OtlpWriter:
     """Writes requests; each answers with an encoded message, a dry run with what would be done."""
 
-    def __init__(self, database: OtlpDatabase, *, with_metric_engine: bool, clock: Clock) -> None:
-        self._database = database
+    def __init__(self, *, with_metric_engine: bool, clock: Clock) -> None:
         self._clock = clock
         self._metric_tables = metric_tables(with_metric_engine=with_metric_engine)
 
     def metrics(self, request: OtlpRequest) -> bytes | WriteOutcome:
         """Write data points."""
         parsed = parse_metrics(request.body, _read_options(request), check=request.check)
-        work = _Work(self._database, request, "otlp_metrics")
+        work = _Work(request, "otlp_metrics")
         refused = work.write(parsed, self._metric_tables)
         if isinstance(refused, WriteOutcome):
             return refused
@@ -127,7 +104,7 @@ class OtlpWriter:
             )
         table = request.find("trace-table-name") or TRACE_TABLE
         parsed = parse_traces(request.body, table, check=request.check)
-        work = _Work(self._database, request, "otlp_traces")
+        work = _Work(request, "otlp_traces")
         refused = work.write(parsed, trace_tables(_read_partitions(request)))
         if isinstance(refused, WriteOutcome):
             return refused
@@ -150,7 +127,7 @@ class OtlpWriter:
             extracted=_read_names(request, "log-extract-keys", ","),
             check=request.check,
         )
-        refused = _Work(self._database, request, "otlp_logs").write(parsed, LOG_TABLES)
+        refused = _Work(request, "otlp_logs").write(parsed, LOG_TABLES)
         if isinstance(refused, WriteOutcome):
             return refused
         answer = ExportLogsServiceResponse()
@@ -163,8 +140,8 @@ class OtlpWriter:
 class _Work:
     """One request and where it goes."""
 
-    def __init__(self, database: OtlpDatabase, request: OtlpRequest, protocol: str) -> None:
-        self._database = database
+    def __init__(self, request: OtlpRequest, protocol: str) -> None:
+        self._database = request.database
         self._request = request
         self._session = request.session
         self._protocol = protocol

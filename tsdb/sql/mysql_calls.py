@@ -157,6 +157,19 @@ def _last_day(value: str) -> str:
     return f"CAST({next_month} - INTERVAL '1' DAY AS DATE)"
 
 
+def _hex(arguments: list[str]) -> str | None:
+    """The digits of a number, or of the bytes of a text, as far as the text of the argument tells which it is."""
+    if len(arguments) == 1 and _STRING.fullmatch(arguments[0]):
+        return f"upper(encode({arguments[0]}, 'hex'))"
+    is_number = len(arguments) == 1 and arguments[0].strip().isdigit()
+    return f"upper(to_hex({arguments[0]}))" if is_number else None
+
+
+def _unhex(value: str) -> str:
+    """A digit may be missing at the start."""
+    return f"decode(concat(CASE WHEN char_length({value}) % 2 = 1 THEN '0' ELSE '' END, {value}), 'hex')"
+
+
 def _convert_tz(arguments: list[str]) -> str | None:
     if len(arguments) != 3:
         return None
@@ -197,6 +210,8 @@ EXPANSIONS: dict[str, Expansion] = {
     "date_sub": _shift("date_sub"),
     "subdate": _shift("date_sub"),
     "convert_tz": _convert_tz,
+    "hex": _hex,
+    "unhex": _of_one(_unhex),
     "truncate": lambda arguments: f"trunc({', '.join(arguments)})" if len(arguments) == 2 else None,
     "last_insert_id": _of_none("CAST(0 AS BIGINT)"),
     "row_count": _of_none("CAST(-1 AS BIGINT)"),

@@ -7,6 +7,7 @@
     CONVERT(x, CHAR)                CAST(x AS STRING)
     INTERVAL n DAY                  INTERVAL '1' DAY, or made of text where n is no literal
     GROUP_CONCAT(x SEPARATOR ';')   string_agg(x, ';')
+    EXTRACT(MICROSECOND FROM x)     microsecond(x): the fraction alone, without the seconds
     SELECT SQL_NO_CACHE …           SELECT …
 
 Functions have a table of their own, `tsdb.sql.mysql_calls`. The edited text is read anew before anything else looks at
@@ -30,7 +31,7 @@ _MODIFIERS = frozenset({
     "DISTINCTROW", "HIGH_PRIORITY", "STRAIGHT_JOIN", "SQL_SMALL_RESULT", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT",
     "SQL_NO_CACHE", "SQL_CACHE",
 })  # fmt: skip
-_CALLS = frozenset(name.upper() for name in EXPANSIONS) | {"CAST", "CONVERT", "GROUP_CONCAT"}
+_CALLS = frozenset(name.upper() for name in EXPANSIONS) | {"CAST", "CONVERT", "GROUP_CONCAT", "EXTRACT"}
 _WORDS = _CALLS | _OPERATOR_WORDS | _MODIFIERS | {"INTERVAL", "REGEXP", "RLIKE"}
 _TEXT_TYPES = frozenset({"CHAR", "NCHAR", "CHARACTER"})
 
@@ -179,6 +180,11 @@ def _expand(layout: Layout, edits: Edits, index: int) -> str | None:
         return _group_concat(layout, edits, index + 1)
     if word == "CAST":
         return _cast(layout, edits, index + 1, "AS")
+    if word == "EXTRACT":
+        is_fraction = layout.words[index + 2 : index + 4] == ["MICROSECOND", "FROM"]
+        closing = layout.tokens[layout.partner[index + 1]]
+        value = edits.render(layout.tokens[index + 3].end, closing.start).strip() if is_fraction else ""
+        return EXPANSIONS["microsecond"]([value]) if is_fraction else None
     arguments = [edits.render(start, end).strip() for start, end in layout.arguments(index + 1)]
     if word == "CONVERT":
         if len(arguments) == 2:

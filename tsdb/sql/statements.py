@@ -251,6 +251,7 @@ AlterOp: TypeAlias = (
 class AlterTable:
     name: Name
     operations: tuple[AlterOp, ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ public class Tour {
             insert(connection);
             ask(connection);
             beRefused(connection);
+            if (!kind.equals("arrow-flight-sql")) {
+                giveUp(connection);
+            }
         }
     }
 
@@ -124,6 +127,28 @@ public class Tour {
              ResultSet found = statement.executeQuery("SELECT count(*) AS c, max(usage_value) AS m FROM jdbc_tour")) {
             found.next();
             say("counted", found.getInt("c") + " " + found.getDouble("m"));
+        }
+    }
+
+    // A query that takes too long is cancelled, one that is not read to its end is closed; the connection lives on.
+    private static void giveUp(Connection connection) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            statement.setQueryTimeout(1);
+            statement.executeQuery("SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e").close();
+            say("gave up", "no");
+        } catch (SQLException cancelled) {
+            say("gave up", "yes");
+        }
+        try (Statement statement = connection.createStatement()) {
+            statement.setMaxRows(2);
+            ResultSet found = statement.executeQuery("SELECT hits FROM jdbc_tour ORDER BY hits");
+            found.next();
+            say("first", found.getLong(1));
+            found.close();
+        }
+        try (Statement statement = connection.createStatement(); ResultSet one = statement.executeQuery("SELECT 2")) {
+            one.next();
+            say("still alive", one.getInt(1));
         }
     }
 

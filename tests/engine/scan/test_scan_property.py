@@ -85,7 +85,7 @@ def test_series_are_whole_and_in_the_order_of_time(
     scan = scan_series(region.snapshot(), expression, window, ["v", "s"])
     found = []
     for number, (start, stop) in enumerate(zip(scan.offsets, scan.offsets[1:], strict=False)):
-        tags = scan.series.tags.slice(number, 1).to_pylist()[0]
+        tags = scan.series.read_tags().slice(number, 1).to_pylist()[0]
         times = scan.times[start:stop].tolist()
         assert times
         assert times == sorted(times)

@@ -20,7 +20,7 @@ def test_series_are_laid_out_one_after_the_other() -> None:
     first = put(row("b", 1, 1.0), row("a", 2, 2.0), source=0)
     second = put(row("a", 5, 5.0), row("c", 5, 6.0), row("b", 6, 7.0), source=1)
     scan = scan_series(Region([first, second]).snapshot(), None, TimeRange.ALL, ["v"])
-    assert scan.series.tags.column("host").to_pylist() == ["a", "b", "c"]
+    assert scan.series.read_tags().column("host").to_pylist() == ["a", "b", "c"]
     assert scan.offsets.tolist() == [0, 2, 4, 5]
     assert scan.times.tolist() == [2, 5, 1, 6, 5]
     assert scan.fields["v"].to_pylist() == [2.0, 5.0, 1.0, 7.0, 6.0]
@@ -33,7 +33,7 @@ def test_matchers_of_promql_are_decided_on_series() -> None:
         statistics = ScanStatistics()
         scan = scan_series(region.snapshot(), matcher, TimeRange(0, 10), ["v"], statistics=statistics)
         assert statistics.rows_read == len(scan.series)
-        names: list[str | None] = scan.series.tags.column("host").to_pylist()
+        names: list[str | None] = scan.series.read_tags().column("host").to_pylist()
         return names
 
     assert hosts(pc.match_substring_regex(HOST, "^(?:web-.*)$")) == ["web-1", "web-2"]

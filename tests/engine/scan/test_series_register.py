@@ -32,7 +32,7 @@ def read(found: SeriesRegister, snapshot: Snapshot, within: TimeRange = TimeRang
     samples = found.read(snapshot, sources, SCHEMA.by_name["v"], chosen, within)
     if samples is None:
         return None
-    hosts = found.registered.series.tags.column("host").to_pylist()
+    hosts = found.registered.series.read_tags().column("host").to_pylist()
     offsets, times, values = (pa.array(each).to_pylist() for each in samples.columns())
     return {
         hosts[place]: [*times[start:stop], *values[start:stop]]
@@ -55,7 +55,7 @@ def test_a_register_reads_what_a_scan_reads(sources: list[list[tuple[str, int]]]
     scan = scan_series(snapshot, None, within, ["v"])
     if found is None:
         return  # rows of one series overlap in time: only a scan can merge them
-    hosts, values = scan.series.tags.column("host").to_pylist(), scan.fields["v"].to_pylist()
+    hosts, values = scan.series.read_tags().column("host").to_pylist(), scan.fields["v"].to_pylist()
     bounds = zip(hosts, scan.offsets.tolist(), scan.offsets.tolist()[1:], strict=False)
     assert found == {host: [*scan.times[low:high].tolist(), *values[low:high]] for host, low, high in bounds}
 
@@ -66,7 +66,7 @@ def test_numbers_stay_when_series_come() -> None:
     found = register()
     assert read(found, replace(snapshot, sources=snapshot.sources[:1])) == {"b": [1, 1.0]}
     assert read(found, snapshot) == {"b": [1, 3, 1.0, 3.0], "a": [2, 2.0]}
-    assert found.registered.series.tags.column("host").to_pylist() == ["b", "a"]
+    assert found.registered.series.read_tags().column("host").to_pylist() == ["b", "a"]
     assert (found.learned, found.registered.version) == (2, 2)
     assert read(found, snapshot) is not None
     assert found.learned == 2

@@ -145,7 +145,7 @@ def content_of_merge(merge: Merge, schema: RegionSchema) -> Content | None:
     stripes = list(merge.stripes())
     if not stripes:
         return None
-    series = _series_rows(merge.series.tags)
+    series = _series_rows(merge.series.read_tags())
     return Content(
         [series[rank] for stripe in stripes for rank in stripe.ranks],
         np.concatenate([stripe.times for stripe in stripes]),

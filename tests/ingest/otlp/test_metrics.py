@@ -75,7 +75,7 @@ def _request(*metrics: Metric, **resource: str) -> bytes:
 def _values(parsed: Parsed) -> dict[str, list[tuple[dict[str, str], float]]]:
     found = {}
     for rows in parsed.rows:
-        tags = rows.tags.to_pylist()
+        tags = rows.read_tags().to_pylist()
         values = rows.fields["tsdb_value"].to_pylist()
         found[rows.table] = [
             ({name: text for name, text in tags[series].items() if text is not None}, value)

@@ -100,11 +100,11 @@ def test_a_kind_that_this_version_does_not_know_is_not_specified() -> None:
 
 def test_spans_without_a_service_still_have_the_tag() -> None:
     parsed = _spans(None, service=None)
-    assert parsed.rows[0].tags.to_pylist() == [{"service_name": None}]
+    assert parsed.rows[0].read_tags().to_pylist() == [{"service_name": None}]
     services, operations = choice_rows(parsed.rows)
-    assert services.tags.to_pylist() == [{"service_name": ""}]
+    assert services.read_tags().to_pylist() == [{"service_name": ""}]
     expected = {"service_name": "", "span_name": "s1", "span_kind": "SPAN_KIND_UNSPECIFIED"}
-    assert operations.tags.to_pylist() == [expected]
+    assert operations.read_tags().to_pylist() == [expected]
 
 
 def test_a_record_has_its_own_time_or_that_of_its_observation_or_of_its_arrival() -> None:

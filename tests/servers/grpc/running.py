@@ -14,7 +14,7 @@ import grpc
 
 from tsdb.auth import SYSTEM, Authenticator, open_authenticator
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database
+from tsdb.database import Database, DatabaseGate
 from tsdb.query import Affected, Session
 from tsdb.servers.grpc import (
     GrpcServer,
@@ -97,7 +97,7 @@ def running_server(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     settings = {"host": "127.0.0.1", "port": 0, "authenticator": known, "version": "9.9.9"}
-    server = GrpcServer(opened.database, services, **{**settings, **options})
+    server = GrpcServer(DatabaseGate(opened.database), services, **{**settings, **options})
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS)
         yield RunningServer(server, opened.database, loop)

@@ -21,16 +21,17 @@ from google.rpc.status_pb2 import Status as RpcStatus
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from tests.engine.lives import wait_until
 from tests.servers.grpc.running import USERS, RunningServer, basic, running_server, trailer
 from tests.servers.grpc.test_database import HOST, TS, insert, rows, sql
 from tests.servers.http.sql_database import ScriptedDatabase
 from tsdb.config import TlsMode
+from tsdb.database import DatabaseGate
 from tsdb.errors import WIRE, StartError, Status, TsdbError
 from tsdb.query import Affected
 from tsdb.servers import Tls
 from tsdb.servers.grpc import GrpcLimits, GrpcServer, database_services
 from tsdb.servers.grpc._errors import status_code, trailers
-from tsdb.servers.grpc._work import Workers
 from tsdb.telemetry import render
 from tsdb.units import Duration, Size
 
@@ -45,7 +46,7 @@ def scripted(database: ScriptedDatabase, limits: GrpcLimits | None = None) -> It
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     address = {"host": "127.0.0.1", "port": 0}
-    server = GrpcServer(database, [database_services], limits=limits, **address)  # type: ignore[arg-type]
+    server = GrpcServer(DatabaseGate(database), [database_services], limits=limits, **address)  # type: ignore[arg-type]
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
     try:
         yield server.address
@@ -59,16 +60,16 @@ def scripted(database: ScriptedDatabase, limits: GrpcLimits | None = None) -> It
 async def test_an_address_that_is_taken_is_told_before_anything_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        server = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
+        server = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
         with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1:{port} for gRPC: Address already in use"):
             server.probe()
 
 
 async def test_two_servers_do_not_share_a_port() -> None:
-    first = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=0)  # type: ignore[arg-type]
+    first = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=0)  # type: ignore[arg-type]
     await first.start()
     port = int(first.address.rsplit(":", 1)[1])
-    second = GrpcServer(ScriptedDatabase(), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
+    second = GrpcServer(DatabaseGate(ScriptedDatabase()), [], host="127.0.0.1", port=port)  # type: ignore[arg-type]
     with pytest.raises(StartError):
         second.probe()
     await first.stop(1)
@@ -239,7 +240,7 @@ def test_a_server_lets_calls_finish_when_it_stops() -> None:
     loop, server = (
         asyncio.new_event_loop(),
         GrpcServer(
-            database,
+            DatabaseGate(database),
             [database_services],
             host="127.0.0.1",
             port=0,  # type: ignore[arg-type]
@@ -283,7 +284,7 @@ def test_a_stream_without_a_further_message_does_not_hold_up_the_end(tmp_path: P
         assert time.monotonic() - begun < 5
         held.set()
         assert answer.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert answer.details() == "the server is stopping; send what is left again"
+        assert answer.details() == "the server is stopping; try again with the rest when it has restarted"
 
 
 def test_health_is_told_for_the_whole_and_for_each_service(served: RunningServer) -> None:
@@ -335,32 +336,22 @@ def test_every_status_has_a_code_and_says_whether_to_try_again(status: Status) -
         assert "grpc-status-details-bin" not in found
 
 
-async def test_more_work_than_may_wait_is_refused() -> None:
-    workers = Workers(1, waiting_max=1)
-    gate = threading.Event()
-    running = [asyncio.create_task(workers.run(gate.wait)) for _ in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(Exception, match="too many calls wait"):
-        await workers.run(lambda: None)
-    gate.set()
-    await asyncio.gather(*running)
-    workers.close()
+def test_open_connections_are_counted() -> None:
+    def counted() -> float:
+        lines = render().decode().splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith("tsdb_servers_grpc_connections "))
 
-
-async def test_a_stream_that_is_left_early_closes_what_makes_it() -> None:
-    workers, closed = Workers(1), threading.Event()
-
-    def pieces() -> Any:
-        try:
-            yield from range(1000)
-        finally:
-            closed.set()
-
-    stream = workers.stream(pieces())
-    assert [await anext(stream), await anext(stream)] == [0, 1]
-    await stream.aclose()  # type: ignore[attr-defined]
-    assert await asyncio.to_thread(closed.wait, 10)
-    workers.close()
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    before = counted()
+    with scripted(ScriptedDatabase()) as address:
+        channels = [grpc.insecure_channel(address, options=alone) for _ in range(3)]
+        for number, channel in enumerate(channels, 1):
+            grpc.channel_ready_future(channel).result(10)
+            wait_until(lambda: counted() == before + number)  # noqa: B023
+        for number, channel in enumerate(channels, 1):
+            channel.close()
+            wait_until(lambda: counted() == before + 3 - number)  # noqa: B023
+    assert counted() == before
 
 
 class Files:

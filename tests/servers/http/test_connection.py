@@ -246,3 +246,33 @@ async def test_many_clients_come_and_go() -> None:
                 await asyncio.sleep(0.01)
         # The next connection has its place already.
         assert started._listener._places._value == 4095  # type: ignore[union-attr]
+
+
+async def test_a_client_is_alone_while_no_other_open_connection_has_begun_a_request_recently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def is_alone(request: Request) -> Response:
+        return Response.text("alone" if request.is_alone else "busy")
+
+    async def ask(client: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> str:
+        client[1].write(b"GET /alone HTTP/1.1\r\n\r\n")
+        await client[0].readuntil(b"\r\n\r\n")
+        return (await client[0].read(5)).decode().strip()
+
+    monkeypatch.setattr("tsdb.servers.http._listener.RECENT_SECONDS", 60.0)
+    async with serving(("GET", "/alone", is_alone)) as started, connection(started) as first:
+        assert [await ask(first), await ask(first)] == ["alone", "alone"]
+        async with connection(started) as second:
+            assert await ask(first) == "alone", "the other one has sent nothing"
+            assert await ask(second) == "busy"
+            assert await ask(first) == "busy"
+            second[1].close()
+            async with asyncio.timeout(30):
+                while started._listener.connection_count > 1:  # type: ignore[union-attr]  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        assert await ask(first) == "alone"
+        async with connection(started) as third:
+            assert await ask(third) == "busy"
+            monkeypatch.setattr("tsdb.servers.http._listener.RECENT_SECONDS", 0.0)
+            await asyncio.sleep(0.01)
+            assert await ask(first) == "alone"

@@ -15,7 +15,7 @@ from tests.database.cases import open_case_database, render
 from tests.ingest.prometheus_messages import messages
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalDatabase
-from tsdb.database import Session, read_all
+from tsdb.database import DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
 from tsdb.servers.http._gather import GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
 from tsdb.units import Duration
@@ -131,7 +131,10 @@ def local(tmp_path: Path) -> Iterator[LocalDatabase]:
 @pytest.fixture
 def app(local: LocalDatabase) -> Iterator[HttpApp]:
     made = HttpApp(body_limit=1_000_000, timeout=Duration(0))
-    routes = [influx_routes(made, local.database), prometheus_remote_routes(made, local.database)]
+    routes = [
+        influx_routes(made, DatabaseGate(local.database)),
+        prometheus_remote_routes(made, DatabaseGate(local.database)),
+    ]
     yield made
     for each in routes:
         each.close()

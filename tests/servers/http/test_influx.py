@@ -16,7 +16,7 @@ from tsdb.clock import ManualClock
 from tsdb.components._local import LocalDatabase
 from tsdb.components.standalone import Standalone
 from tsdb.config import StandaloneConfig
-from tsdb.database import Session, read_all
+from tsdb.database import DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, _ingest, influx_routes
 from tsdb.telemetry import render as render_metrics
 from tsdb.units import Duration
@@ -34,7 +34,7 @@ def local(tmp_path: Path) -> Iterator[LocalDatabase]:
 @pytest.fixture
 def app(local: LocalDatabase) -> Iterator[HttpApp]:
     made = HttpApp(body_limit=1_000_000, timeout=Duration(0))
-    routes = influx_routes(made, local.database, clock=ManualClock(NOW_NS))
+    routes = influx_routes(made, DatabaseGate(local.database), clock=ManualClock(NOW_NS))
     yield made
     routes.close()
 

@@ -20,6 +20,7 @@ from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.test_influx import rows
 from tsdb.catalog import Catalog
 from tsdb.components._local import LocalDatabase
+from tsdb.database import DatabaseGate
 from tsdb.engine import Engine
 from tsdb.servers import _settle
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
@@ -55,9 +56,9 @@ class Served:
         self.local: LocalDatabase = open_case_database(path)
         self.app = HttpApp(body_limit=0, timeout=Duration(0))
         self.routes = [
-            influx_routes(self.app, self.local.database),
-            opentsdb_routes(self.app, self.local.database),
-            sql_routes(self.app, self.local.database),
+            influx_routes(self.app, DatabaseGate(self.local.database)),
+            opentsdb_routes(self.app, DatabaseGate(self.local.database)),
+            sql_routes(self.app, DatabaseGate(self.local.database)),
         ]
 
     def table_count(self) -> int:
@@ -107,7 +108,7 @@ async def sql(served: Served, text: str, **headers: str) -> Answer:
 
 async def expire(served: Served) -> None:
     """Let the deadline of every request pass now."""
-    for guard in tuple(served.app._patrol._guards):
+    for guard in tuple(served.app._timeouts._guards):
         guard.interrupt(Interruption.TIMEOUT)
     for _ in range(5):
         await asyncio.sleep(0)
@@ -188,7 +189,7 @@ async def test_a_client_that_goes_away_stops_its_write(served: Served, monkeypat
     exchange.feed(body)
     await asyncio.to_thread(gate.reached.wait, 30)
     exchange.leave()
-    (guard,) = served.app._patrol._guards
+    (guard,) = served.app._timeouts._guards
     while guard.reason is None:  # noqa: ASYNC110 - the patrol sets no event
         await asyncio.sleep(0.01)
     for _ in range(5):

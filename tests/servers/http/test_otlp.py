@@ -33,7 +33,7 @@ from opentelemetry.trace import SpanKind
 
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database, Session, read_all
+from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, otlp_routes
 from tsdb.units import Duration
 
@@ -48,7 +48,7 @@ class World:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self.database: Database = self._opened.database
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
-        self._routes = otlp_routes(self._app, self.database)
+        self._routes = otlp_routes(self._app, DatabaseGate(self.database))
 
     def post(self, what: str, body: bytes, *, query: str = "", **headers: str) -> Answer:
         said = {"content-type": "application/x-protobuf"} | {k.replace("_", "-"): v for k, v in headers.items()}

@@ -14,8 +14,9 @@ import pytest
 from tests.kernels.histogram_reference import Hist
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Session
+from tsdb.database import DatabaseGate, Session
 from tsdb.query.promql import PromqlEngine
+from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, ServerFacts, prometheus_api_routes
 from tsdb.units import Duration
 
@@ -48,8 +49,12 @@ class World:
     def __init__(self, directory: Path) -> None:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
+        self.inline = InlinePolicy()
         self._routes = prometheus_api_routes(
-            self._app, self._opened.database, ServerFacts({"version": "1"}, lambda: {"http": {"addr": "here"}})
+            self._app,
+            DatabaseGate(self._opened.database),
+            ServerFacts({"version": "1"}, lambda: {"http": {"addr": "here"}}),
+            inline=self.inline,
         )
         self.run(*SETUP)
 
@@ -233,9 +238,8 @@ def test_too_many_queries_at_the_same_time_may_be_tried_again(world: World, capl
     assert world.get("query", query="up", time=10).status == 200
 
 
-def test_a_brief_query_is_answered_on_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("BRIEF_SECONDS", "LONG_SECONDS"):
-        monkeypatch.setattr(f"tsdb.servers._brief.{limit}", 60.0)
+def test_a_fast_query_is_answered_on_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.inline.limits = InlineLimits(fast_seconds=60.0, soft_deadline_seconds=60.0)
     threads = []
     run = world.promql.run
 
@@ -249,8 +253,8 @@ def test_a_brief_query_is_answered_on_the_event_loop(world: World, monkeypatch: 
     main = threading.current_thread()
     assert [thread is main for thread in threads] == [False, False, False, True, True]
     world.data("query_range", query="up + 1", start=0, end=10, step=5)
-    assert threads[-1] is not main, "another span is another question"
-    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", -1.0)
+    assert threads[-1] is not main, "another span is another query"
+    world.inline.limits = InlineLimits(fast_seconds=60.0, soft_deadline_seconds=-1.0)
     threads.clear()
     assert world.data("query", query="up + 7", time=10)["result"]
-    assert [thread is main for thread in threads] == [True, False], "given up, and done again on a thread"
+    assert [thread is main for thread in threads] == [True, False], "abandoned, and run again on a thread"

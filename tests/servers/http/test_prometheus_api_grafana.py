@@ -12,10 +12,11 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import Answer, call
 from tests.servers.http.test_prometheus_api import FORM, PREFIX, SETUP, World
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database, Session
+from tsdb.database import Database, DatabaseGate, Session
 from tsdb.errors import Cancelled
 from tsdb.query import TableRecords
 from tsdb.servers.http import HttpApp, prometheus_api_routes
@@ -118,7 +119,7 @@ class _Endless:
         raise AssertionError("nobody stopped the query")
 
 
-class _Door:
+class _EndlessDatabase:
     """The database, with an evaluation that does not end."""
 
     def __init__(self, database: Database) -> None:
@@ -144,14 +145,14 @@ def _ask(database: Database, text: str) -> list[dict[str, Any]]:
 
 
 def test_queries_are_in_the_process_list_and_can_be_killed(database: Database) -> None:
-    door = _Door(database)
+    endless = _EndlessDatabase(database)
     app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
-    routes = prometheus_api_routes(app, door)  # type: ignore[arg-type]
+    routes = prometheus_api_routes(app, DatabaseGate(endless))  # type: ignore[arg-type]
     answers: list[Answer] = []
     target = f"{PREFIX}query?{urlencode({'query': 'sum(up)'})}"
     thread = threading.Thread(target=lambda: answers.append(asyncio.run(call(app, "GET", target))))
     thread.start()
-    assert door.promql.is_running.wait(10)
+    assert endless.promql.is_running.wait(10)
     running = _ask(database, "SELECT id, query, client FROM information_schema.process_list WHERE query = 'sum(up)'")
     assert [row["client"] for row in running] == ["127.0.0.1"]
     list(database.execute(f"KILL '{running[0]['id']}'", Session()))
@@ -163,14 +164,15 @@ def test_queries_are_in_the_process_list_and_can_be_killed(database: Database) -
 
 
 def test_a_query_stops_when_the_time_of_its_request_is_up(database: Database) -> None:
-    door = _Door(database)
+    endless = _EndlessDatabase(database)
     app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(0.05))
-    routes = prometheus_api_routes(app, door)  # type: ignore[arg-type]
+    routes = prometheus_api_routes(app, DatabaseGate(endless))  # type: ignore[arg-type]
     answer = asyncio.run(call(app, "GET", f"{PREFIX}query?query=up"))
-    routes._work._pool.shutdown(wait=True)
+    routes.close()
+    wait_until(lambda: endless.promql.stopped_by is not None)
     assert answer.status == 503
     assert answer.json()["errorType"] == "timeout"
-    assert isinstance(door.promql.stopped_by, Cancelled)
+    assert isinstance(endless.promql.stopped_by, Cancelled)
 
 
 def test_tql_is_in_the_process_list(database: Database) -> None:

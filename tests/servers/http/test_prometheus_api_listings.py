@@ -13,6 +13,8 @@ import pytest
 
 from tests.servers.http.asgi_client import call
 from tests.servers.http.test_prometheus_api import FORM, PREFIX, World
+from tsdb.database import FederatedSample
+from tsdb.database._metric_metadata import kind_of
 from tsdb.errors import Status
 from tsdb.model import MetricDescription
 from tsdb.query.promql import Newest
@@ -203,7 +205,8 @@ def test_the_type_of_a_described_metric_is_told_to_federation() -> None:
         "odd": [MetricDescription("stateset", "", "")],
     }
     names = ("a.b", "hits_total", "latency", "level", "misses_total", "odd")
-    text = encode_samples([Newest({"__name__": name, "x.y": "1"}, 5, math.inf) for name in names], known).decode()
+    samples = [Newest({"__name__": name, "x.y": "1"}, 5, math.inf) for name in names]
+    text = encode_samples([FederatedSample(each, kind_of(each.labels["__name__"], known)) for each in samples]).decode()
     types = [line.split()[2:] for line in text.splitlines() if line.startswith("#")]
     assert types == [
         ["a_b", "untyped"], ["hits_total", "counter"], ["latency", "untyped"], ["level", "gauge"],

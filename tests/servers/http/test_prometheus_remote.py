@@ -21,7 +21,7 @@ from tests.ingest.prometheus_messages import (
 )
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database, Session, read_all
+from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, PrometheusRemoteRoutes, prometheus_remote_routes
 from tsdb.units import Duration
 
@@ -45,7 +45,9 @@ class World:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self.database: Database = self._opened.database
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
-        self.routes: PrometheusRemoteRoutes = prometheus_remote_routes(self._app, self.database, **options)
+        self.routes: PrometheusRemoteRoutes = prometheus_remote_routes(
+            self._app, DatabaseGate(self.database), **options
+        )
 
     def post(self, target: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
         return asyncio.run(call(self._app, "POST", target, headers=SNAPPY if headers is None else headers, body=body))

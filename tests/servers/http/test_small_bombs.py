@@ -11,6 +11,7 @@ import pytest
 
 from tests.database.cases import open_case_database
 from tests.servers.http.asgi_client import call
+from tsdb.database import DatabaseGate
 from tsdb.errors import Cancelled, InvalidArguments
 from tsdb.ingest import opentsdb
 from tsdb.ingest.otlp import _parsed, parse_logs, parse_metrics, parse_traces
@@ -25,9 +26,9 @@ def app(tmp_path: Path) -> Iterator[HttpApp]:
     local = open_case_database(tmp_path)
     made = HttpApp(body_limit=1 << 20, timeout=Duration(0))
     routes = [
-        otlp_routes(made, local.database),
-        opentsdb_routes(made, local.database),
-        prometheus_remote_routes(made, local.database),
+        otlp_routes(made, DatabaseGate(local.database)),
+        opentsdb_routes(made, DatabaseGate(local.database)),
+        prometheus_remote_routes(made, DatabaseGate(local.database)),
     ]
     yield made
     for each in routes:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,8 +17,10 @@ import pytest
 
 from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.sql_database import Affected, MadeRecords, ScriptedDatabase, rows
+from tsdb.database import DatabaseGate
 from tsdb.errors import DeadlineExceeded, InvalidSyntax
 from tsdb.query import Channel
+from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, HttpServer, sql_routes
 from tsdb.servers.http._formats import CHUNK_BYTES
 from tsdb.units import Duration
@@ -28,7 +31,7 @@ pytestmark = pytest.mark.timeout(20)
 
 def make_app(database: ScriptedDatabase, **options: Any) -> HttpApp:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    sql_routes(app, database, **options)
+    sql_routes(app, DatabaseGate(database), **options)
     return app
 
 
@@ -238,7 +241,7 @@ async def test_a_million_rows_are_sent_in_chunks_and_made_no_faster_than_they_ar
 @asynccontextmanager
 async def serving(database: ScriptedDatabase, *, threads_max: int = 4) -> AsyncIterator[str]:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(app, database, threads_max=threads_max)
+    routes = sql_routes(app, DatabaseGate(database), threads_max=threads_max)
     server = HttpServer(app, host="127.0.0.1", port=0)
     await server.start()
     try:
@@ -337,7 +340,9 @@ async def test_a_cancellation_is_repeated_until_the_query_has_ended() -> None:
         await wait_for(database.stopped)
 
 
-# Brief statements
+# Inline execution
+
+PATIENT = partial(InlinePolicy, InlineLimits(fast_seconds=60.0, soft_deadline_seconds=60.0))
 
 
 @pytest.mark.parametrize(
@@ -349,11 +354,7 @@ async def test_a_cancellation_is_repeated_until_the_query_has_ended() -> None:
         ("SELECT {}; DROP TABLE t", False),
     ],
 )
-async def test_a_brief_query_is_answered_on_the_event_loop(
-    text: str, is_here: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
-    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", 60.0)
+async def test_a_fast_query_is_answered_on_the_event_loop(text: str, is_here: bool) -> None:
     threads = []
 
     def answer() -> Any:
@@ -361,7 +362,7 @@ async def test_a_brief_query_is_answered_on_the_event_loop(
         return rows(n=[1])
 
     database = ScriptedDatabase({text.format(number): [answer] for number in range(5)})
-    app = make_app(database)
+    app = make_app(database, inline=PATIENT())
     for number in range(5):
         found = await call(app, "GET", f"/v1/sql?{urlencode({'sql': text.format(number)})}")
         assert found.json()["output"][0]["records"]["rows"] == [[1]]
@@ -369,11 +370,10 @@ async def test_a_brief_query_is_answered_on_the_event_loop(
     assert [thread is main for thread in threads] == [False, False, False, is_here, is_here]
 
 
-async def test_what_is_expected_to_be_brief_may_be_refused_or_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+async def test_a_query_that_is_expected_to_be_fast_may_fail_or_be_large() -> None:
     text = "SELECT a FROM t"
     database = ScriptedDatabase({text: [lambda: rows(n=[1])]})
-    app = make_app(database)
+    app = make_app(database, inline=PATIENT())
 
     async def ask() -> Answer:
         return await call(app, "GET", f"/v1/sql?{urlencode({'sql': text, 'format': 'csv'})}")

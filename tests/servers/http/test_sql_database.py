@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +13,21 @@ import pytest
 
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
+from tsdb.database import DatabaseGate
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.query import QueryEngine, QueryOptions
+from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.units import Duration, Size
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[HttpApp]:
+def inline() -> InlinePolicy:
+    return InlinePolicy()
+
+
+@pytest.fixture
+def app(tmp_path: Path, inline: InlinePolicy) -> Iterator[HttpApp]:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
         wal=WalOptions(ballast_bytes=Size(0)),
@@ -28,7 +36,7 @@ def app(tmp_path: Path) -> Iterator[HttpApp]:
     )
     local = open_directory(tmp_path, options=options)
     made = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(made, local.database)
+    routes = sql_routes(made, DatabaseGate(local.database), inline=inline)
     try:
         yield made
     finally:
@@ -75,11 +83,9 @@ async def test_a_query_whose_time_is_up_runs_no_more(app: HttpApp) -> None:
     endless = "SELECT count(*) FROM generate_series(1, 99000) AS a, generate_series(1, 99000) AS b"
     answer = await ask(app, endless, **{"x-tsdb-timeout": "100ms"})
     assert answer.status == 408
-    for _ in range(200):
-        (processes,) = await read(app, "SHOW PROCESSLIST")
-        if [row[2] for row in processes] == ["SHOW PROCESSLIST"]:
-            return
-    pytest.fail(f"it still runs: {processes}")
+    async with asyncio.timeout(60):
+        while [row[2] for row in (await read(app, "SHOW PROCESSLIST"))[0]] != ["SHOW PROCESSLIST"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +95,10 @@ async def test_a_query_whose_time_is_up_runs_no_more(app: HttpApp) -> None:
         ("SELECT v + 1 AS w FROM brief WHERE host = 'a' ORDER BY ts", True),
     ],
 )
-async def test_a_query_that_is_not_brief_after_all_is_answered_on_a_thread(
-    app: HttpApp, monkeypatch: pytest.MonkeyPatch, sql: str, is_planned: bool
+async def test_a_query_that_is_not_fast_after_all_is_answered_on_a_thread(
+    app: HttpApp, inline: InlinePolicy, monkeypatch: pytest.MonkeyPatch, sql: str, is_planned: bool
 ) -> None:
-    monkeypatch.setattr("tsdb.servers._brief.BRIEF_SECONDS", 60.0)
+    inline.limits = InlineLimits(fast_seconds=60.0)
     threads: list[bool] = []
     query = QueryEngine.query
 
@@ -107,7 +113,7 @@ async def test_a_query_that_is_not_brief_after_all_is_answered_on_a_thread(
     answers = [await read(app, sql) for _ in range(4)]
     assert threads == ([False, False, False, True, False] if is_planned else [False, False, False, True])
     # A planner cannot be asked to stop, so nothing that needs one is begun; anything else is given up in time.
-    monkeypatch.setattr("tsdb.servers._brief.LONG_SECONDS", -1.0)
+    inline.limits = InlineLimits(fast_seconds=60.0, soft_deadline_seconds=-1.0)
     threads.clear()
     answers += [await read(app, sql)]
     assert threads == ([False] if is_planned else [True, False])

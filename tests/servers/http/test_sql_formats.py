@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers.http.asgi_client import Answer, call
 from tests.servers.http.sql_database import Affected, MadeRecords, ScriptedDatabase, rows
+from tsdb.database import DatabaseGate
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.units import Duration
 
@@ -43,7 +44,7 @@ def make_database() -> ScriptedDatabase:
 
 async def ask(sql: str, parameters: str = "", database: ScriptedDatabase | None = None, zone: str = "UTC") -> Answer:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(app, database or make_database())
+    routes = sql_routes(app, DatabaseGate(database or make_database()))
     try:
         answer = await call(app, "GET", f"/v1/sql?sql={quote(sql)}&{parameters}", headers={"x-tsdb-timezone": zone})
     finally:

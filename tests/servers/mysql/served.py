@@ -15,7 +15,7 @@ import uvloop
 from tsdb.auth import open_authenticator
 from tsdb.components import LocalOptions, open_local
 from tsdb.config import TlsMode
-from tsdb.database import Database
+from tsdb.database import Database, DatabaseGate
 from tsdb.kv import MemoryKv
 from tsdb.servers import Tls
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
@@ -69,7 +69,7 @@ def serving(
     options = LocalOptions(authenticator=authenticator, has_housekeeping=False)
     local = open_local(LocalStore(directory / "data"), MemoryKv(), directory / "wal", options=options)
     server = MysqlServer(
-        local.database,
+        DatabaseGate(local.database),
         authenticator,
         tls or Tls(TlsMode.DISABLE),
         host="127.0.0.1",

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
-from tsdb.database import Database, Session, read_all
+from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.errors import StartError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.servers.opentsdb import LINE_BYTES_MAX, OpentsdbServer, _server
@@ -83,7 +83,7 @@ def database(opened: LocalDatabase) -> CountedDatabase:
 
 @pytest.fixture
 async def server(database: CountedDatabase) -> AsyncIterator[OpentsdbServer]:
-    server = OpentsdbServer(database, host="127.0.0.1", port=0, threads_max=2)
+    server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=0, threads_max=2)
     await server.start()
     yield server
     await server.stop(5)
@@ -265,21 +265,22 @@ async def test_at_most_as_many_batches_as_threads_are_written_at_once(
     assert len(database.writes) == 5
 
 
-async def test_connections_over_the_limit_are_told_and_closed(
-    connect: Connect, server: OpentsdbServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_server, "CONNECTIONS_MAX", 1)
+async def test_connections_over_the_limit_are_told_and_closed(connect: Connect, database: CountedDatabase) -> None:
+    server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=0, threads_max=1, connections_max=1)
+    await server.start()
     first = await connect(server)
     await first.settle()
     second = await connect(server)
     assert await second.reply() == "Internal error: too many connections\r\n"
     assert await second.reply() == ""
+    await first.close()
+    await server.stop(1)
 
 
 async def test_lines_that_were_taken_are_written_before_the_server_stops(
     connect: Connect, database: CountedDatabase
 ) -> None:
-    server = OpentsdbServer(database, host="127.0.0.1", port=0, threads_max=1)
+    server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=0, threads_max=1)
     await server.start()
     database.gate = threading.Event()
     client = await connect(server)
@@ -296,6 +297,6 @@ async def test_lines_that_were_taken_are_written_before_the_server_stops(
 def test_an_address_that_is_taken_is_told_in_one_line(database: CountedDatabase) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        server = OpentsdbServer(database, host="127.0.0.1", port=port, threads_max=1)
+        server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=port, threads_max=1)
         with pytest.raises(StartError, match=rf"cannot listen on 127.0.0.1:{port} for OpenTSDB.*change opentsdb.addr"):
             server.probe()

@@ -15,7 +15,7 @@ import psycopg
 
 from tsdb.auth import Authenticator
 from tsdb.components._local import LocalOptions, open_directory
-from tsdb.database import Database
+from tsdb.database import Database, DatabaseGate
 from tsdb.servers.postgres import PostgresServer
 
 
@@ -52,7 +52,7 @@ def running_server(
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     settings = {"host": "127.0.0.1", "port": 0, "threads_max": 2, "authenticator": known, "version": "9.9.9"}
-    server = PostgresServer(opened.database, **{**settings, **options})
+    server = PostgresServer(DatabaseGate(opened.database), **{**settings, **options})
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(20)
         yield RunningServer(server, opened.database)

@@ -55,8 +55,9 @@ class RowChecker:
         if not self._checks or not block.rows:
             return block
         # Neighbouring blocks are mostly of the same series, whose tags are then looked at once.
-        if self._series is None or self._series.series is not block.series.tags:
-            self._series = SeriesFrame(block.series.tags, self._tags)
+        tags = block.series.read_tags()
+        if self._series is None or self._series.series is not tags:
+            self._series = SeriesFrame(tags, self._tags)
         frame = RowFrame(self._schema, block, self._series, self._tags)
         mask = _evaluate(self._checks[0], frame)
         for check in self._checks[1:]:

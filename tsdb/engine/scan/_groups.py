@@ -127,7 +127,7 @@ class Groups:
 
     def _key_of_series(self, key: str, tables: Sequence[SeriesTable]) -> pa.Array:
         def tag(name: str) -> pa.Array:
-            return pa.concat_arrays([table.tags.column(name) for table in tables])
+            return pa.concat_arrays([table.read_tags().column(name) for table in tables])
 
         found = self._computed.get(key)
         if found is None:

@@ -23,7 +23,7 @@ from tsdb.engine.scan._tag_index import look_up
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import PiecedSource, Source, find_time, is_pieced
-from tsdb.model import LateTags, SeriesTable, TimeRange, take_tags
+from tsdb.model import LateTags, SeriesTable, TagKeeper, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]
 
@@ -182,25 +182,32 @@ def rows_within(source: Source, span: TimeRange) -> tuple[Positions, Positions]:
 
 def slice_series(series: SeriesTable, first: int, last: int) -> SeriesTable:
     """Return neighbouring series; nothing is copied."""
-    return SeriesTable(series.tsid[first:last], series.check[first:last], series.tags.slice(first, last - first))
+    return SeriesTable(series.tsid[first:last], series.check[first:last], series.read_tags().slice(first, last - first))
 
 
 def take_late(series: SeriesTable, positions: Positions) -> SeriesTable:
     """Return some of the series; their tags are taken when somebody asks for them, which many a query never does."""
     if series.late is not None:
         return series.take(positions)
-    tags = series.tags
-    taken: list[pa.RecordBatch] = []
+    tags, numbers = series.read_tags(), positions.astype(np.uint32)
+    late = LateTags(tags.schema, numbers, _TakenTags(tags, numbers))
+    return SeriesTable(series.tsid[positions], series.check[positions], late)
 
-    def read(numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
-        if numbers is not own:
-            return take_tags(tags, numbers.astype(np.int64))
-        if not taken:
-            taken.append(take_tags(tags, positions))
-        return taken[0]
 
-    own = positions.astype(np.uint32)
-    return SeriesTable(series.tsid[positions], series.check[positions], LateTags(tags.schema, own, read))
+class _TakenTags(TagKeeper):
+    """Some rows of tags that are there, taken when they are read and then kept."""
+
+    def __init__(self, tags: pa.RecordBatch, numbers: npt.NDArray[np.uint32]) -> None:
+        self._tags = tags
+        self._numbers = numbers
+        self._taken: pa.RecordBatch | None = None
+
+    def read_tags(self, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        if numbers is not self._numbers:
+            return take_tags(self._tags, numbers.astype(np.int64))
+        if self._taken is None:
+            self._taken = take_tags(self._tags, numbers.astype(np.int64))
+        return self._taken
 
 
 def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -> list[Part]:
@@ -296,7 +303,7 @@ def _match(
     for table, frame, mask in known:
         if table is series or (np.array_equal(table.tsid, series.tsid) and np.array_equal(table.check, series.check)):
             return frame, mask
-    frame = SeriesFrame(series.tags, wanted.tags)
+    frame = SeriesFrame(series.read_tags(), wanted.tags)
     mask = match_series(wanted, frame)
     known.append((series, frame, mask))
     return frame, mask

@@ -75,7 +75,7 @@ class Projection:
     def _with_tags(self, block: Block, columns: list[pa.Array | None], start: int, stop: int) -> pa.RecordBatch:
         arrays = []
         runs = block.runs.slice(start, stop) if self._has_tags else None
-        tags = block.series.tags if self._has_tags else None
+        tags = block.series.read_tags() if self._has_tags else None
         for column, values, field in zip(self._columns, columns, self.arrow, strict=True):
             if values is None:
                 assert runs is not None

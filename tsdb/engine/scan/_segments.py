@@ -126,12 +126,12 @@ def _begin_alike(parts: list[Part]) -> bool:
 
 def _has_comparable_tags(part: Part) -> bool:
     """Tell whether Python orders the values of tags as series are ordered."""
-    types = part.series.tags.schema.types
+    types = part.series.tags_schema.types
     return bool(types) and all(pa.types.is_string(kind) or pa.types.is_integer(kind) for kind in types)
 
 
 def _key(part: Part, position: int) -> Key:
-    values = [column[position].as_py() for column in part.series.tags.columns]
+    values = [column[position].as_py() for column in part.series.read_tags().columns]
     return tuple((value is not None, value) if value is not None else (False, 0) for value in values)
 
 

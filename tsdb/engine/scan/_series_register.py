@@ -210,14 +210,15 @@ class SeriesRegister:
         fresh = first[len(mine) :] - len(mine)
         if len(fresh):
             new = series.take(fresh)
-            columns = zip(mine.tags.columns, new.tags.columns, strict=True)
+            more_tags = new.read_tags()
+            columns = zip(mine.read_tags().columns, more_tags.columns, strict=True)
             tags = (
                 pa.RecordBatch.from_arrays(
                     [pa.concat_arrays([_plain(old), _plain(more)]) for old, more in columns],
-                    names=new.tags.schema.names,
+                    names=more_tags.schema.names,
                 )
-                if new.tags.num_columns
-                else new.tags
+                if more_tags.num_columns
+                else more_tags
             )
             grown = SeriesTable(np.append(mine.tsid, new.tsid), np.append(mine.check, new.check), tags)
             self.registered = Registered(grown, self.registered.version + 1)

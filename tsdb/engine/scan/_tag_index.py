@@ -63,7 +63,7 @@ def _find(series: SeriesTable, check: TagIs) -> Positions:
     hashes = _hash(pa.array(values))
     first = index.hashes.searchsorted(hashes, side="left")
     last = index.hashes.searchsorted(hashes, side="right")
-    column = series.tags.column(check.tag)
+    column = series.read_tags().column(check.tag)
     if int((last - first).sum()) <= _FEW_MAX:
         places = [
             place
@@ -83,7 +83,7 @@ def _index_of(series: SeriesTable, tag: str) -> _TagIndex | _Places:
     with _lock:
         found = _known.setdefault(series, {}).get(tag)
     if found is None:
-        found = _make_index(series.tags.column(tag))
+        found = _make_index(series.read_tags().column(tag))
         with _lock:
             _known[series][tag] = found
     return found

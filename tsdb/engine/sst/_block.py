@@ -23,7 +23,7 @@ _ROWS = b"tsdb:rows"
 def encode_block(block: SeriesBlock) -> bytes:
     """Encode a block as Arrow IPC: hashes, first row and span of time of each series, then its tags."""
     own = [block.table.tsid, block.table.check, block.offsets[:-1], block.time_min, block.time_max]
-    tags = block.table.tags
+    tags = block.table.read_tags()
     fields = [pa.field(name, pa.array(values[:0]).type) for name, values in zip(_OWN, own, strict=True)]
     schema = pa.schema([*fields, *tags.schema], metadata={_ROWS: str(block.rows)})
     batch = pa.RecordBatch.from_arrays([*map(pa.array, own), *tags.columns], schema=schema)

@@ -111,7 +111,7 @@ class RowGroups:
         self._schema = schema
         self._columns = columns
         self._rows_max = rows_max
-        self._tags = [to_storage(column) for column in merge.series.tags.columns]
+        self._tags = [to_storage(column) for column in merge.series.read_tags().columns]
         self._tsid = pa.array(merge.series.tsid)
         self.tally = Tally()
 

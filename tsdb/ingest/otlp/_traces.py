@@ -106,7 +106,7 @@ def choice_rows(spans: Iterable[TableRows]) -> list[TableRows]:
     """The services and operations that spans tell of."""
     rows = []
     for each in spans:
-        services = each.tags.column("service_name").to_pylist()
+        services = each.read_tags().column("service_name").to_pylist()
         names, kinds = each.fields["span_name"].to_pylist(), each.fields["span_kind"].to_pylist()
         known = [service or "" for service in services]
         operations = {

@@ -64,6 +64,8 @@ def rewrite_call(name: str, arguments: int) -> Call | None:
         return Call(keeps=1)
     if name == "pg_advisory_unlock_all":
         return Call("pg_advisory_unlock_session(0)")
+    if name == "gen_random_uuid":
+        return Call(name="uuid")
     if name == "set_config":
         return Call(keeps=2)
     if name in ("pg_relation_size", "pg_total_relation_size"):

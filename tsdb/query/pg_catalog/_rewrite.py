@@ -18,6 +18,11 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     t.typreceive <> 0                         t.typreceive <> '-': functions are told by name
     _pg_expandarray(i.indkey)                 unnest(pg_expanded(i.indkey)): places and numbers of the columns of a key
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
+    date(x)                                   CAST(x AS DATE)
+    '… 00:00:00.123456'::timestamp            …::timestamp(6): without a precision the engine keeps milliseconds
+    make_timestamp(1970, 1, 1, 0, 0, 0)       TIMESTAMP '1970-01-01 00:00:00'
+    table_catalog = 'public'                  (table_catalog = 'public' OR current_database() = 'public'): PostgreSQL's
+                                              clients take the database of their connection for the catalog
 
 Only texts that speak of PostgreSQL's own things are touched at all.
 """
@@ -39,7 +44,8 @@ from tsdb.sql.rewrite import KEYWORDS
 
 _MARKERS = re.compile(
     r"pg_|typeinfo_tree|parse_ident|array_lower|array_upper|quote_ident|\bformat\s*\(|current_setting|set_config|::\s*(?:reg|oid|name\b|\"char\")|\bcollate\b|\boperator\s*\(|format_type|_description\s*\(|to_regclass"
-    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b|\b(?:any|all|some)\s*\(\s*'\{",
+    r"|has_\w+_privilege|\bcurrent_schema\b|\bcurrent_catalog\b|\bcast\s*\(|\bescape\b"
+    r"|\bdate\s*\(|make_timestamp|table_catalog|gen_random_uuid|\.\d{4,9}[^']{0,12}'\s*::\s*timestamp|\b(?:any|all|some)\s*\(\s*'\{",
     re.IGNORECASE,
 )
 _TABLES = frozenset(PG_TABLES)
@@ -67,6 +73,9 @@ _BOUNDS = {
 """Functions of an array and a dimension: what stands before and behind the array in brackets."""
 _TEXT_CALLS = frozenset({"FORMAT", "CONCAT", "CONCAT_WS", "QUOTE_IDENT", "REPLACE", "LOWER"})
 """Functions whose result is a name where it is cast to regclass; that of others is a number."""
+_MICROSECONDS = re.compile(r"\.\d{4}")
+_TIMES = frozenset({"TIMESTAMP", "TIMESTAMPTZ"})
+_CASTS = frozenset({"CAST", "(", ")", "AS", "INT", "INTEGER", "DOUBLE", "PRECISION"})
 _AHEAD = 6
 
 
@@ -121,6 +130,9 @@ class _Rewriter:
             return self._literal(at)
         if token.kind == TokenKind.NUMBER and token.text == "0" and self.tokens[at - 2].word in _FUNCTION_COLUMNS:
             return self._replace(at, at + 1, "'-'") if self.tokens[at - 1].text in _EQUALITIES else at + 1
+        column = at + 2 if self._is(at + 1, ".") else at
+        if self._is(column + 1, "=") and self.tokens[column].text.strip('"').lower() == "table_catalog":
+            return self._catalog(at, column)
         if token.kind != TokenKind.WORD:
             return at + 1
         word = token.word
@@ -250,6 +262,16 @@ class _Rewriter:
         name = self.tokens[at].text.lower()
         if name == "cast" and self.tokens[close - 1].word == "REGCLASS":
             return self._cast_class(at, close)
+        if name == "cast":
+            marks = [each for each in self.structure.level(at + 2, close) if self.tokens[each].word == "AS"]
+            self._keep_microseconds(marks[-1] - 1 if marks else at, marks[-1] + 1 if marks else at)
+            return at + 1
+        if name == "date" and len(arguments) == 1:
+            self._replace(at, at + 1, "CAST")
+            self.edits.append(PgEdit(self.tokens[close].start, self.tokens[close].start, " AS DATE"))
+            return at + 1
+        if name == "make_timestamp" and (moment := self._moment(arguments)) is not None:
+            return self._replace(at, close + 1, f"TIMESTAMP '{moment}'")
         if name in _UNNESTED and arguments:
             return self._unnest(at, _UNNESTED[name])
         if name == "generate_series" and self.structure.is_relation(at) and len(arguments) == 2:
@@ -278,6 +300,41 @@ class _Rewriter:
             _, last = arguments[found.keeps - 1]
             self._remove_tail(last, close)
         return at + 1
+
+    def _catalog(self, at: int, column: int) -> int:
+        """`table_catalog = x`, where x is a literal or the session's own database."""
+        value = column + 2
+        is_current = self.tokens[value].word == "CURRENT_DATABASE" and self._is(value + 1, "(")
+        if self.tokens[value].kind != TokenKind.STRING and not is_current:
+            return value
+        after = value + 3 if is_current else value + 1
+        start, end = self.tokens[at].start, self.tokens[after - 1].end
+        other = f" OR current_database() = {self.text[self.tokens[value].start : end]})"
+        self.edits += [PgEdit(start, start, "("), PgEdit(end, end, other)]
+        return after
+
+    def _keep_microseconds(self, literal: int, kind: int) -> None:
+        """Give a cast of a literal with microseconds the precision that PostgreSQL's type has."""
+        is_literal = self.tokens[literal].kind == TokenKind.STRING and _MICROSECONDS.search(self.tokens[literal].text)
+        if is_literal and self.tokens[kind].word in _TIMES and not self._is(kind + 1, "("):
+            end = self.tokens[kind].end
+            self.edits.append(PgEdit(end, end, "(6)"))
+
+    def _moment(self, arguments: Sequence[tuple[int, int]]) -> str | None:
+        """The time that six numbers tell, each perhaps cast; None if they are something else."""
+        words = [
+            [token for token in self.tokens[first:after] if token.text.upper() not in _CASTS]
+            for first, after in arguments
+        ]
+        if len(words) != 6 or any(len(each) != 1 or each[0].kind != TokenKind.NUMBER for each in words):
+            return None
+        *whole, seconds = (each[0].text for each in words)
+        if not all(each.isdigit() for each in whole) or "e" in seconds.lower():
+            return None
+        year, month, day, hour, minute = map(int, whole)
+        second, _, fraction = seconds.partition(".")
+        fraction = f".{fraction[:6]}" if fraction else ""
+        return f"{year:04d}-{month:02d}-{day:02d} {hour:02d}:{minute:02d}:{int(second or 0):02d}{fraction}"
 
     def _format(self, at: int, arguments: Sequence[tuple[int, int]]) -> int:
         """`format('…', a, b)` with the template as a literal."""
@@ -498,6 +555,7 @@ class _Rewriter:
 
     def _cast(self, at: int) -> int:
         kind, after = self._cast_type(at)
+        self._keep_microseconds(at - 1, at + 1)
         is_array = self._is(after - 1, "]")
         if kind == "regclass" and self._is(at - 1, ")") and (first := self._text_start(at - 1)) is not None:
             self.edits.append(PgEdit(self.tokens[first].start, self.tokens[first].start, "pg_class_number("))

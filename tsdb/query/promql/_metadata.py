@@ -72,7 +72,7 @@ def _matching(snapshot: Snapshot, table: TableInfo, matchers: Sequence[Matcher],
     for each in snapshot.sources:
         block = each.block
         mask = (block.time_max >= span.start) & (block.time_min < span.end)
-        tags = block.table.tags
+        tags = block.table.read_tags()
         for matcher in matchers:
             if matcher.name in tags.schema.names and table.by_name.get(matcher.name) is not None:
                 values = plain(tags.column(matcher.name)).cast(pa.string())

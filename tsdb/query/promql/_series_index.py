@@ -48,7 +48,7 @@ class _Labels:
 
     def __init__(self, registered: Registered, table: TableInfo) -> None:
         self.version = registered.version
-        self.labels = label_table(registered.series.tags, table)
+        self.labels = label_table(registered.series.read_tags(), table)
         self.order = self.labels.order().astype(np.uint32)
         """The numbers of series in the order of their labels."""
         self.is_distinct = len(self.labels.group()[1]) == self.labels.rows

@@ -149,7 +149,7 @@ def series_filter(snapshot: Snapshot, table: TableInfo, labels: Sequence[Matcher
 
 
 def _condition(snapshot: Snapshot, matcher: Matcher) -> pc.Expression:
-    columns = [_distinct(source.block.table.tags.column(matcher.name)) for source in snapshot.sources]
+    columns = [_distinct(source.block.table.read_tags().column(matcher.name)) for source in snapshot.sources]
     if not columns:
         return pc.scalar(False)
     kind = columns[0].type
@@ -188,7 +188,7 @@ def _to_set(scan: SeriesScan, table: TableInfo, column: ColumnInfo, unit: str) -
         times, values, offsets = times[kept], values.drop_null(), before[offsets]
         histograms = None if histograms is None else histograms.filter(valid)
     numbers: npt.NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-    return SeriesSet(label_table(scan.series.tags, table), offsets, times, numbers, histograms)
+    return SeriesSet(label_table(scan.series.read_tags(), table), offsets, times, numbers, histograms)
 
 
 def _split_samples(values: pa.Array, histograms: pa.Array) -> tuple[pa.Array, pa.Array | None]:

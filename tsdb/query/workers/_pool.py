@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import shutil
 import signal
 import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
@@ -42,11 +44,17 @@ class Worker:
     """A worker process."""
 
     def __init__(
-        self, process: int, descriptor: int, control: socket.socket, calls: socket.socket, spill_dir: Path
+        self,
+        process: int,
+        descriptor: int,
+        control: socket.socket,
+        calls: socket.socket,
+        spill_dir: Path,
+        on_gone: Callable[[Worker], None],
     ) -> None:
         self.process = process
         self.control = control
-        self.service = Service(calls)
+        self.service = Service(calls, lambda: on_gone(self))
         self._calls = calls
         self._descriptor = descriptor
         self._spill_dir = spill_dir
@@ -63,6 +71,11 @@ class Worker:
             return int(Path(f"/proc/{self.process}/statm").read_bytes().split()[1]) * _PAGE_BYTES
         except (OSError, IndexError):
             return 0
+
+    def is_alive(self) -> bool:
+        """Tell whether the process runs; its descriptor can be read when it has ended."""
+        with self._lock:
+            return not self._is_ended and not select.select([self._descriptor], [], [], 0)[0]
 
     def is_parked(self, now: float) -> bool:
         since = self.parked_since
@@ -115,6 +128,8 @@ class Workers:
         """Return a worker for a query, when it is its turn; raises at the deadline or when it is cancelled."""
         ticket: Future[Worker] = Future()
         with self._lock:
+            while self._idle and not self._idle[0].is_alive():
+                self._idle.popleft()
             if self._idle and not self._waiting:
                 ticket.set_result(self._lend(self._idle.popleft()))
             elif len(self._waiting) >= WAITING_MAX:
@@ -153,6 +168,16 @@ class Workers:
         with self._lock:
             self._busy.discard(worker)
             self._start_missing()
+
+    def _forget(self, worker: Worker) -> None:
+        """Replace a worker that has ended by itself while it was idle; a query finds out about its own."""
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+            if worker in self._busy or self._is_closed:
+                return
+            self._start_missing()
+        worker.end()
 
     def close(self) -> None:
         """End all of them."""
@@ -211,7 +236,9 @@ class Workers:
                 _log.exception("cannot start a query worker")
             if ticket is not None:
                 with suppress(InvalidStateError):
-                    ticket.set_exception(QueriesBusy(f"no worker could be started for the query: {error}"))
+                    ticket.set_exception(
+                        QueriesBusy(f"no worker could be started for the query: {error}", hint="try again later")
+                    )
             return
         with self._lock:
             self._starting -= 1
@@ -230,11 +257,12 @@ class Workers:
             if self._fork_server is None:
                 self._fork_server = ForkServer()
             try:
-                return Worker(*self._fork_server.fork(options), spill_dir)
+                process = self._fork_server.fork(options)
             except Gone:
                 self._fork_server.close()
                 self._fork_server = ForkServer()
-                return Worker(*self._fork_server.fork(options), spill_dir)
+                process = self._fork_server.fork(options)
+        return Worker(*process, spill_dir, self._forget)
 
     def _watch(self) -> None:
         """End workers that take too much memory, as long as any runs."""

@@ -12,20 +12,6 @@ from tsdb.query._job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Plan a query and send its rows."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
-class Describe:
-    """Plan a query and say what its columns are."""
-
-    job: Job
-
-
-@dataclass(frozen=True, slots=True)
 class HasDatabase:
     name: str
 
@@ -98,3 +84,20 @@ class Numbers:
 
 
 FoundTable = StoredTable | Rows | Files | View | Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Plan a query and send its rows."""
+
+    job: Job
+    tables: Mapping[tuple[str, str], FoundTable]
+    """Tables that the query names, so that the worker need not ask for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Plan a query and say what its columns are."""
+
+    job: Job
+    tables: Mapping[tuple[str, str], FoundTable]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.errors import Cancelled
+from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import ViewInfo
 from tsdb.query._job import Job, ViewChain
-from tsdb.query._providers import NumbersFound, TableSource
+from tsdb.query._providers import NumbersFound, TableSource, system_key
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.session import Session
 from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
@@ -34,13 +34,16 @@ from tsdb.query.workers._requests import (
 )
 
 _numbers = itertools.count(1)
+_NAMED_MAX = 16
 
 
 class Service:
     """Answers the requests of one worker, for one query after the other."""
 
-    def __init__(self, calls: socket.socket) -> None:
+    def __init__(self, calls: socket.socket, on_gone: Callable[[], None]) -> None:
+        """`on_gone` is called when the worker has ended."""
         self._calls = calls
+        self._on_gone = on_gone
         self.tables: QueryTables | None = None
         """Of the query that the worker runs now."""
         threading.Thread(target=self._serve, name="query-worker-calls", daemon=True).start()
@@ -55,6 +58,7 @@ class Service:
                     send_end(self._calls, error)
                 else:
                     send_object(self._calls, answer)
+        self._on_gone()
 
     def _answer(self, request: Any, sockets: list[socket.socket]) -> Any:
         tables = self.tables
@@ -102,6 +106,17 @@ class QueryTables:
         assert isinstance(request, Scan)
         self._start_scan(request, *sockets)
         return None
+
+    def open_named(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], FoundTable]:
+        """Return tables that a query names; what cannot be opened fails when the query is planned."""
+        found: dict[tuple[str, str], FoundTable] = {}
+        for database, name in names[:_NAMED_MAX]:
+            key = system_key(database, name)
+            with suppress(TsdbError):
+                table = None if key in found else self._open(OpenTable(*key))
+                if table is not None:
+                    found[key] = table
+        return found
 
     def close(self) -> None:
         """End the scans that run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -63,8 +63,15 @@ class RemoteSource:
     """Where one query finds its tables."""
 
     def __init__(
-        self, server: Server, life: QueryLife, plan_view: Callable[[Job, RemoteSource, QueryLife], DataFrame]
+        self,
+        server: Server,
+        life: QueryLife,
+        plan_view: Callable[[Job, RemoteSource, QueryLife], DataFrame],
+        known: Mapping[tuple[str, str], FoundTable],
     ) -> None:
+        """`known` are tables that the server has opened already."""
+        self._known = known
+        self._databases = {database for database, _ in known}
         self._server = server
         self._life = life
         self._plan_view = plan_view
@@ -82,7 +89,7 @@ class RemoteSource:
         self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
 
     def has_database(self, name: str) -> bool:
-        return bool(self._server.ask(HasDatabase(name)))
+        return name in self._databases or bool(self._server.ask(HasDatabase(name)))
 
     def open(self, database: str, name: str) -> Table | None:
         key = system_key(database, name)
@@ -91,7 +98,7 @@ class RemoteSource:
         return self._opened[key]
 
     def _open(self, key: tuple[str, str]) -> Table | None:
-        found: FoundTable | None = self._server.ask(OpenTable(*key))
+        found: FoundTable | None = self._known[key] if key in self._known else self._server.ask(OpenTable(*key))
         if found is None:
             return None
         if isinstance(found, StoredTable):

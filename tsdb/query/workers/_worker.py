@@ -87,21 +87,21 @@ class _Worker:
             send_end(self._control, execution_error(error))
 
     def _describe(self, request: Describe) -> Described:
-        life, source = self._begin()
+        life, source = self._begin(request)
         planned = self._plans.plan(request.job, source, life)
         return Described(planned.schema, planned.frame.logical_plan().display_indent_schema())
 
     def _run(self, request: Run) -> None:
-        life, source = self._begin()
+        life, source = self._begin(request)
         planned, stream = self._plans.start(request.job, source, life)
         send_object(self._control, planned.schema)
         for batch in _batches(stream):
             send_batch(self._control, convert_batch(batch, planned.schema))
         send_end(self._control)
 
-    def _begin(self) -> tuple[QueryLife, RemoteSource]:
+    def _begin(self, request: Run | Describe) -> tuple[QueryLife, RemoteSource]:
         life = QueryLife(SystemClock(), None)
-        return life, RemoteSource(self._server, life, self._plans.plan_view)
+        return life, RemoteSource(self._server, life, self._plans.plan_view, request.tables)
 
     def _server_functions(self, session: Session, words: set[str]) -> list[Any]:
         if session.dialect is not Dialect.POSTGRESQL:

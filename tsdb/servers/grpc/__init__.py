@@ -11,7 +11,7 @@ import os
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from tsdb.servers.grpc._database import database_services
-from tsdb.servers.grpc._frame import Frame, GrpcDatabase, MakeServices
+from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._otlp import otlp_services
 from tsdb.servers.grpc._promql import promql_services
 from tsdb.servers.grpc._server import GrpcLimits, GrpcServer
@@ -19,7 +19,6 @@ from tsdb.servers.grpc.flight import flight_services
 
 __all__ = [
     "Frame",
-    "GrpcDatabase",
     "GrpcLimits",
     "GrpcServer",
     "MakeServices",

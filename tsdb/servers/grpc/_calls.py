@@ -75,7 +75,7 @@ class Calls:
         """End streams whose clients may still send something some day; what is being worked on goes on."""
         self.is_stopping = True
         for call in self._open:
-            call.hurry()
+            call.stop_waiting()
 
 
 class Call:
@@ -124,7 +124,9 @@ class Call:
                 message = await self.context.read()
         except TimeoutError:
             if self._calls.is_stopping:
-                raise ServerStopping("the server is stopping", hint="send what is left again") from None
+                raise ServerStopping(
+                    "the server is stopping", hint="try again with the rest when it has restarted"
+                ) from None
             raise DeadlineExceeded(f"no message came for {seconds:g} s") from None
         finally:
             self._silence = None
@@ -134,7 +136,7 @@ class Call:
         self._received += 1
         return message
 
-    def hurry(self) -> None:
+    def stop_waiting(self) -> None:
         """Wait no longer for a further message."""
         if self._silence is not None and self._received:
             self._silence.reschedule(asyncio.get_running_loop().time())

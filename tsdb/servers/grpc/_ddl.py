@@ -8,14 +8,12 @@ from typing import Any
 import orjson
 
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.model import CATALOG
+from tsdb.model import CATALOG, CATALOG_NAMES
 from tsdb.servers.grpc._types import column_type
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 from tsdb.sql import Parsed, parse
 from tsdb.sql import statements as sql
 from tsdb.sql.statements import Name
-
-_CATALOGS = ("", CATALOG, "greptime")
 
 
 def ddl_statement(request: v1.DdlRequest) -> Parsed:
@@ -31,7 +29,7 @@ def ddl_statement(request: v1.DdlRequest) -> Parsed:
 
 
 def _name(expr: Any, last: str) -> Name:
-    if expr.catalog_name not in _CATALOGS:
+    if expr.catalog_name and expr.catalog_name not in CATALOG_NAMES:
         raise InvalidArguments(f"there is no catalog {expr.catalog_name!r}, the only one is {CATALOG!r}")
     if not last:
         raise InvalidArguments("the request has no name of what it defines")
@@ -39,7 +37,7 @@ def _name(expr: Any, last: str) -> Name:
 
 
 def _database_name(expr: Any) -> Name:
-    if expr.catalog_name not in _CATALOGS:
+    if expr.catalog_name and expr.catalog_name not in CATALOG_NAMES:
         raise InvalidArguments(f"there is no catalog {expr.catalog_name!r}, the only one is {CATALOG!r}")
     if not expr.schema_name:
         raise InvalidArguments("the request has no name of a database")

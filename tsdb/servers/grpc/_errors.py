@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration as ProtoDuration
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-untyped]
 
-from tsdb.errors import Busy, Status, TsdbError, wire_of
+from tsdb.errors import Status, TsdbError, wire_of
 
 DETAILS_BYTES_MAX = 2048
 """Clients refuse more than 8 KiB of trailers, and the text is in there twice, in one place with escapes."""
@@ -41,10 +41,6 @@ class InternalError(TsdbError):
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_ERROR)
-
-
-class Exhausted(Busy):
-    """The server has as much to do as it may have."""
 
 
 def status_code(error: TsdbError) -> grpc.StatusCode:

@@ -24,7 +24,7 @@ def otlp_services(*, with_metric_engine: bool = True, clock: Clock | None = None
     """Return what makes the services."""
 
     def make(frame: Frame) -> list[RpcService]:
-        writer = OtlpWriter(frame.database, with_metric_engine=with_metric_engine, clock=clock or SystemClock())
+        writer = OtlpWriter(with_metric_engine=with_metric_engine, clock=clock or SystemClock())
         return [
             RpcService(METRICS, {"Export": _export(frame, writer.metrics)}),
             RpcService(TRACES, {"Export": _export(frame, writer.traces)}),
@@ -37,7 +37,7 @@ def otlp_services(*, with_metric_engine: bool = True, clock: Clock | None = None
 def _export(frame: Frame, write: Callable[[OtlpRequest], bytes | WriteOutcome]) -> Rpc:
     async def export(raw: bytes, call: Call) -> bytes:
         session = await frame.sessions.open(call)
-        request = OtlpRequest(raw, session, call.find, read_hints(call), needs_pipeline=False)
+        request = OtlpRequest(frame.database, raw, session, call.find, read_hints(call), needs_pipeline=False)
         answer = await frame.workers.run(lambda: write(request), cancel=lambda: frame.database.cancel(session))
         assert isinstance(answer, bytes), "only a dry run answers otherwise"
         return answer

@@ -20,21 +20,25 @@ import grpc
 
 from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
+from tsdb.database import DatabaseGate
 from tsdb.errors import StartError
-from tsdb.servers._listening import written_address
+from tsdb.servers._steps import StepPool
+from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
+from tsdb.servers.grpc._connections import OPTION, OpenConnections
 from tsdb.servers.grpc._credentials import make_credentials
-from tsdb.servers.grpc._frame import Frame, GrpcDatabase, MakeServices
+from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._health import Health
 from tsdb.servers.grpc._reflection import Reflection
 from tsdb.servers.grpc._session import Sessions
-from tsdb.servers.grpc._work import Workers
-from tsdb.telemetry import counter, get_logger
+from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Duration, Size
 
 CALLS_MAX = 4096
 """How many calls may be under way; further ones are refused with RESOURCE_EXHAUSTED."""
+WAITING_MAX = 4096
+"""How many steps may wait for a thread; further calls are refused."""
 STREAMS_PER_CONNECTION_MAX = 1024
 HANDSHAKE_SECONDS_MAX = 20.0
 """From the first byte of a connection to the end of the handshakes of TLS and HTTP/2."""
@@ -45,6 +49,7 @@ WATCH_SECONDS = 0.2
 """How often it is looked whether the library still accepts calls."""
 
 _log = get_logger("tsdb.grpc")
+_WAITING = gauge("tsdb_servers_grpc_waiting", "Steps of gRPC calls that wait for a thread or run on one.")
 _RESTARTS = counter(
     "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
 )
@@ -73,7 +78,7 @@ class GrpcServer:
 
     def __init__(
         self,
-        database: GrpcDatabase,
+        gate: DatabaseGate,
         services: Sequence[MakeServices],
         *,
         host: str,
@@ -88,15 +93,14 @@ class GrpcServer:
         self._limits = limits or GrpcLimits()
         self._tls = tls or Tls(TlsMode.DISABLE)
         self._makers = tuple(services)
-        self._frame = Frame(
-            database,
-            Sessions(database, authenticator, tls=self._tls, default_timezone=default_timezone),
-            Workers(self._limits.threads_max),
-            version,
-        )
+        self._gate = gate
+        self._authenticator = authenticator
+        self._version = version
+        self._default_timezone = default_timezone
+        self._frame: Frame | None = None
         self._calls = Calls(message_seconds=self._limits.message_seconds)
+        self._connections = OpenConnections()
         self._health = Health()
-        self._reflection = Reflection(self._frame.sessions)
         self._server: grpc.aio.Server | None = None
         self._services: list[RpcService] = []
         self._watching: asyncio.Task[None] | None = None
@@ -123,7 +127,9 @@ class GrpcServer:
         self._port, self._server = self._listen()
 
     def _listen(self) -> tuple[int, grpc.aio.Server]:
-        server = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
+        server: grpc.aio.Server = self._connections.watch(
+            lambda: grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=CALLS_MAX)
+        )
         try:
             if self._tls.is_required:
                 port = server.add_secure_port(self.address, make_credentials(self._tls))
@@ -137,13 +143,27 @@ class GrpcServer:
         """Begin to answer calls."""
         self.probe()
         assert self._server is not None
-        self._services = [service for make in self._makers for service in make(self._frame)]
-        self._services += [*self._health.services(), *self._reflection.services()]
+        self._frame = frame = self._make_frame()
+        reflection = Reflection(frame.sessions)
+        self._services = [service for make in self._makers for service in make(frame)]
+        self._services += [*self._health.services(), *reflection.services()]
         names = [service.name for service in self._services]
         self._health.serve(names)
-        self._reflection.serve(names)
+        reflection.serve(names)
         await self._serve(self._server)
         self._watching = asyncio.create_task(self._watch())
+
+    def _make_frame(self) -> Frame:
+        database, zone = self._gate.database, self._default_timezone
+        sessions = Sessions(database, self._authenticator, tls=self._tls, default_timezone=zone)
+        workers = StepPool(
+            "grpc",
+            self._limits.threads_max,
+            waiting_max=WAITING_MAX,
+            waiting=_WAITING,
+            setting="grpc.runtime_size",
+        )
+        return Frame(database, sessions, workers, self._version)
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))
@@ -179,8 +199,9 @@ class GrpcServer:
         self._calls.stop()
         if self._server is not None:
             await self._server.stop(grace_seconds)
-        self._frame.workers.close()
-        self._frame.sessions.close()
+        if self._frame is not None:
+            self._frame.workers.close()
+            self._frame.sessions.close()
 
     def _try_address(self) -> None:
         """Find out what is wrong with the address: gRPC itself says only that something is."""
@@ -219,7 +240,7 @@ class GrpcServer:
         if limits.keep_alive:
             options["grpc.keepalive_time_ms"] = max(1, limits.keep_alive // 1_000_000)
             options["grpc.keepalive_timeout_ms"] = max(1, limits.keep_alive // 1_000_000)
-        return list(options.items())
+        return [*options.items(), OPTION]
 
 
 def _is_running(server: grpc.aio.Server) -> bool:

@@ -12,13 +12,11 @@ dash is a catalog and a database, unless there is a database of that whole name.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from tsdb.auth import (
     Authenticator,
@@ -30,9 +28,11 @@ from tsdb.auth import (
     UnsupportedPassword,
 )
 from tsdb.config import TlsMode
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
-from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
+from tsdb.model import CATALOG, CATALOG_NAMES, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Session, WriteToken
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import Call
 from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
@@ -42,7 +42,6 @@ AUTH_THREADS_MAX = 2
 """How many passwords are checked at the same time: those who guess must not take all processors."""
 
 _AUTH_KEYS = ("x-tsdb-auth", "x-greptime-auth", "authorization")
-_CATALOGS = (CATALOG, "greptime")
 
 FindToken = Callable[[str], Identity | None]
 
@@ -54,19 +53,12 @@ class Credentials(NamedTuple):
     password: str
 
 
-class KnowsDatabases(Protocol):
-    """What sessions need of the database."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
-
-
 class Sessions:
     """Makes the sessions of calls. `close` it when the server has stopped."""
 
     def __init__(
         self,
-        database: KnowsDatabases,
+        database: DatabasePort,
         authenticator: Authenticator | None = None,
         *,
         tls: Tls | None = None,
@@ -77,7 +69,7 @@ class Sessions:
         self._tls = tls or Tls(TlsMode.DISABLE)
         self._default_zone = canonical_zone(default_timezone)
         self._find_token: FindToken | None = None
-        self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-grpc-auth")
+        self._pool = StepPool("grpc-auth", AUTH_THREADS_MAX)
 
     @property
     def is_open_to_all(self) -> bool:
@@ -85,7 +77,7 @@ class Sessions:
         return not self._authenticator.is_enabled
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def accept_tokens(self, find: FindToken) -> None:
         """Take `Bearer` tokens from now on; `find` tells, at once, whose one is, None if it is not valid."""
@@ -128,7 +120,7 @@ class Sessions:
         if known is not None:
             return known
         check = partial(self._authenticator.check_password, user, password, client=call.client)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        return await self._pool.run(check)
 
     def _read_credentials(self, call: Call, header: RequestHeader | None) -> Credentials | Identity | None:
         if header is not None and header.HasField("authorization"):
@@ -163,14 +155,11 @@ class Sessions:
 
     def _choose_database(self, call: Call, header: RequestHeader | None) -> str:
         if header is not None and not header.dbname and header.schema:
-            if header.catalog and header.catalog not in _CATALOGS:
+            if header.catalog and header.catalog not in CATALOG_NAMES:
                 raise InvalidArguments(f"no catalog {header.catalog!r}", hint=f"the catalog is {CATALOG}")
             return header.schema
         wanted = (header.dbname if header is not None else "") or call.find("db-name") or DEFAULT_DATABASE
-        catalog, dash, name = wanted.partition("-")
-        if dash and catalog in _CATALOGS and not self._database.has_database(wanted):
-            return name
-        return wanted
+        return resolve_database(wanted, self._database)
 
     def _choose_zone(self, call: Call, header: RequestHeader | None) -> str:
         said = (header.timezone if header is not None else "") or call.find("timezone")

@@ -25,16 +25,14 @@ from tsdb.servers.http._opentsdb import OpentsdbRoutes, opentsdb_routes
 from tsdb.servers.http._operational import operational_routes
 from tsdb.servers.http._otlp import OtlpRoutes, otlp_routes
 from tsdb.servers.http._prometheus_api import PrometheusApiRoutes, prometheus_api_routes
-from tsdb.servers.http._prometheus_ask import PromqlDatabase
 from tsdb.servers.http._prometheus_remote import (
-    PrometheusDatabase,
     PrometheusRemoteRoutes,
     prometheus_remote_routes,
 )
 from tsdb.servers.http._prometheus_status import ServerFacts
 from tsdb.servers.http._router import Handler
 from tsdb.servers.http._server import HttpServer
-from tsdb.servers.http._sql import SqlDatabase, SqlRoutes, sql_routes
+from tsdb.servers.http._sql import SqlRoutes, sql_routes
 
 __all__ = [
     "COMPAT_PATHS",
@@ -50,13 +48,10 @@ __all__ = [
     "OtlpRoutes",
     "Params",
     "PrometheusApiRoutes",
-    "PrometheusDatabase",
     "PrometheusRemoteRoutes",
-    "PromqlDatabase",
     "Request",
     "Response",
     "ServerFacts",
-    "SqlDatabase",
     "SqlRoutes",
     "StreamingResponse",
     "full_error_body",

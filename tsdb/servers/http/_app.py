@@ -34,7 +34,7 @@ from tsdb.servers.http._errors import (
     plain_error_response,
     wire_status,
 )
-from tsdb.servers.http._guard import Interruption, Patrol, RequestGuard
+from tsdb.servers.http._guard import Interruption, RequestGuard, Timeouts
 from tsdb.servers.http._messages import (
     ClientDisconnected,
     Receive,
@@ -57,7 +57,7 @@ LINGER_SECONDS_MAX = 2.0
 TIMED_OUT = (
     "the request took longer than it may and was stopped; raise http.timeout, or send the header x-tsdb-timeout: 120s"
 )
-STOPPING = "the server is stopping; send the request again when it has started"
+STOPPING = "the server is stopping; try again when it has restarted"
 
 _TIMEOUT_HEADERS = (b"x-tsdb-timeout", b"x-greptime-timeout")
 
@@ -80,7 +80,7 @@ class HttpApp:
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
         self._router = Router()
-        self._patrol = Patrol()
+        self._timeouts = Timeouts()
         count_in_flight(self)
 
     def add(
@@ -126,7 +126,7 @@ class HttpApp:
     @property
     def in_flight(self) -> int:
         """How many requests are being worked on."""
-        return len(self._patrol)
+        return len(self._timeouts)
 
     def close(self) -> None:
         """Let the threads end that check passwords."""
@@ -134,7 +134,7 @@ class HttpApp:
 
     def interrupt_requests(self) -> None:
         """Cancel all work in progress, because the server stops: 503 for answers that have not begun."""
-        self._patrol.interrupt_all(Interruption.SHUTDOWN)
+        self._timeouts.interrupt_all(Interruption.SHUTDOWN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -184,7 +184,7 @@ class HttpApp:
         task = asyncio.current_task()
         assert task is not None
         request = Request(scope, receive, body_limit=self._body_limit)
-        guard = self._patrol.enter(task, request)
+        guard = self._timeouts.enter(task, request)
         try:
             if isinstance(route, Miss):
                 await reply.send(route.response)
@@ -197,7 +197,7 @@ class HttpApp:
                 raise
             await self._answer_interrupted(guard.reason, route, request.token, reply, started)
         finally:
-            self._patrol.leave(guard)
+            self._timeouts.leave(guard)
 
     async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
         try:

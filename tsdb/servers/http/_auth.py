@@ -13,10 +13,8 @@ besides.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -31,6 +29,7 @@ from tsdb.auth import (
     UnsupportedPassword,
 )
 from tsdb.errors import Status, wire
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._errors import error_response, full_error_body
 from tsdb.servers.http._messages import Request, Response
 
@@ -64,10 +63,10 @@ class HttpAuth:
     def __init__(self, authenticator: Authenticator, public: frozenset[str] = frozenset(PUBLIC_ENDPOINTS)) -> None:
         self._authenticator = authenticator
         self._public = public
-        self._pool = ThreadPoolExecutor(AUTH_THREADS_MAX, thread_name_prefix="tsdb-http-auth")
+        self._pool = StepPool("http-auth", AUTH_THREADS_MAX)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def identify(self, request: Request) -> Identity | None:
         """Return who sent a request, None where nobody has to say; AuthError if that is not proved."""
@@ -83,7 +82,7 @@ class HttpAuth:
         if known is not None:
             return known
         check = partial(self._authenticator.check_password, user, password, client=client)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, check)
+        return await self._pool.run(check)
 
 
 def check_rights(request: Request) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, cast
 from tsdb import _kernels
 from tsdb.errors import InvalidArguments
 from tsdb.servers._tls import common_name
-from tsdb.servers.http._messages import CERTIFICATE_NAME, Message, Scope
+from tsdb.servers.http._messages import CERTIFICATE_NAME, IS_ALONE, Message, Scope
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             "query_string": query,
             "headers": headers,
             "client": self._client,
+            IS_ALONE: self._listener.note_request(self),
         }
         if self._listener.verifies_user:
             scope[CERTIFICATE_NAME] = self._name

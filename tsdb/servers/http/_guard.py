@@ -1,12 +1,11 @@
-"""Ends the work on a request that nobody waits for any more.
+"""Interrupts requests: on timeout, when the client disconnects, and on shutdown.
 
-There are three reasons to interrupt a request: its time is up, its client has gone, the server stops. Each
-cancels the task of the request and leaves its reason in the request's guard, so that the application can tell
-its own interruptions from a cancellation from outside, which it must pass on.
+Each interruption cancels the task of the request and leaves its reason in the request's guard, so that the application
+can tell its own interruptions from a cancellation from outside, which it must pass on.
 
-The usual request is over in a few milliseconds and pays for an entry in a set. One timer serves all requests:
-every `PATROL_SECONDS` it looks for those whose time is up and starts, for each of the others, a
-task that waits for its client to go away. So a timeout may come late by that much, and never early.
+The usual request takes a few milliseconds and pays for an entry in a set. One timer serves all requests: every
+`CHECK_SECONDS` it interrupts those that have timed out and starts, for each of the others, a task that waits for the
+client to disconnect. So a timeout may come late by that much, and never early.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from enum import Enum
 
 from tsdb.servers.http._messages import Request
 
-PATROL_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 
 
 class Interruption(Enum):
@@ -92,8 +91,8 @@ class RequestGuard:
         self.interrupt(Interruption.DISCONNECT)
 
 
-class Patrol:
-    """The guards of all requests in progress, and the timer that has them look."""
+class Timeouts:
+    """The guards of all requests in progress, and the timer that checks them."""
 
     def __init__(self) -> None:
         self._guards: set[RequestGuard] = set()
@@ -108,7 +107,7 @@ class Patrol:
         self._guards.add(guard)
         if self._timer is None:
             loop = task.get_loop()
-            self._timer = loop.call_later(PATROL_SECONDS, self._check_all, loop)
+            self._timer = loop.call_later(CHECK_SECONDS, self._check_all, loop)
         return guard
 
     def leave(self, guard: RequestGuard) -> None:
@@ -125,4 +124,4 @@ class Patrol:
         for guard in self._guards:
             guard.check(now)
         if self._guards:
-            self._timer = loop.call_later(PATROL_SECONDS, self._check_all, loop)
+            self._timer = loop.call_later(CHECK_SECONDS, self._check_all, loop)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
+from tsdb.database import DatabaseGate, DatabasePort, NotReady
 from tsdb.errors import BodyTooLarge, Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
@@ -26,7 +27,6 @@ from tsdb.servers.http._gather import Gathering
 from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
-    IngestDatabase,
     IngestPool,
     dry_run_response,
     gathering_key,
@@ -84,12 +84,16 @@ class _Write(NamedTuple):
 class InfluxRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: IngestDatabase, *, parse: ParseLines, clock: Clock) -> None:
-        self._database = database
+    def __init__(self, gate: DatabaseGate, *, parse: ParseLines, clock: Clock) -> None:
+        self._gate = gate
         self._parse = parse
         self._clock = clock
         self._pool = IngestPool("http-influxdb")
         self._gathering = Gathering("http-influxdb-write", self._write_group, threads=GROUPS_AT_ONCE)
+
+    @property
+    def _database(self) -> DatabasePort:
+        return self._gate.database
 
     def close(self) -> None:
         self._gathering.close()
@@ -115,8 +119,8 @@ class InfluxRoutes:
         """Say whether lines can be written."""
         facts = {"name": "tsdb", "version": __version__}
         try:
-            self._database.has_database("public")
-        except TsdbError as error:
+            self._gate.check()
+        except NotReady as error:
             return Response.json({**facts, "status": "fail", "message": str(error)}, status=503)
         return Response.json({**facts, "status": "pass", "message": "ready for queries and writes"})
 
@@ -187,13 +191,13 @@ class InfluxRoutes:
 
 def influx_routes(
     app: HttpApp,
-    database: IngestDatabase,
+    gate: DatabaseGate,
     *,
     parse: ParseLines = parse_lines,
     clock: Clock | None = None,
 ) -> InfluxRoutes:
     """Add `/v1/influxdb/…`. The result is to be closed after the server has stopped."""
-    routes = InfluxRoutes(database, parse=parse, clock=clock or SystemClock())
+    routes = InfluxRoutes(gate, parse=parse, clock=clock or SystemClock())
     app.add("/v1/influxdb/write", routes.write_v1, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v2/write", routes.write_v2, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v3/write_lp", routes.write_v3, methods=("POST",), error_body=short_error_body)

@@ -5,20 +5,19 @@ The work of a write (unpacking, parsing, writing) runs on a bounded pool of thre
 
 from __future__ import annotations
 
-import asyncio
 import os
 import zlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import pyarrow as pa
 
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import BodyTooLarge, InvalidArguments
-from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
-from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
+from tsdb.ingest import Rejection, WriteOutcome
+from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
-from tsdb.servers._settle import settle
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._messages import Request, Response
 
 INGEST_THREADS_MAX = 8
@@ -36,7 +35,6 @@ UNPACKED_BYTES_MAX = 256 << 20
 
 _MEANINGFUL = frozenset({b"content-encoding", b"content-type", b"authorization"})
 _OWN_PREFIXES = (b"x-tsdb-", b"x-greptime-")
-_CATALOGS = (CATALOG, "greptime")
 _HINTS = (
     *("auto_create_table", "ttl", "append_mode", "merge_mode", "physical_table", "skip_wal", "read_preference"),
     "trace_table_partitions",
@@ -46,56 +44,16 @@ _STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
 
 
-class IngestDatabase(Protocol):
-    """What ingestion needs of the database."""
-
-    def ingest(
-        self,
-        rows: Sequence[TableRows],
-        session: Session,
-        new_table: NewTable,
-        *,
-        dry_run: bool = False,
-        hints: Mapping[str, str] = ...,
-        protocol: str = ...,
-        notes_rejections: bool = True,
-    ) -> WriteOutcome:
-        """Write rows into tables that are made to fit; raises IngestRejected when some do not.
-
-        Without `notes_rejections` these are not counted and remembered: somebody will try again in another way.
-        """
-
-    def describe_metrics(self, described: Sequence[tuple[str, MetricDescription]], session: Session) -> None:
-        """Keep what metrics of the session's database say about themselves."""
-
-    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
-
-
-class IngestPool:
-    """The threads of one protocol. `close` it when the server has stopped."""
+class IngestPool(StepPool):
+    """The threads of one protocol."""
 
     def __init__(self, name: str, threads_max: int = INGEST_THREADS_MAX) -> None:
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
-
-    async def run(self, work: Callable[[], _T]) -> _T:
-        """Run work that writes nothing."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        super().__init__(name, threads_max)
 
     async def write(self, request: Request, work: Callable[[], _T]) -> _T:
         """Run work that writes for a request; see `settle` for what happens when that is interrupted."""
         request.token = token = WriteToken()
-        step = asyncio.wrap_future(self._pool.submit(work))
-        try:
-            return await asyncio.shield(step)
-        except asyncio.CancelledError:
-            return await settle(token, step)
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        return await self.run(work, token=token)
 
 
 def find_header(request: Request, name: str) -> str | None:
@@ -105,7 +63,7 @@ def find_header(request: Request, name: str) -> str | None:
 
 def make_ingest_session(
     request: Request,
-    database: IngestDatabase,
+    database: DatabasePort,
     named: str | None = None,
     *,
     prefers_parameter: bool = False,
@@ -118,12 +76,9 @@ def make_ingest_session(
     header, parameter = find_header(request, "db-name"), request.query.get("db")
     in_order = (parameter, header) if prefers_parameter else (header, named, parameter)
     wanted = next((each for each in in_order if each), DEFAULT_DATABASE)
-    catalog, dash, name = wanted.partition("-")
-    if dash and catalog in _CATALOGS and not database.has_database(wanted):
-        wanted = name
     return Session(
         channel=Channel.HTTP,
-        database=wanted,
+        database=resolve_database(wanted, database),
         user=request.user,
         identity=request.identity,
         client=request.client_host or "",

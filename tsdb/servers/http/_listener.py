@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
+from tsdb.servers._tcp import BACKLOG_MAX, accept_one
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
 from tsdb.servers.http._messages import Receive, Scope, Send
@@ -23,8 +25,8 @@ from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-BACKLOG_MAX = 1024
-"""Connections that may wait to be accepted."""
+RECENT_SECONDS = 0.1
+"""A connection that began a request within this time may send another one while that of somebody else is answered."""
 
 SWEEP_SECONDS = 1.0
 """How often silent connections are looked for."""
@@ -35,7 +37,6 @@ _ONLY_TLS = (
     b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 27\r\n\r\n"
     b"this port speaks TLS only.\n"
 )
-_ACCEPT_REST_SECONDS = 0.1
 _BUFFER_BYTES = 256 << 10
 
 _log = get_logger("tsdb.http")
@@ -54,6 +55,8 @@ class Listener:
         self._socket = bound
         self._places = asyncio.Semaphore(connections_max)
         self._connections: set[Connection] = set()
+        self._recent: OrderedDict[Connection, float] = OrderedDict()
+        """When connections began their last request, the oldest first; those of `RECENT_SECONDS`."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._shaking: set[Secured] = set()
         """Those with TLS that are not connections yet."""
@@ -86,10 +89,20 @@ class Listener:
         if self.is_stopping:
             connection.close()
 
+    def note_request(self, connection: Connection) -> bool:
+        """Note that a connection begins a request; tell whether no other open one has done so recently."""
+        now, recent = self.loop.time(), self._recent
+        recent[connection] = now
+        recent.move_to_end(connection)
+        while now - recent[first := next(iter(recent))] > RECENT_SECONDS:
+            del recent[first]
+        return len(recent) == 1
+
     def discard(self, connection: Connection) -> None:
         """Forget a connection that is closed, and let another one take its place."""
         if connection in self._connections:
             self._connections.discard(connection)
+            self._recent.pop(connection, None)
             self._places.release()
         if not self._connections:
             self._gone.set()
@@ -125,14 +138,9 @@ class Listener:
 
     async def _accept(self) -> None:
         while True:
+            # Connections over the limit wait in the backlog.
             await self._places.acquire()
-            try:
-                accepted, _ = await self.loop.sock_accept(self._socket)
-            except OSError as error:
-                self._places.release()
-                _log.warning("a connection cannot be accepted", error=str(error))
-                await asyncio.sleep(_ACCEPT_REST_SECONDS)
-                continue
+            accepted, _ = await accept_one(self._socket, _log)
             task = self.loop.create_task(self._admit(accepted))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
@@ -142,7 +150,6 @@ class Listener:
         connection = Connection(self)
         protocol: Connection | Secured = connection
         try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls.is_offered:
                 if await _first_byte(accepted) == _TLS_HANDSHAKE:
                     context = await asyncio.to_thread(self._tls.context)

@@ -42,6 +42,8 @@ class ClientDisconnected(Exception):
 
 
 CERTIFICATE_NAME = "tsdb.certificate_name"
+IS_ALONE = "tsdb.is_alone"
+"""In a scope: whether no other connection has begun a request recently."""
 """In a scope, where it counts: the name that the certificate of the client is in, None if it has none."""
 
 
@@ -151,6 +153,11 @@ class Request:
         self._is_body_complete = _announces_nothing(self.raw_headers)
         self._headers: Headers | None = None
         self._query: Params | None = None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other connection has begun a request recently."""
+        return bool(self._scope.get(IS_ALONE, True))
 
     @property
     def headers(self) -> Headers:

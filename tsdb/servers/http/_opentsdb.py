@@ -12,6 +12,7 @@ from functools import partial
 import orjson
 
 from tsdb import __version__
+from tsdb.database import DatabaseGate
 from tsdb.ingest import Rejection, TableRows, WriteOutcome
 from tsdb.ingest.opentsdb import CHECK_POINTS, NEW_TABLE, InvalidPoint, Point, make_rows, parse_body, parse_point
 from tsdb.query import WriteToken
@@ -19,7 +20,6 @@ from tsdb.servers._partial_write import write_what_fits
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._ingest import (
-    IngestDatabase,
     IngestPool,
     dry_run_response,
     is_dry_run,
@@ -35,8 +35,8 @@ PROTOCOL = "opentsdb"
 class OpentsdbRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: IngestDatabase) -> None:
-        self._database = database
+    def __init__(self, gate: DatabaseGate) -> None:
+        self._gate = gate
         self._pool = IngestPool("http-opentsdb")
 
     def close(self) -> None:
@@ -52,17 +52,18 @@ class OpentsdbRoutes:
         return Response.json({"version": __version__, "repo": "tsdb"})
 
     def _put(self, request: Request, body: bytes) -> Response:
-        session, hints, dry_run = make_ingest_session(request, self._database), read_hints(request), is_dry_run(request)
+        database, hints, dry_run = self._gate.database, read_hints(request), is_dry_run(request)
+        session = make_ingest_session(request, database)
         found = parse_body(unpack_body(body, request.headers.get("content-encoding")))
 
         def write(rows: Sequence[TableRows]) -> WriteOutcome:
-            return self._database.ingest(rows, session, NEW_TABLE, dry_run=dry_run, hints=hints, protocol=PROTOCOL)
+            return database.ingest(rows, session, NEW_TABLE, dry_run=dry_run, hints=hints, protocol=PROTOCOL)
 
         has_flag = "summary" in request.query or "details" in request.query
         points, errors = _parse_points(found, request.token or WriteToken())
         if errors and not dry_run:
             told = [Rejection("", reason, place, kind="syntax") for place, reason in errors.items()]
-            self._database.reject(told, session, protocol=PROTOCOL)
+            database.reject(told, session, protocol=PROTOCOL)
         if errors and not has_flag:
             place = min(errors)
             raise InvalidPoint(f"point {place}: {errors[place]}")
@@ -108,9 +109,9 @@ def _echo(found: object) -> object:
         return None
 
 
-def opentsdb_routes(app: HttpApp, database: IngestDatabase) -> OpentsdbRoutes:
+def opentsdb_routes(app: HttpApp, gate: DatabaseGate) -> OpentsdbRoutes:
     """Add `/v1/opentsdb/api/…`. The result is to be closed after the server has stopped."""
-    routes = OpentsdbRoutes(database)
+    routes = OpentsdbRoutes(gate)
     app.add("/v1/opentsdb/api/put", routes.put, methods=("POST",), error_body=short_error_body)
     app.add("/v1/opentsdb/api/version", routes.version, methods=("GET", "POST"), error_body=short_error_body)
     return routes

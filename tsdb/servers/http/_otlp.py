@@ -14,13 +14,13 @@ from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-untyped]
 
 from tsdb.clock import Clock, SystemClock
+from tsdb.database import DatabaseGate
 from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, is_fault, wire_of
 from tsdb.ingest import WriteOutcome
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._ingest import (
-    IngestDatabase,
     IngestPool,
     dry_run_response,
     find_header,
@@ -40,9 +40,9 @@ _log = get_logger("tsdb.otlp")
 class OtlpRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: IngestDatabase, *, with_metric_engine: bool, clock: Clock) -> None:
-        self._database = database
-        self._writer = OtlpWriter(database, with_metric_engine=with_metric_engine, clock=clock)
+    def __init__(self, gate: DatabaseGate, *, with_metric_engine: bool, clock: Clock) -> None:
+        self._gate = gate
+        self._writer = OtlpWriter(with_metric_engine=with_metric_engine, clock=clock)
         self._pool = IngestPool("http-otlp")
 
     def close(self) -> None:
@@ -73,10 +73,12 @@ class OtlpRoutes:
             return _status_response(error)
 
     def _write(self, request: Request, body: bytes, write: Callable[[OtlpRequest], bytes | WriteOutcome]) -> Response:
+        database = self._gate.database
         answer = write(
             OtlpRequest(
+                database,
                 unpack_body(body, request.headers.get("content-encoding")),
-                make_ingest_session(request, self._database),
+                make_ingest_session(request, database),
                 partial(find_header, request),
                 read_hints(request),
                 is_dry_run(request),
@@ -88,10 +90,10 @@ class OtlpRoutes:
 
 
 def otlp_routes(
-    app: HttpApp, database: IngestDatabase, *, with_metric_engine: bool = True, clock: Clock | None = None
+    app: HttpApp, gate: DatabaseGate, *, with_metric_engine: bool = True, clock: Clock | None = None
 ) -> OtlpRoutes:
     """Add `/v1/otlp/v1/…`. The result is to be closed after the server has stopped."""
-    routes = OtlpRoutes(database, with_metric_engine=with_metric_engine, clock=clock or SystemClock())
+    routes = OtlpRoutes(gate, with_metric_engine=with_metric_engine, clock=clock or SystemClock())
     for name in ("metrics", "traces", "logs"):
         app.add(f"/v1/otlp/v1/{name}", getattr(routes, name), methods=("POST",), error_body=short_error_body)
     return routes

@@ -10,16 +10,17 @@ from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 
+from tsdb.database import DatabaseGate
 from tsdb.promql import expr_to_json, format_query, parse_promql
 from tsdb.query import TableRecords
 from tsdb.query.promql import Span, rows_of
-from tsdb.servers._brief import BriefQuestions
+from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers._prometheus_json import Timings, encode_answer
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
-from tsdb.servers.http._prometheus_ask import Ask, PromqlDatabase, PromqlWork, read_span, success
+from tsdb.servers.http._prometheus_ask import Ask, PromqlWork, read_span, success
 from tsdb.servers.http._prometheus_federate import FederationRoutes
 from tsdb.servers.http._prometheus_listings import ListingRoutes
 from tsdb.servers.http._prometheus_status import ServerFacts, StatusRoutes
@@ -33,11 +34,10 @@ THREADS_MAX = 16
 class PrometheusApiRoutes:
     """The routes that evaluate queries. `close` them when the server has stopped."""
 
-    def __init__(self, app: HttpApp, work: PromqlWork) -> None:
+    def __init__(self, app: HttpApp, work: PromqlWork, inline: InlinePolicy) -> None:
         self._app = app
-        self._brief = BriefQuestions()
+        self._inline = inline
         self._work = work
-        self._database = work.database
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
@@ -62,13 +62,14 @@ class PrometheusApiRoutes:
 
         def evaluate(check: Callable[[], None]) -> bytes:
             started = perf_counter()
-            answer = self._database.promql.run(text, ask.session, span, check)
+            answer = self._work.database.promql.run(text, ask.session, span, check)
             clock = Timings(started - asked, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
-        turn = self._brief.turn(self._app.in_flight, text, *facts)
-        return Response(await self._work.run(self._work.shown(ask, text, evaluate, span), turn), content_type=JSON)
+        candidate = self._inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
+        shown = self._work.shown(ask, text, evaluate, span)
+        return Response(await self._work.run(shown, candidate), content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
         """Lay a query out."""
@@ -85,7 +86,7 @@ class PrometheusApiRoutes:
     async def promql(self, request: Request) -> AnyResponse:
         """Answer a range query in the formats of `/v1/sql`."""
         started = perf_counter()
-        ask = Ask(self._database, request, Params([]))
+        ask = Ask(self._work.database, request, Params([]))
         missing = [name for name in ("query", "start", "end", "step") if request.query.get(name) is None]
         if missing:
             return Response.text(f"Failed to deserialize query string: missing field `{missing[0]}`\n", status=400)
@@ -104,7 +105,7 @@ class PrometheusApiRoutes:
         )
 
         def work(check: Callable[[], None]) -> bytes:
-            engine = self._database.promql
+            engine = self._work.database.promql
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
@@ -117,11 +118,16 @@ class PrometheusApiRoutes:
 
 
 def prometheus_api_routes(
-    app: HttpApp, database: PromqlDatabase, facts: ServerFacts | None = None, *, threads_max: int = THREADS_MAX
+    app: HttpApp,
+    gate: DatabaseGate,
+    facts: ServerFacts | None = None,
+    *,
+    threads_max: int = THREADS_MAX,
+    inline: InlinePolicy | None = None,
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
-    work = PromqlWork(database, threads_max)
-    routes, listings = PrometheusApiRoutes(app, work), ListingRoutes(work, PREFIX)
+    work = PromqlWork(gate, threads_max)
+    routes, listings = PrometheusApiRoutes(app, work, inline or InlinePolicy()), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)
     add = partial(app.add, error_body=prometheus_error_body, error_status=prometheus_error_status)

@@ -5,24 +5,22 @@ Parameters come in the query string or in a form; the query string wins.
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
-from time import perf_counter
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import orjson
 
-from tsdb.errors import Cancelled, InvalidArguments, NotBrief
-from tsdb.model import CATALOG, DEFAULT_DATABASE, MetricDescription
+from tsdb.database import DatabaseGate, DatabasePort, resolve_database
+from tsdb.errors import Cancelled, InvalidArguments
+from tsdb.model import DEFAULT_DATABASE
 from tsdb.promql import Matcher, parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
-from tsdb.query.promql import Period, PromqlEngine, Span
-from tsdb.servers._brief import BriefTurn
+from tsdb.query.promql import Period, Span
+from tsdb.servers._inline import Candidate
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, Params, Request, Response
 from tsdb.servers.http._sql import read_form
@@ -30,40 +28,24 @@ from tsdb.units import Duration
 
 _DAY_MS = 86_400_000
 _NS_PER_MS = 1_000_000
-_CATALOGS = (CATALOG, "greptime")
 _T = TypeVar("_T")
-
-
-class PromqlDatabase(Protocol):
-    """What these routes need of the database."""
-
-    @property
-    def promql(self) -> PromqlEngine:
-        """What answers PromQL."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
-
-    def running_promql(
-        self, text: str, session: Session, span: Span | None = None
-    ) -> AbstractContextManager[Callable[[], None]]:
-        """Show a query in the process list while it runs; what is entered raises when it was killed."""
-
-    def metric_descriptions(self, database: str) -> Mapping[str, tuple[MetricDescription, ...]]:
-        """Return what metrics said about themselves, the newest first."""
 
 
 class PromqlWork:
     """The threads on which the routes work. `close` it when the server has stopped."""
 
-    def __init__(self, database: PromqlDatabase, threads_max: int) -> None:
-        self.database = database
+    def __init__(self, gate: DatabaseGate, threads_max: int) -> None:
+        self.gate = gate
         self.threads_max = threads_max
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-promql")
+        self._pool = StepPool("promql", threads_max)
+
+    @property
+    def database(self) -> DatabasePort:
+        return self.gate.database
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def ask(self, request: Request) -> Ask:
         form = await read_form(request)
@@ -91,47 +73,28 @@ class PromqlWork:
 
         return work
 
-    async def run(self, work: Callable[[Callable[[], None]], _T], turn: BriefTurn | None = None) -> _T:
-        """Work on a thread; when the request is cancelled, so is the work at its next step.
-
-        In its `turn`, a brief question is answered right here.
-        """
-        if turn is not None and turn.is_brief:
-            with suppress(NotBrief):
-                return turn.run(work)
+    async def run(self, work: Callable[[Callable[[], None]], _T], candidate: Candidate | None = None) -> _T:
+        """Run a query; it gets what it is to call at each step, which raises when the request was cancelled."""
         stopped = threading.Event()
 
         def check() -> None:
             if stopped.is_set():
                 raise Cancelled("the query was cancelled")
 
-        def timed() -> tuple[_T, float]:
-            started = perf_counter()
-            return work(check), perf_counter() - started
-
-        try:
-            done, seconds = await asyncio.get_running_loop().run_in_executor(self._pool, timed)
-        except asyncio.CancelledError:
-            stopped.set()
-            raise
-        if turn is not None:
-            turn.note(seconds)
-        return done
+        return await self._pool.run(lambda: work(check), cancel=stopped.set, candidate=candidate)
 
 
 class Ask:
     """The parameters of a request."""
 
-    def __init__(self, database: PromqlDatabase, request: Request, form: Params) -> None:
+    def __init__(self, database: DatabasePort, request: Request, form: Params) -> None:
         self._query, self._form = request.query, form
+        self.is_alone = request.is_alone
         self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
         wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
-        catalog, dash, name = wanted.partition("-")
-        if dash and catalog in _CATALOGS and not database.has_database(wanted):
-            wanted = name
         self.session = Session(
             channel=Channel.HTTP,
-            database=wanted,
+            database=resolve_database(wanted, database),
             user=request.user,
             identity=request.identity,
             client=request.client_host or "",

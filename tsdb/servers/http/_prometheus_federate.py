@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from tsdb.model import MetricDescription
+from tsdb.database import FederatedSample
 from tsdb.promql.evaluation import format_float
-from tsdb.query.promql import Newest, Span
+from tsdb.query.promql import Span
 from tsdb.servers.http._messages import AnyResponse, Request, Response
 from tsdb.servers.http._prometheus_ask import PromqlWork
 
@@ -15,8 +15,6 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_IN_METRIC = re.compile(r"[^a-zA-Z0-9_:]")
 _NOT_IN_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-_TYPES = frozenset({"counter", "gauge"})
-"""The types whose samples mean something without the other samples of a family."""
 
 
 class FederationRoutes:
@@ -24,7 +22,6 @@ class FederationRoutes:
 
     def __init__(self, work: PromqlWork) -> None:
         self._work = work
-        self._database = work.database
 
     async def federate(self, request: Request) -> AnyResponse:
         """Tell the newest samples of the series that `match[]` selects."""
@@ -32,37 +29,25 @@ class FederationRoutes:
         selectors = ask.selectors()
         span = Span.instant(ask.now_ms, ask.lookback())
 
+        metrics = self._work.database.metrics
+
         def work(check: Callable[[], None]) -> bytes:
-            found = self._database.promql.newest(selectors, ask.session, span, check)
-            known = self._database.metric_descriptions(ask.session.database) if found else {}
-            return encode_samples(found, known)
+            return encode_samples(metrics.newest(selectors, span, ask.session, check))
 
         return Response(await self._work.run(work), content_type=_TEXT)
 
 
-def encode_samples(samples: Sequence[Newest], known: Mapping[str, Sequence[MetricDescription]]) -> bytes:
-    """Write samples, sorted by name, in the text format; metrics that were described have a line of their type."""
+def encode_samples(samples: Sequence[FederatedSample]) -> bytes:
+    """Write samples, sorted by name, in the text format, with a line for the type of each metric."""
     lines: list[str] = []
     last = None
-    for sample in samples:
-        name = sample.labels.get("__name__", "")
+    for newest, kind in ((each.newest, each.kind) for each in samples):
+        name = newest.labels.get("__name__", "")
         if name != last:
-            lines.append(f"# TYPE {_metric_name(name)} {_type_of(name, known)}\n")
+            lines.append(f"# TYPE {_metric_name(name)} {kind}\n")
             last = name
-        lines.append(f"{_series(name, sample.labels)} {format_float(sample.value)} {sample.time_ms}\n")
+        lines.append(f"{_series(name, newest.labels)} {format_float(newest.value)} {newest.time_ms}\n")
     return "".join(lines).encode("utf-8", "replace")
-
-
-def _type_of(name: str, known: Mapping[str, Sequence[MetricDescription]]) -> str:
-    """Return the type of a metric, `untyped` if no sender told it.
-
-    The samples of a histogram or summary come as metrics of their own, without the family that gives them a meaning.
-    """
-    described = known.get(name) or []
-    # OpenMetrics describes the counter `hits_total` as `hits`.
-    family = [each for each in known.get(name.removesuffix("_total"), ()) if each.kind == "counter"]
-    kind = next((each.kind for each in (*described, *family)), "")
-    return kind if kind in _TYPES else "untyped"
 
 
 def _metric_name(name: str) -> str:

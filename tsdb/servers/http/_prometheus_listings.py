@@ -6,13 +6,11 @@ What there is not (a metric, a label, a database) gives an empty answer, as in P
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from functools import partial
 
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.query.promql import find_series, is_metric, label_names, label_values
 from tsdb.servers.http._messages import AnyResponse, Request
 from tsdb.servers.http._prometheus_ask import PromqlWork, success
-from tsdb.servers.http._prometheus_metadata import describe_metrics
 
 _ESCAPE = re.compile(r"__|_([0-9a-fA-F]{1,5})_")
 
@@ -22,7 +20,6 @@ class ListingRoutes:
 
     def __init__(self, work: PromqlWork, prefix: str) -> None:
         self._work = work
-        self._database = work.database
         self._label_prefix = f"{prefix}/label/"
 
     async def labels(self, request: Request) -> AnyResponse:
@@ -30,10 +27,8 @@ class ListingRoutes:
         ask = await self._work.ask(request)
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
 
-        def work(check: Callable[[], None]) -> list[str]:
-            source = self._database.promql.source(ask.session, check)
-            return sorted({"__name__", *label_names(source, selectors, period)})[:limit]
-
+        metrics = self._work.database.metrics
+        work = partial(metrics.label_names, selectors, period, ask.session, limit=limit)
         return success(await self._work.run(work))
 
     async def label_values(self, request: Request) -> AnyResponse:
@@ -45,10 +40,8 @@ class ListingRoutes:
         name = decode_name(name.removesuffix("/values"))
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
 
-        def work(check: Callable[[], None]) -> list[str]:
-            source = self._database.promql.source(ask.session, check)
-            return label_values(source, name, selectors, period)[:limit]
-
+        metrics = self._work.database.metrics
+        work = partial(metrics.label_values, name, selectors, period, ask.session, limit=limit)
         return success(await self._work.run(work))
 
     async def series(self, request: Request) -> AnyResponse:
@@ -57,30 +50,19 @@ class ListingRoutes:
         selectors, period, limit = ask.selectors(), ask.period(), ask.limit()
         if not selectors:
             raise Unsupported("match[] parameter is required")
-
-        def work(check: Callable[[], None]) -> list[dict[str, str]]:
-            table = find_series(self._database.promql.source(ask.session, check), selectors, period)
-            return table.take(table.order()[:limit]).dicts()
-
-        return success(await self._work.run(work))
+        metrics = self._work.database.metrics
+        return success(await self._work.run(partial(metrics.series, selectors, period, ask.session, limit=limit)))
 
     async def metadata(self, request: Request) -> AnyResponse:
         """Describe metrics."""
         ask = await self._work.ask(request)
-        metric, limit, limit_per_metric = ask.find("metric"), ask.limit(), ask.limit("limit_per_metric")
-
-        def work(check: Callable[[], None]) -> dict[str, list[dict[str, str]]]:
-            catalog, database = self._database.promql.source(ask.session, check).catalog, ask.session.database
-            if catalog.find_database(database) is None:
-                return {}
-            return describe_metrics(
-                self._database.metric_descriptions(database),
-                [table.name for table in catalog.tables(database) if is_metric(table)],
-                metric=metric,
-                limit=limit,
-                limit_per_metric=limit_per_metric,
-            )
-
+        work = partial(
+            self._work.database.metrics.metadata,
+            ask.session,
+            metric=ask.find("metric"),
+            limit=ask.limit(),
+            limit_per_metric=ask.limit("limit_per_metric"),
+        )
         return success(await self._work.run(work))
 
 

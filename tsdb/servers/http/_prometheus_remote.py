@@ -7,21 +7,20 @@ version 2 tells how many samples were written, also when it is a refusal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
+from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import Cancelled, InvalidArguments, TsdbError
-from tsdb.ingest import NewTable, Rejection, WriteOutcome
+from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
-from tsdb.ingest.prometheus_read import ReadQuery, encode_read_response, parse_read_request
+from tsdb.ingest.prometheus_read import encode_read_response, parse_read_request
 from tsdb.query import Session, WriteToken
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
@@ -30,7 +29,6 @@ from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
     UNPACKED_BYTES_MAX,
-    IngestDatabase,
     IngestPool,
     dry_run_response,
     gathering_key,
@@ -47,42 +45,11 @@ _VERSIONS = {"prometheus.WriteRequest": 1, "io.prometheus.write.v2.Request": 2}
 _WRITTEN = "x-prometheus-remote-write-{}-written"
 
 
-class PrometheusDatabase(IngestDatabase, Protocol):
-    """What these routes need of the database."""
-
-    def ingest_samples(
-        self,
-        samples: Samples,
-        session: Session,
-        new_table: NewTable,
-        *,
-        dry_run: bool = False,
-        hints: Mapping[str, str] | None = None,
-        protocol: str = ...,
-        notes_rejections: bool = True,
-    ) -> WriteOutcome:
-        """Write samples into tables that are made to fit; raises IngestRejected when some do not."""
-
-    def begin_samples(
-        self,
-        samples: Samples,
-        session: Session,
-        new_table: NewTable,
-        *,
-        hints: Mapping[str, str] | None = None,
-        protocol: str = ...,
-    ) -> Future[int] | None:
-        """Begin to write samples; None if there is more to do than to write them."""
-
-    def read_remote(self, queries: Sequence[ReadQuery], session: Session) -> list[bytes]:
-        """Answer queries, each with an encoded `QueryResult`."""
-
-
 class PrometheusRemoteRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, database: PrometheusDatabase, *, has_metric_engine: bool, is_strict: bool) -> None:
-        self._database = database
+    def __init__(self, gate: DatabaseGate, *, has_metric_engine: bool, is_strict: bool) -> None:
+        self._gate = gate
         self._new_table = replace(NEW_TABLE, is_metric=has_metric_engine)
         self._reader = RemoteWriteReader(is_strict=is_strict)
         self._descriptions = DescriptionReader(SystemClock())
@@ -90,6 +57,10 @@ class PrometheusRemoteRoutes:
         self._gathering = Gathering(
             "http-prometheus-write", self._write_group, self._write_again, threads=GROUPS_AT_ONCE
         )
+
+    @property
+    def _database(self) -> DatabasePort:
+        return self._gate.database
 
     def close(self) -> None:
         self._gathering.close()
@@ -218,10 +189,10 @@ class PrometheusRemoteRoutes:
 
 
 def prometheus_remote_routes(
-    app: HttpApp, database: PrometheusDatabase, *, has_metric_engine: bool = True, is_strict: bool = True
+    app: HttpApp, gate: DatabaseGate, *, has_metric_engine: bool = True, is_strict: bool = True
 ) -> PrometheusRemoteRoutes:
     """Add `/v1/prometheus/write` and `/read`. The result is to be closed after the server has stopped."""
-    routes = PrometheusRemoteRoutes(database, has_metric_engine=has_metric_engine, is_strict=is_strict)
+    routes = PrometheusRemoteRoutes(gate, has_metric_engine=has_metric_engine, is_strict=is_strict)
     app.add("/v1/prometheus/write", routes.write, methods=("POST",), error_body=short_error_body, timeout_status=504)
     app.add("/v1/prometheus/read", routes.read, methods=("POST",), error_body=short_error_body)
     return routes

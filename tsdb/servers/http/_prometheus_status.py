@@ -21,7 +21,7 @@ import orjson
 
 from tsdb.promql import format_duration_ms
 from tsdb.promql.evaluation import LOOKBACK_MS
-from tsdb.query.promql import SeriesCounts, count_series
+from tsdb.query.promql import SeriesCounts
 from tsdb.servers._prometheus_parameters import POINTS_MAX
 from tsdb.servers.http._messages import AnyResponse, Request
 from tsdb.servers.http._prometheus_ask import PromqlWork, success
@@ -137,7 +137,7 @@ class StatusRoutes:
         most = min(ask.limit() or _MOST, _MOST_MAX)
 
         def work(check: Callable[[], None]) -> dict[str, object]:
-            return _shown(count_series(self._work.database.promql.source(ask.session, check), most=most))
+            return _shown(self._work.database.metrics.counts(ask.session, check, most=most))
 
         return success(await self._work.run(work))
 

@@ -12,6 +12,7 @@ import socket
 
 from tsdb.config import TlsMode
 from tsdb.errors import StartError
+from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._listener import Listener
@@ -61,7 +62,7 @@ class HttpServer:
     @property
     def address(self) -> str:
         """Where it listens, as `host:port`; with port 0, the real port once `probe` has run."""
-        return _format_address(self._host, self._port)
+        return written_address(self._host, self._port)
 
     @property
     def port(self) -> int:
@@ -151,7 +152,3 @@ class HttpServer:
     def _hint(self, first: str) -> str:
         option = "--" + self._address_key.replace(".", "-").replace("_", "-")
         return f"{first}choose another address with {option}"
-
-
-def _format_address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -8,18 +8,19 @@ the one of the parameter must exist.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, TypeVar
 
 from tsdb.catalog import DatabaseNotFound
+from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
-from tsdb.model import CATALOG, DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Output, Session, WriteToken
-from tsdb.servers._brief import BriefQuestions, BriefTurn
+from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
+from tsdb.query import Channel, Session, WriteToken
+from tsdb.servers._inline import Candidate, InlinePolicy
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
     Encoder,
@@ -38,7 +39,7 @@ from tsdb.servers.http._formats_text import (
     encode_table,
 )
 from tsdb.servers.http._messages import JSON, TEXT, AnyResponse, Params, Request, Response
-from tsdb.servers.http._sql_work import Brief, ResponseWork
+from tsdb.servers.http._sql_work import ResponseWork
 from tsdb.sql import Dialect, format_statement, parse, to_json
 from tsdb.sql.lexer import skip_blanks, statement_end
 
@@ -49,24 +50,10 @@ THREADS_MAX = 32
 
 _FORM = "application/x-www-form-urlencoded"
 _CSV = "text/csv; charset=utf-8"
-_CATALOGS = (CATALOG, "greptime")
 _EPOCHS: Final[dict[str, Epoch]] = {"ns": "ns", "u": "us", "us": "us", "µ": "us", "ms": "ms", "s": "s"}
 _COMPRESSIONS: Final[dict[str, Literal["zstd", "lz4"]]] = {"zstd": "zstd", "lz4": "lz4"}
 _LIMIT_DIGITS_MAX = 18
 _SELECT_CHARS = len("select")
-
-
-class SqlDatabase(Protocol):
-    """What these routes need of the database."""
-
-    def execute(self, text: str, session: Session) -> Iterator[Output]:
-        """Run the statements of a text, each when its answer is asked for."""
-
-    def cancel(self, session: Session) -> None:
-        """Stop what runs for a session; from any thread."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +89,18 @@ FORMATS: dict[str, Format] = {
 class SqlRoutes:
     """What the routes share. `close` it when the server has stopped."""
 
-    def __init__(self, app: HttpApp, database: SqlDatabase, *, default_timezone: str, threads_max: int) -> None:
+    def __init__(
+        self, app: HttpApp, gate: DatabaseGate, *, default_timezone: str, threads_max: int, inline: InlinePolicy
+    ) -> None:
         self._app = app
-        self._brief = BriefQuestions()
-        self._database = database
+        self._inline = inline
+        self._gate = gate
         self._default_zone = canonical_zone(default_timezone)
-        self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix="tsdb-http-sql")
+        self._pool = StepPool("http-sql", threads_max)
 
     def close(self) -> None:
         """Let the threads end; what they are doing is not waited for."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def execute(self, request: Request) -> AnyResponse:
         """Answer a request for statements."""
@@ -121,7 +110,8 @@ class SqlRoutes:
             return _unsupported_media_type()
         limit = _read_limit(request.query)
         text = _require_sql(request.query, form)
-        session = self._make_session(request, form)
+        database = self._gate.database
+        session = self._make_session(request, form, database)
         chosen = read_format(_find("format", request.query, form))
 
         def elapsed_ms() -> int:
@@ -134,26 +124,31 @@ class SqlRoutes:
             read_compression(request.query),
             session.time_zone,
         )
-        pieces = partial(self._make_pieces, text, session, chosen, options)
+        pieces = partial(_make_pieces, database, text, session, chosen, options)
         session.token = WriteToken()
-        work = ResponseWork(self._pool, pieces(), lambda: self._database.cancel(session), token=session.token)
-        turn = self._turn(text, session, chosen)
+        work = ResponseWork(
+            self._pool,
+            pieces,
+            partial(database.cancel, session),
+            token=session.token,
+            candidate=self._candidate(request, text, session, chosen),
+        )
         try:
             return await work.respond(
                 content_type=chosen.content_type,
                 headers=lambda: answer_headers(chosen, elapsed_ms()),
-                brief=None if turn is None else Brief(turn, session, pieces),
             )
         except asyncio.CancelledError:
             if session.token.has_begun:
                 request.token = session.token
             raise
 
-    def _turn(self, text: str, session: Session, chosen: Format) -> BriefTurn | None:
-        """Only of what reads: writes wait for the disk, however brief that is most of the time."""
+    def _candidate(self, request: Request, text: str, session: Session, chosen: Format) -> Candidate | None:
+        """Only queries may run inline: writes wait for the disk, however fast that is most of the time."""
         if text[:_SELECT_CHARS].lower() != "select" or ";" in text[:-1]:
             return None
-        return self._brief.turn(self._app.in_flight, text, session.database, session.time_zone, chosen.name)
+        is_alone = request.is_alone and self._app.in_flight == 1
+        return self._inline.candidate(is_alone, text, session.database, session.time_zone, chosen.name)
 
     async def parse(self, request: Request) -> Response:
         """Answer with the statements of a text as JSON."""
@@ -173,46 +168,17 @@ class SqlRoutes:
 
     async def _run(self, function: Callable[[str], object], text: str) -> object:
         # A text may be megabytes long, too much for the event loop.
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, text)
+        return await self._pool.run(partial(function, text))
 
-    def _make_pieces(
-        self, text: str, session: Session, chosen: Format, options: FormatOptions
-    ) -> Generator[bytes, None, None]:
-        if not chosen.has_many:
-            _refuse_many(text, chosen.name)
-        outputs = self._database.execute(text, session)
-        try:
-            yield from chosen.encode(outputs, options)
-        finally:
-            if isinstance(outputs, Generator):
-                outputs.close()
-
-    def _make_session(self, request: Request, form: Params) -> Session:
+    def _make_session(self, request: Request, form: Params, database: DatabasePort) -> Session:
         return Session(
             channel=Channel.HTTP,
-            database=self._choose_database(request, form),
+            database=_choose_database(request, form, database),
             time_zone=self._choose_zone(request),
             user=request.user,
             identity=request.identity,
             client=request.client_host or "",
         )
-
-    def _choose_database(self, request: Request, form: Params) -> str:
-        wanted = _find("db", request.query, form)
-        if wanted:
-            name = self._resolve_database(wanted)
-            if not self._database.has_database(name):
-                raise DatabaseNotFound(wanted)
-            return name
-        header = _find_header(request, "db-name")
-        return self._resolve_database(header) if header else DEFAULT_DATABASE
-
-    def _resolve_database(self, wanted: str) -> str:
-        """Read `database` or `catalog-database`; a database whose own name looks like that comes first."""
-        catalog, dash, name = wanted.partition("-")
-        if dash and catalog in _CATALOGS and not self._database.has_database(wanted):
-            return name
-        return wanted
 
     def _choose_zone(self, request: Request) -> str:
         # Clients send what their system calls its zone; one that we do not know is not worth a refusal.
@@ -223,14 +189,43 @@ class SqlRoutes:
 
 
 def sql_routes(
-    app: HttpApp, database: SqlDatabase, *, default_timezone: str = "UTC", threads_max: int = THREADS_MAX
+    app: HttpApp,
+    gate: DatabaseGate,
+    *,
+    default_timezone: str = "UTC",
+    threads_max: int = THREADS_MAX,
+    inline: InlinePolicy | None = None,
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
-    routes = SqlRoutes(app, database, default_timezone=default_timezone, threads_max=threads_max)
+    policy = inline or InlinePolicy()
+    routes = SqlRoutes(app, gate, default_timezone=default_timezone, threads_max=threads_max, inline=policy)
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
     app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))
     return routes
+
+
+def _make_pieces(
+    database: DatabasePort, text: str, session: Session, chosen: Format, options: FormatOptions
+) -> Generator[bytes, None, None]:
+    if not chosen.has_many:
+        _refuse_many(text, chosen.name)
+    outputs = database.execute(text, session)
+    try:
+        yield from chosen.encode(outputs, options)
+    finally:
+        if isinstance(outputs, Generator):
+            outputs.close()
+
+
+def _choose_database(request: Request, form: Params, database: DatabasePort) -> str:
+    wanted = _find("db", request.query, form)
+    if wanted:
+        name = resolve_database(wanted, database)
+        if not database.has_database(name):
+            raise DatabaseNotFound(wanted)
+        return name
+    return resolve_database(_find_header(request, "db-name") or DEFAULT_DATABASE, database)
 
 
 def _parse(text: str) -> list[object]:

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tsdb.servers.mysql._server import MysqlLimits, MysqlServer
-from tsdb.servers.mysql._statements import MysqlDatabase
 
-__all__ = ["MysqlDatabase", "MysqlLimits", "MysqlServer"]
+__all__ = ["MysqlLimits", "MysqlServer"]

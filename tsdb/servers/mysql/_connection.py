@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, TypeVar
 
 from tsdb.auth import AccessDenied
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import Status, TsdbError, wire
-from tsdb.model import CATALOG
 from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._failures import log_failure
+from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tls import Tls, common_name
-from tsdb.servers._work import Work
 from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
 from tsdb.servers.mysql._channel import Channel, ClientGone
 from tsdb.servers.mysql._handshake import (
@@ -46,14 +45,13 @@ from tsdb.servers.mysql._protocol import (
     WireError,
     decode_text,
 )
-from tsdb.servers.mysql._statements import MysqlDatabase, Packets, Statements, ending_in_error
+from tsdb.servers.mysql._statements import Packets, Statements, ending_in_error
 from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
 
 GATHERED_BYTES = 256 << 10
 """So much of an answer is gathered before it is sent."""
 _log = get_logger("tsdb.mysql")
-_CATALOGS = (CATALOG, "greptime")
 _PLUGIN = CACHING_SHA2
 _MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
 _DIGITS_MAX = 10
@@ -86,15 +84,15 @@ class UnknownCommand(WireError):
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Shared:
     """What all connections share."""
 
-    database: MysqlDatabase
+    database: DatabasePort
     desk: LoginDesk
     tls: Tls
-    workers: ThreadPoolExecutor
+    workers: StepPool
     """Run statements."""
-    ushers: ThreadPoolExecutor
+    logins: StepPool
     """Run what must not wait behind statements: logins, KILL, the list of processes."""
     idle_seconds: float | None
     prepared_max: int
@@ -116,34 +114,45 @@ class House:
 class Connection:
     """One client's connection, from its greeting to its end."""
 
-    def __init__(self, channel: Channel, house: House, client: str) -> None:
+    def __init__(self, channel: Channel, shared: Shared, client: str) -> None:
         self._channel = channel
-        self._house = house
+        self._shared = shared
         self._client = client
         self._session = Session(
-            channel=Protocol.MYSQL, client=client, time_zone=house.time_zone, variables=house.variables()
+            channel=Protocol.MYSQL, client=client, time_zone=shared.time_zone, variables=shared.variables()
         )
         self._capabilities = Capability(0)
-        self._prepared = PreparedStatements(house.prepared_max)
-        self._statements = Statements(house.database, house.close_connection)
-        self.is_idle = True
+        self._prepared = PreparedStatements(shared.prepared_max)
+        self._statements = Statements(shared.database, shared.close_connection)
+        self._task: asyncio.Task[None] | None = None
+        self._is_idle = True
         """Whether it waits for a command."""
-        self.is_stopping = False
+        self._is_stopping = False
 
     @property
     def number(self) -> int:
         return self._session.connection_id
 
+    def end_soon(self) -> None:
+        """The server stops: end now if the client has sent no command, else after its answer."""
+        self._is_stopping = True
+        if self._is_idle and self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        await self._channel.close()
+
     def close_soon(self) -> None:
         """Stop what runs, and close."""
-        self._house.database.cancel(self._session)
+        self._shared.database.cancel(self._session)
         self._channel.abort()
 
     async def serve(self) -> None:
         """Serve the client until it goes."""
+        self._task = asyncio.current_task()
         try:
             if await self._log_in():
-                self._house.database.connect(self._session)
+                self._shared.database.connect(self._session)
                 await self._serve_commands()
         except ClientGone as gone:
             _log.debug("a client went away", client=self._client, reason=str(gone))
@@ -154,18 +163,18 @@ class Connection:
         except TimeoutError:
             _log.debug("a client took too long to log in", client=self._client)
         finally:
-            self._house.database.disconnect(self._session)
+            self._shared.database.disconnect(self._session)
 
     # The login ------------------------------------------------------------------------------------------------------
 
     async def _log_in(self) -> bool:
-        challenge, tls = make_challenge(), self._house.tls
+        challenge, tls = make_challenge(), self._shared.tls
         offered = OFFERED | Capability.SSL if tls.is_offered else OFFERED
         greeting = encode_greeting(connection_id=self.number, challenge=challenge, capabilities=offered, plugin=_PLUGIN)
         await self._channel.send(greeting)
         packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
         if tls.is_offered and wants_tls(packet):
-            context = await self._on_usher(tls.context)
+            context = await self._on_login_thread(tls.context)
             await self._channel.open_stream(context)
             packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
         else:
@@ -183,7 +192,7 @@ class Connection:
         """Let a client in, or tell it why not."""
         try:
             await self._identify(login, challenge)
-            await self._on_usher(lambda: self._choose_first_database(login.database))
+            await self._on_login_thread(lambda: self._choose_first_database(login.database))
         except (TsdbError, LoginFailed, UnknownDatabase) as error:
             await self._send_error(error)
             return False
@@ -191,9 +200,9 @@ class Connection:
         return True
 
     async def _identify(self, login: Login, challenge: bytes | None) -> None:
-        if self._house.tls.verifies_user and common_name(self._channel.certificate) != login.user:
+        if self._shared.tls.verifies_user and common_name(self._channel.certificate) != login.user:
             raise LoginFailed(login)
-        identity = await self._house.desk.log_in(
+        identity = await self._shared.desk.log_in(
             self._channel, login, challenge=challenge, greeted_with=_PLUGIN, client=self._client
         )
         self._session.user = login.user
@@ -202,14 +211,13 @@ class Connection:
     def _choose_first_database(self, name: str) -> None:
         if name:
             self._use(name)
-        elif self._house.requires_database:
+        elif self._shared.requires_database:
             raise WireError(1046, "3D000", "No database selected")
 
     def _use(self, wanted: str) -> None:
         """Choose `database` or `catalog-database`; a database whose own name looks like that comes first."""
-        database = self._house.database
-        catalog, dash, rest = wanted.partition("-")
-        name = rest if dash and catalog in _CATALOGS and not database.has_database(wanted) else wanted
+        database = self._shared.database
+        name = resolve_database(wanted, database)
         identity = self._session.identity
         if not database.has_database(name):
             raise UnknownDatabase(wanted)
@@ -222,15 +230,15 @@ class Connection:
     # The commands ---------------------------------------------------------------------------------------------------
 
     async def _serve_commands(self) -> None:
-        while not self.is_stopping:
+        while not self._is_stopping:
             self._channel.begin_command()
-            self.is_idle = True
+            self._is_idle = True
             try:
                 packet = await self._channel.read(bytes_max=PACKET_BYTES_MAX, wait_seconds=self._idle_seconds())
             except TimeoutError:
                 self._channel.begin_command()
                 raise IdleTooLong from None
-            self.is_idle = False
+            self._is_idle = False
             if not packet:
                 raise BadPacket("a command without a byte")
             if packet[0] == Command.QUIT:
@@ -253,7 +261,7 @@ class Connection:
 
     async def _init_db(self, packet: bytes) -> None:
         name = decode_text(packet[1:])
-        await self._on_usher(lambda: self._use(name))
+        await self._on_login_thread(lambda: self._use(name))
         await self._ok()
 
     async def _query(self, packet: bytes) -> None:
@@ -270,7 +278,7 @@ class Connection:
         await self._send_pieces(self._statements.list_fields(table, self._session, answer), answer)
 
     async def _statistics(self, packet: bytes) -> None:
-        await self._channel.send(self._house.statistics().encode())
+        await self._channel.send(self._shared.statistics().encode())
 
     async def _process_info(self, packet: bytes) -> None:
         await self._run("SHOW PROCESSLIST")
@@ -356,21 +364,21 @@ class Connection:
 
     async def _send_pieces(self, pieces: Packets, answer: Answer, *, is_urgent: bool = False) -> None:
         """Run statements and send what they answer as it comes."""
-        pool = self._house.ushers if is_urgent else self._house.workers
+        pool = self._shared.logins if is_urgent else self._shared.workers
         packets = ending_in_error(pieces, answer)
-        cancel = partial(self._house.database.cancel, self._session)
-        work = Work(pool, packets, cancel, chunk_bytes=GATHERED_BYTES)
+        cancel = partial(self._shared.database.cancel, self._session)
+        steps = Steps(pool, lambda: packets, cancel, chunk_bytes=GATHERED_BYTES)
         task = asyncio.current_task()
         assert task is not None
         try:
             with self._channel.watched(task.cancel):
-                while chunk := await work.next_chunk():
+                while chunk := await steps.next_chunk():
                     await self._channel.send_raw(chunk)
         finally:
-            work.abandon()
+            steps.abandon()
 
-    async def _on_usher(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._house.ushers, work)
+    async def _on_login_thread(self, work: Callable[[], T]) -> T:
+        return await self._shared.logins.run(work)
 
     def _reset_session(self) -> None:
         """Forget everything the client has chosen, but not who it is."""
@@ -379,18 +387,18 @@ class Connection:
         self._session = Session(
             channel=Protocol.MYSQL,
             client=self._client,
-            time_zone=self._house.time_zone,
+            time_zone=self._shared.time_zone,
             connection_id=old.connection_id,
             user=old.user,
             identity=old.identity,
             database=old.database,
-            variables=self._house.variables(),
+            variables=self._shared.variables(),
         )
-        self._house.database.connect(self._session)
+        self._shared.database.connect(self._session)
 
     def _idle_seconds(self) -> float | None:
         """How long the client may be silent: what the server allows, or less if the client has said so."""
-        wanted, allowed = self._session.variables.get("wait_timeout", ""), self._house.idle_seconds
+        wanted, allowed = self._session.variables.get("wait_timeout", ""), self._shared.idle_seconds
         if not (wanted.isascii() and wanted.isdigit() and len(wanted) < _DIGITS_MAX and int(wanted)):
             return allowed
         return float(wanted) if allowed is None else min(float(wanted), allowed)

@@ -11,8 +11,6 @@ its answer is always one to a challenge it knows. An answer is good once: each l
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
@@ -20,6 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tsdb.auth import Authenticator, AuthError, Identity, TooManyFailedLogins
+from tsdb.servers._steps import StepPool
 from tsdb.servers.mysql._channel import Channel
 from tsdb.servers.mysql._handshake import CACHING_SHA2, NATIVE, Login, encode_auth_switch, make_challenge
 from tsdb.servers.mysql._protocol import WireError
@@ -33,14 +32,6 @@ _FULL_AUTH = b"\x01\x04"
 _MORE_DATA = b"\x01"
 _KEY_REQUEST = b"\x02"
 _KEY_BITS = 2048
-
-T = TypeVar("T")
-
-
-class OnThread(Protocol):
-    """Runs something that blocks."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class LoginFailed(WireError):
@@ -79,10 +70,10 @@ class RsaKey:
 class LoginDesk:
     """Lets clients log in."""
 
-    def __init__(self, authenticator: Authenticator, key: RsaKey, on_thread: OnThread) -> None:
+    def __init__(self, authenticator: Authenticator, key: RsaKey, threads: StepPool) -> None:
         self._authenticator = authenticator
         self._key = key
-        self._on_thread = on_thread
+        self._threads = threads
 
     async def log_in(
         self, channel: Channel, login: Login, *, challenge: bytes | None, greeted_with: str, client: str
@@ -108,13 +99,13 @@ class LoginDesk:
 
     async def _native(self, login: Login, challenge: bytes, client: str) -> Identity:
         authenticator = self._authenticator
-        return await self._on_thread(
+        return await self._threads.run(
             lambda: authenticator.check_mysql_native(login.user, challenge, login.answer, client=client)
         )
 
     async def _caching_sha2(self, channel: Channel, login: Login, challenge: bytes, client: str) -> Identity:
         authenticator = self._authenticator
-        found = await self._on_thread(
+        found = await self._threads.run(
             lambda: authenticator.check_caching_sha2(login.user, challenge, login.answer, client=client)
         )
         if found is not None:
@@ -124,17 +115,17 @@ class LoginDesk:
         password = await self._read_password(channel, challenge)
         if password is None:
             raise LoginFailed(login)
-        return await self._on_thread(lambda: authenticator.check_password(login.user, password, client=client))
+        return await self._threads.run(lambda: authenticator.check_password(login.user, password, client=client))
 
     async def _read_password(self, channel: Channel, challenge: bytes) -> bytes | None:
         packet = await self._read(channel)
         if channel.is_encrypted:
             return packet.removesuffix(b"\x00")
         if packet == _KEY_REQUEST:
-            pem = await self._on_thread(self._key.public_pem)
+            pem = await self._threads.run(self._key.public_pem)
             await channel.send(_MORE_DATA + pem)
             packet = await self._read(channel)
-        masked = await self._on_thread(lambda: self._key.decrypt(packet))
+        masked = await self._threads.run(lambda: self._key.decrypt(packet))
         if masked is None:
             return None
         plain = bytes(byte ^ challenge[at % len(challenge)] for at, byte in enumerate(masked))

@@ -6,14 +6,14 @@ rows that were sent already, as clients of MySQL expect it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from time import perf_counter
-from typing import Protocol
 
 import pyarrow as pa
 
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported
-from tsdb.query import Affected, Output, PlanQuery, Session, TableMissing
+from tsdb.query import Affected, PlanQuery, Session, TableMissing
 from tsdb.servers._failures import log_failure
 from tsdb.servers.mysql._answers import Answer
 from tsdb.servers.mysql._columns import encode_column
@@ -22,7 +22,7 @@ from tsdb.servers.mysql._protocol import WireError
 from tsdb.servers.mysql._reflection import as_engine_reads, as_mysql_prints, is_reflection
 from tsdb.servers.mysql._startup import answer_startup, without_dual
 from tsdb.servers.mysql._texts import count_statements, executable_comment, is_about_warnings, killed_connection
-from tsdb.sql import Parsed, parse, statements
+from tsdb.sql import parse, statements
 from tsdb.telemetry import counter, get_logger, histogram
 
 _log = get_logger("tsdb.mysql")
@@ -38,28 +38,6 @@ _ELAPSED = histogram(
 )
 
 Packets = Generator[bytes, None, None]
-
-
-class MysqlDatabase(Protocol):
-    """What the server needs of the database."""
-
-    def execute(self, text: str, session: Session) -> Iterator[Output]:
-        """Run the statements of a text, each when its answer is asked for."""
-
-    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
-        """Return the columns a statement would answer with, None for one without rows."""
-
-    def cancel(self, session: Session) -> None:
-        """Stop what runs for a session; from any thread."""
-
-    def connect(self, session: Session) -> None:
-        """Show a session among the connections until `disconnect`."""
-
-    def disconnect(self, session: Session) -> None:
-        """The client has gone."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
 
 
 class _Unexpected(TsdbError):
@@ -84,7 +62,7 @@ def ending_in_error(packets: Packets, answer: Answer) -> Packets:
 class Statements:
     """Runs the statements of one connection."""
 
-    def __init__(self, database: MysqlDatabase, close_connection: Callable[[int], bool]) -> None:
+    def __init__(self, database: DatabasePort, close_connection: Callable[[int], bool]) -> None:
         self._database = database
         self._close_connection = close_connection
 

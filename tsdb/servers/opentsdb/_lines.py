@@ -8,13 +8,13 @@ quit, exit                  the connection ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from tsdb import __version__
+from tsdb.database import DatabasePort
 from tsdb.errors import TsdbError, is_fault
-from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
+from tsdb.ingest import Rejection
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_put
 from tsdb.query import Session
 from tsdb.servers._partial_write import write_what_fits
@@ -28,25 +28,6 @@ PROTOCOL = "opentsdb_telnet"
 _log = get_logger("tsdb.opentsdb")
 
 
-class TelnetDatabase(Protocol):
-    """What the server needs of the database."""
-
-    def ingest(
-        self,
-        rows: Sequence[TableRows],
-        session: Session,
-        new_table: NewTable,
-        *,
-        dry_run: bool = False,
-        hints: Mapping[str, str] = ...,
-        protocol: str = ...,
-    ) -> WriteOutcome:
-        """Write rows into tables that are made to fit; raises IngestRejected when some do not."""
-
-    def reject(self, rejections: Sequence[Rejection], session: Session, *, protocol: str) -> None:
-        """Count and remember what a protocol refused itself, because it could not be read."""
-
-
 @dataclass(slots=True)
 class Handled:
     """What became of some lines."""
@@ -56,7 +37,7 @@ class Handled:
     has_quit: bool = False
 
 
-def handle_lines(lines: Sequence[bytes], database: TelnetDatabase, session: Session) -> Handled:
+def handle_lines(lines: Sequence[bytes], database: DatabasePort, session: Session) -> Handled:
     """Handle lines in their order, up to one that ends the connection; blocks while it writes."""
     handled = Handled()
     points: list[tuple[int, Point]] = []
@@ -98,7 +79,7 @@ def _read_line(raw: bytes) -> str:
         raise InvalidPoint("the line is not valid UTF-8") from None
 
 
-def _write(points: list[tuple[int, Point]], database: TelnetDatabase, session: Session) -> dict[int, str]:
+def _write(points: list[tuple[int, Point]], database: DatabasePort, session: Session) -> dict[int, str]:
     """Write points; return replies to those that were refused."""
     reasons = write_what_fits(
         make_rows(points), lambda left: database.ingest(left, session, NEW_TABLE, protocol=PROTOCOL)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
+from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.ingest import Rejection
 from tsdb.query import Session
-from tsdb.servers._listening import take_address, written_address
-from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, TelnetDatabase, handle_lines
+from tsdb.servers._steps import StepPool
+from tsdb.servers._tcp import TcpServer
+from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
 CONNECTIONS_MAX = 1024
@@ -28,7 +31,6 @@ LINE_SECONDS_MAX = 30.0
 """How long a line may take that has begun; between lines a client may be silent."""
 REPLY_SECONDS_MAX = 10.0
 """How long a client may leave its replies unread."""
-_BACKLOG = 128
 
 _log = get_logger("tsdb.opentsdb")
 _CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
@@ -39,19 +41,33 @@ class OpentsdbServer:
 
     name = "OpenTSDB"
 
-    def __init__(self, database: TelnetDatabase, *, host: str, port: int, threads_max: int) -> None:
-        self._database = database
-        self._host = host
-        self._port = port
+    def __init__(
+        self,
+        gate: DatabaseGate,
+        *,
+        host: str,
+        port: int,
+        threads_max: int,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self._gate = gate
         self._threads_max = threads_max
-        self._socket: socket.socket | None = None
-        self._server: asyncio.Server | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lines: _Lines | None = None
+        self._tcp = TcpServer(
+            self.name,
+            section="opentsdb",
+            host=host,
+            port=port,
+            connections_max=connections_max,
+            accept=self._accept,
+            refuse=_refuse,
+            open_connections=_CONNECTIONS,
+            log=_log,
+        )
 
     @property
     def address(self) -> str:
-        return written_address(self._host, self._port)
+        return self._tcp.address
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -60,57 +76,81 @@ class OpentsdbServer:
 
     def probe(self) -> None:
         """Take the address, or raise a StartError that says in one line why it cannot be had."""
-        if self._socket is not None:
-            return
-        hint = "change opentsdb.addr, or set opentsdb.enable = false"
-        taken = take_address(self._host, self._port, protocol="OpenTSDB", hint=hint, backlog=_BACKLOG)
-        self._port = taken.getsockname()[1]
-        self._socket = taken
+        self._tcp.probe()
 
     async def start(self) -> None:
         """Begin to accept connections."""
-        self.probe()
-        self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="tsdb-opentsdb")
-        self._server = await asyncio.start_server(self._accept, sock=self._socket, limit=READ_BYTES)
+        self._lines = _Lines(self._gate.database, StepPool("opentsdb", self._threads_max))
+        self._tcp.start()
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let batches under way finish within the grace period, close every connection."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_seconds)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._socket is not None:
-            self._socket.close()
+        await self._tcp.stop(grace_seconds)
+        if self._lines is not None:
+            self._lines.pool.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        _CONNECTIONS.set(len(self._tasks))
+    def _accept(self, accepted: socket.socket, client: str) -> _Connection:
+        assert self._lines is not None
+        return _Connection(accepted, client, self._lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where lines are handled."""
+
+    database: DatabasePort
+    pool: StepPool
+
+    async def handle(self, lines: list[bytes], session: Session) -> Handled:
+        work = asyncio.ensure_future(self.pool.run(partial(handle_lines, lines, self.database, session)))
         try:
-            if len(self._tasks) > CONNECTIONS_MAX:
-                await _reply(writer, ["Internal error: too many connections"])
-            else:
-                await self._serve(reader, writer)
-        except (ConnectionError, TimeoutError):
-            _log.debug("a client went away", server=self.name)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # The server stops; that a connection ends is all that was wanted of its task.
-            _log.debug("a connection was closed because the server stops", server=self.name)
-        finally:
-            self._tasks.discard(task)
-            _CONNECTIONS.set(len(self._tasks))
-            writer.close()
-            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(writer.wait_closed(), REPLY_SECONDS_MAX)
+            # Lines that were taken are written before the connection ends.
+            await work
+            raise
+
+
+class _Connection:
+    """One client."""
+
+    def __init__(self, accepted: socket.socket, client: str, lines: _Lines) -> None:
+        self._socket = accepted
+        self._session = Session(client=client)
+        self._lines = lines
+        self._task: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def serve(self) -> None:
+        """Handle lines until the client leaves."""
+        self._task = asyncio.current_task()
+        try:
+            await self._serve(*await self._open())
+        except (ConnectionError, TimeoutError):
+            _log.debug("a client went away", client=self._session.client)
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=READ_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, self._socket)
+        self._writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        return reader, self._writer
+
+    def end_soon(self) -> None:
+        """Stop reading; lines that were taken are written first."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        if self._writer is None:
+            self._socket.close()
+            return
+        self._writer.close()
+        with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(self._writer.wait_closed(), REPLY_SECONDS_MAX)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername")
-        session = Session(client=str(peer[0]) if peer else "")
         rest, deadline = b"", None
         loop = asyncio.get_running_loop()
         # An end inside a line leaves it unwritten: half a line may look like a whole one with a shorter value.
@@ -121,24 +161,24 @@ class OpentsdbServer:
             elif lines or deadline is None:
                 deadline = loop.time() + LINE_SECONDS_MAX
             if lines:
-                handled = await self._handle(lines, session)
+                handled = await self._lines.handle(lines, self._session)
                 await _reply(writer, [handled.replies[number] for number in sorted(handled.replies)])
                 if handled.has_quit:
                     return
             if len(rest) > LINE_BYTES_MAX:
-                self._database.reject([Rejection("", LINE_TOO_LONG, kind="syntax")], session, protocol=PROTOCOL)
+                rejection = Rejection("", LINE_TOO_LONG, kind="syntax")
+                self._lines.database.reject([rejection], self._session, protocol=PROTOCOL)
                 await _reply(writer, [f"Invalid query: {LINE_TOO_LONG}"])
                 return
 
-    async def _handle(self, lines: list[bytes], session: Session) -> Handled:
-        assert self._pool is not None
-        work = asyncio.get_running_loop().run_in_executor(self._pool, handle_lines, lines, self._database, session)
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            # Lines that were taken are written before the connection ends.
-            await work
-            raise
+
+def _refuse(accepted: socket.socket) -> None:
+    """Say that there are too many connections."""
+    accepted.setblocking(False)
+    with suppress(BlockingIOError):
+        # Unread bytes would reset the connection, and the reply with it.
+        accepted.recv(READ_BYTES)
+    accepted.send(b"Internal error: too many connections\r\n")
 
 
 async def _read(reader: asyncio.StreamReader, deadline: float | None) -> bytes:

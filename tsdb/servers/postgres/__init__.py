@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tsdb.servers.postgres._portals import PgDatabase
 from tsdb.servers.postgres._server import CONNECTIONS_MAX, PostgresServer
 
-__all__ = ["CONNECTIONS_MAX", "PgDatabase", "PostgresServer"]
+__all__ = ["CONNECTIONS_MAX", "PostgresServer"]

@@ -20,7 +20,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from tsdb.database import note_text
+from tsdb.database import DatabasePort, note_text
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.query import Affected, Output, Session
 from tsdb.servers._failures import log_failure
@@ -35,7 +35,7 @@ from tsdb.servers.postgres._errors import (
     notice_fields,
 )
 from tsdb.servers.postgres._lock_wait import LockWait
-from tsdb.servers.postgres._portals import PgDatabase, Portal, Prepared, expand_formats
+from tsdb.servers.postgres._portals import Portal, Prepared, expand_formats
 from tsdb.servers.postgres._settings import SessionSettings
 from tsdb.servers.postgres._tags import command_tag
 from tsdb.servers.postgres._types import column_heads, encode_rows
@@ -68,7 +68,7 @@ Pieces = Iterator[bytes]
 class Backend:
     """What a connection has prepared and opened. Used by one thread at a time; `close` it in the end."""
 
-    def __init__(self, database: PgDatabase, session: Session, settings: SessionSettings) -> None:
+    def __init__(self, database: DatabasePort, session: Session, settings: SessionSettings) -> None:
         self._database = database
         self._session = session
         self._settings = settings

@@ -13,14 +13,12 @@ worked on.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import ssl
 import struct
-from collections.abc import Generator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import cast
 
+from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
@@ -39,8 +37,6 @@ MESSAGE_BYTES_PER_SECOND = 32 << 10
 """A message may take the first, and as long as its bytes take at the second."""
 UNREAD_SECONDS_MAX = 600.0
 """How long a client may leave its answer unread."""
-INSIST_SECONDS = 0.1
-"""How long a statement may go on after it was cancelled until it is cancelled again."""
 HANDSHAKE_SECONDS_MAX = 10.0
 RETRY_SECONDS = 0.02
 """How long a statement rests that waits for an advisory lock; no thread is kept meanwhile."""
@@ -57,10 +53,12 @@ class ClientGone(ConnectionError):
 class Connection(asyncio.Protocol):
     """The socket of one client, and who reads and writes it."""
 
-    def __init__(self) -> None:
-        self.client = ""
+    def __init__(self, client: str = "") -> None:
+        self.client = client
         self.is_encrypted = False
         self.task: asyncio.Task[None] | None = None
+        self.is_made = False
+        """Whether it has a transport, which closes the socket."""
         self.is_idle = False
         """Whether it waits for the client to ask something."""
         self._transport: asyncio.Transport | None = None
@@ -77,8 +75,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.client = str(peer[0]) if peer else ""
+        self.is_made = True
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -212,37 +209,18 @@ class Connection(asyncio.Protocol):
         async with asyncio.timeout(UNREAD_SECONDS_MAX):
             await self._writable.wait()
 
-    async def answer(self, messages: list[Message], backend: Backend, pool: ThreadPoolExecutor) -> None:
+    async def answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
         """Work on messages on a thread of the pool and send what comes out of it."""
-        pieces = backend.run(messages)
-        context = contextvars.copy_context()
-        while True:
-            step = pool.submit(context.run, _gather, pieces)
-            try:
-                chunk, is_over = await asyncio.wrap_future(step)
+        steps = Steps(pool, lambda: backend.run(messages), backend.cancel, chunk_bytes=CHUNK_BYTES, pauses=True)
+        try:
+            while not steps.is_over:
+                chunk = await steps.next_chunk()
                 self.write(chunk)
                 await self.drain()
-                if not chunk and not is_over:
+                if not chunk and not steps.is_over:
                     await asyncio.sleep(RETRY_SECONDS)
-            except asyncio.CancelledError:
-                await self._abandon(step, pieces, backend, pool)
-                raise
-            if is_over:
-                return
-
-    async def _abandon(
-        self,
-        step: Future[tuple[bytes, bool]],
-        pieces: Generator[bytes, None, None],
-        backend: Backend,
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        """Stop what runs, and wait for it: a generator cannot be closed while it does."""
-        while not step.done():
-            backend.cancel()
-            await asyncio.wait([asyncio.wrap_future(step)], timeout=INSIST_SECONDS)
-        with suppress(RuntimeError):  # the pool is shut down: the generator is closed when it is collected
-            await asyncio.wrap_future(pool.submit(pieces.close))
+        finally:
+            await steps.close()
 
     # Beginning and end ------------------------------------------------------------------------------------------------
 
@@ -294,14 +272,3 @@ class Connection(asyncio.Protocol):
 
 def shutdown_error() -> PgError:
     return PgError("57P01", "terminating connection due to administrator command")
-
-
-def _gather(pieces: Generator[bytes, None, None]) -> tuple[bytes, bool]:
-    """Join pieces up to the size of a chunk or an empty piece; say whether that was the end."""
-    found, size = [], 0
-    for piece in pieces:
-        found.append(piece)
-        size += len(piece)
-        if size >= CHUNK_BYTES or not piece:
-            return b"".join(found), False
-    return b"".join(found), True

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamps
 from tsdb.query import Session
@@ -38,16 +39,6 @@ _TRUE = pa.array(["t", "true", "y", "yes", "on", "1"])
 _FALSE = pa.array(["f", "false", "n", "no", "off", "0"])
 
 
-class AppendDatabase(Protocol):
-    """What a COPY needs of the database."""
-
-    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
-        """Write columns into a table that exists; the number of rows."""
-
-    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
-        """Return the table that a name stands for; an error if there is none, or the user may not write to it."""
-
-
 class RowReader(Protocol):
     """Makes columns of what a client sends."""
 
@@ -61,7 +52,7 @@ class RowReader(Protocol):
 class CopyIn:
     """One COPY that is under way. `take` what comes, then `finish`."""
 
-    def __init__(self, statement: Copy, database: AppendDatabase, session: Session) -> None:
+    def __init__(self, statement: Copy, database: DatabasePort, session: Session) -> None:
         """Look whether it can be done; TsdbError if not, and nothing may be sent."""
         assert statement.table is not None
         self.statement = statement

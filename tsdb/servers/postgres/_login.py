@@ -9,29 +9,28 @@ anything secret was sent. All of it has one deadline.
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from tsdb.auth import Authenticator, AuthError, Identity
+from tsdb.database import DatabasePort, resolve_database
 from tsdb.errors import TsdbError, wire
-from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.model import CATALOG_NAMES, DEFAULT_DATABASE
 from tsdb.query import Channel, Session
+from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls, common_name
 from tsdb.servers.postgres import _messages as m
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
-from tsdb.servers.postgres._portals import PgDatabase
 from tsdb.servers.postgres._scram import MECHANISM, ScramExchange
 from tsdb.servers.postgres._settings import SessionSettings
 
 STARTUP_BYTES_MAX = 10_000
 """As in PostgreSQL: a start-up message is a few names."""
 PASSWORD_BYTES_MAX = 64 << 10
-_CATALOGS = (CATALOG, "greptime")
-_STAND_INS = frozenset({CATALOG, "greptime", "postgres"})
+_STAND_INS = frozenset({*CATALOG_NAMES, "postgres"})
 """Databases that tools connect to before they know of any; here that is the default one."""
 
 _T = TypeVar("_T")
@@ -62,17 +61,17 @@ class LoginChannel(Protocol):
 class LoginRules:
     """What holds for every login of a server."""
 
-    database: PgDatabase
+    database: DatabasePort
     authenticator: Authenticator
     tls: Tls
     version: str
-    threads: ThreadPoolExecutor
+    threads: StepPool
     """Where passwords are checked: that takes milliseconds."""
     default_timezone: str
     cancel: Callable[[int, bytes], None]
 
     async def on_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self.threads, function, *arguments)
+        return await self.threads.run(partial(function, *arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,11 +233,9 @@ def _begin_session(client: str, rules: LoginRules, parameters: dict[str, str], u
     return Login(session, settings, m.AUTHENTICATION_OK + told)
 
 
-def _choose_database(wanted: str, user: str, identity: Identity, database: PgDatabase) -> str:
+def _choose_database(wanted: str, user: str, identity: Identity, database: DatabasePort) -> str:
     """Read `database` or `catalog-database`; a client that names none sends the name of the user."""
-    catalog, dash, name = wanted.partition("-")
-    if dash and catalog in _CATALOGS and not database.has_database(wanted):
-        wanted = name
+    wanted = resolve_database(wanted, database)
     if not database.has_database(wanted):
         if wanted != user and wanted not in _STAND_INS:
             raise PgError("3D000", f"Database not found: {wanted}")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from tsdb.database import DatabasePort
 from tsdb.errors import TsdbError
-from tsdb.model import DataType, TableInfo
+from tsdb.model import DataType
 from tsdb.query import Affected, Output, Records, Session
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
 from tsdb.servers.postgres._messages import Bind, ColumnHead
@@ -30,44 +30,10 @@ from tsdb.servers.postgres._values import (
     null_literal,
 )
 from tsdb.sql import Parsed, parse
-from tsdb.sql.statements import Copy, Dialect, Insert, Statement
+from tsdb.sql.statements import Copy, Dialect, Insert
 
 PARAMETER_TYPES_OPEN = (0, UNKNOWN)
 """A client that says these says nothing."""
-
-
-class PgDatabase(Protocol):
-    """What this server needs of the database."""
-
-    def run_parsed(self, parsed: Parsed, session: Session) -> Output:
-        """Run a statement."""
-
-    def schema_of(self, parsed: Parsed, session: Session) -> pa.Schema | None:
-        """Return the columns a statement would answer with, None if it answers without rows."""
-
-    def executed(self, statement: Statement, session: Session) -> Statement:
-        """Return the statement that EXECUTE runs; any other is its own."""
-
-    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
-        """Return the table that a name stands for in a session."""
-
-    def table_to_write(self, parts: Sequence[str], session: Session) -> TableInfo:
-        """Return the table that a name stands for; an error if there is none, or the user may not write to it."""
-
-    def append(self, parts: Sequence[str], frame: pa.Table, session: Session, *, protocol: str = ...) -> int:
-        """Write columns into a table that exists and stays as it is; the number of rows."""
-
-    def connect(self, session: Session) -> None:
-        """Show a session among the connections until `disconnect`."""
-
-    def disconnect(self, session: Session) -> None:
-        """Show it no more."""
-
-    def cancel(self, session: Session) -> None:
-        """Stop what runs for a session; from any thread."""
-
-    def has_database(self, name: str) -> bool:
-        """Tell whether a session may choose this database."""
 
 
 def parse_one(text: str) -> Parsed | None:
@@ -104,24 +70,24 @@ class Prepared:
         statement = None if self.parsed is None else self.parsed.statement
         return isinstance(statement, Insert) and statement.values is not None
 
-    def found(self, database: PgDatabase, session: Session) -> dict[int, Found]:
+    def found(self, database: DatabasePort, session: Session) -> dict[int, Found]:
         """What the text tells of the types, looked up once."""
         if self._found is None:
             self._found = infer_types(self.template, lambda parts: _column_types(database, parts, session))
         return self._found
 
-    def oids(self, database: PgDatabase, session: Session) -> list[int]:
+    def oids(self, database: DatabasePort, session: Session) -> list[int]:
         """The types of all parameters."""
         return [self.oid(number, database, session) for number in range(1, self.count + 1)]
 
-    def oid(self, number: int, database: PgDatabase, session: Session) -> int:
+    def oid(self, number: int, database: DatabasePort, session: Session) -> int:
         declared = self.declared[number - 1] if number <= len(self.declared) else 0
         if declared not in PARAMETER_TYPES_OPEN:
             return declared
         found = self.found(database, session).get(number)
         return TEXT if found is None else found.oid
 
-    def described(self, database: PgDatabase, session: Session) -> Parsed | None:
+    def described(self, database: DatabasePort, session: Session) -> Parsed | None:
         """The statement with something of the right type in each place."""
         if not self.template.places:
             return self.parsed
@@ -137,7 +103,7 @@ class Prepared:
 
         return parse_one(self.template.fill(write))
 
-    def bound(self, bind: Bind, database: PgDatabase, session: Session) -> Parsed | None:
+    def bound(self, bind: Bind, database: DatabasePort, session: Session) -> Parsed | None:
         """The statement with the values of a Bind in it."""
         if len(bind.values) != self.count:
             raise ProtocolViolation(
@@ -150,7 +116,7 @@ class Prepared:
         return parse_one(self.template.fill(lambda place: self._write(place, bind, is_binary, database, session)))
 
     def _write(
-        self, place: Place, bind: Bind, is_binary: Sequence[bool], database: PgDatabase, session: Session
+        self, place: Place, bind: Bind, is_binary: Sequence[bool], database: DatabasePort, session: Session
     ) -> str:
         number = place.number
         oid = self.oid(number, database, session)
@@ -166,7 +132,7 @@ class Prepared:
         return literal(value, oid, is_cell=self.is_insert, is_compared=is_compared)
 
 
-def _column_types(database: PgDatabase, parts: Sequence[str], session: Session) -> Mapping[str, DataType] | None:
+def _column_types(database: DatabasePort, parts: Sequence[str], session: Session) -> Mapping[str, DataType] | None:
     if not 1 <= len(parts) <= 3:
         return None
     try:
@@ -199,7 +165,7 @@ class Portal:
     _batches: Iterator[pa.RecordBatch] | None = None
     _rest: pa.RecordBatch | None = None
 
-    def begin(self, database: PgDatabase, session: Session) -> Output:
+    def begin(self, database: DatabasePort, session: Session) -> Output:
         """Run the statement if that was not done yet."""
         if self.output is None:
             assert self.parsed is not None

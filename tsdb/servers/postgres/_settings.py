@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tsdb.database import DatabasePort
 from tsdb.errors import TsdbError
 from tsdb.query import Session
 from tsdb.query.pg_catalog import settings_of
 from tsdb.servers.postgres._errors import PgError, notice_fields
 from tsdb.servers.postgres._messages import notice, parameter_status
-from tsdb.servers.postgres._portals import PgDatabase
 from tsdb.sql import Parsed
 from tsdb.sql import statements as s
 from tsdb.sql.statements import SetVariable, Statement
@@ -58,7 +58,7 @@ class SessionSettings:
         self._told: dict[str, str] = {}
         self._start: tuple[str, str, dict[str, str]] = ("", "", {})
 
-    def begin(self, session: Session, parameters: Mapping[str, str], database: PgDatabase) -> Iterator[bytes]:
+    def begin(self, session: Session, parameters: Mapping[str, str], database: DatabasePort) -> Iterator[bytes]:
         """Apply the parameters of the start-up message; yield what the client is told."""
         for name, value in startup_settings(parameters).items():
             self._apply(name, value, session, database)
@@ -66,7 +66,7 @@ class SessionSettings:
         self._start = (session.database, session.time_zone, dict(session.variables))
         yield from self._report(session)
 
-    def _apply(self, name: str, value: str, session: Session, database: PgDatabase) -> None:
+    def _apply(self, name: str, value: str, session: Session, database: DatabasePort) -> None:
         if name == "client_encoding":
             if value.upper() not in _UTF8:
                 raise PgError("22023", f'invalid value for parameter "client_encoding": "{value}"', hint="use UTF8")

@@ -61,6 +61,7 @@ def _database(cursor: Cursor) -> AlterDatabase:
 
 
 def _table(cursor: Cursor) -> AlterTable:
+    if_exists = cursor.if_exists()
     name = cursor.name("the name of a table")
     operations = [_operation(cursor)]
     while isinstance(operations[0], _REPEATABLE) and cursor.accept_operator(","):
@@ -69,7 +70,7 @@ def _table(cursor: Cursor) -> AlterTable:
         if type(operations[-1]) is not type(operations[0]):
             raise Unsupported(f"one ALTER TABLE cannot do different things, found '{token.text}' behind a comma")
     _request_options(cursor)
-    return AlterTable(name, tuple(operations))
+    return AlterTable(name, tuple(operations), if_exists)
 
 
 def _request_options(cursor: Cursor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,8 +15,13 @@ import pytest
 
 from tests.servers.grpc.flight.clients import CREATE, adbc, ask, command, flight
 from tests.servers.grpc.running import RunningServer
+from tests.servers.http.test_interrupted_writes import Gate
+from tsdb.catalog import Catalog
+from tsdb.database import Database, Session
+from tsdb.servers.grpc.flight import _put
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._catalog import PRIMARY_KEYS
+from tsdb.servers.grpc.flight._ingest import plan_ingest
 
 TIMES = pa.array([1, 2, 3], pa.timestamp("ms"))
 
@@ -310,3 +317,37 @@ def test_schemas_are_the_same_in_the_info_and_in_the_stream(served: RunningServe
             table = client.do_get(info.endpoints[0].ticket).read_all()
             assert table.schema.equals(info.schema, check_metadata=True), text
             assert ask(client, text).num_rows == table.num_rows > 0
+
+
+def test_a_table_is_not_created_for_an_ingest_that_was_cancelled(
+    served: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch, Catalog, "table", free=0)
+    cancelled, cancel = threading.Event(), Database.cancel
+
+    def note(database: Database, session: Session) -> None:
+        cancel(database, session)
+        cancelled.set()
+
+    ended = threading.Event()
+
+    def plan(*args: Any) -> Any:
+        try:
+            return plan_ingest(*args)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(Database, "cancel", note)
+    monkeypatch.setattr(_put, "plan_ingest", plan)
+    table = pa.table([["a", "b", "c"], [1.0, 2.0, 3.0], TIMES], names=["host", "v", "ts"])
+    with ThreadPoolExecutor(1) as pool, adbc(served) as cursor:
+        ingesting = pool.submit(cursor.adbc_ingest, "never", table, mode="create")
+        assert gate.reached.wait(30)
+        cursor.adbc_cancel()
+        was_cancelled = cancelled.wait(10)
+        gate.is_open.set()
+        with pytest.raises(adbc_driver_manager.Error):
+            ingesting.result()
+    assert was_cancelled
+    assert ended.wait(30)
+    assert served.sql("SHOW TABLES LIKE 'never'") == []

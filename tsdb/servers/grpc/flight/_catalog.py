@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.message import Message
 
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.model import CATALOG, Semantic, TableInfo, type_name
 from tsdb.query import Affected, Session, read_all
 from tsdb.query.information_schema import has_unique_key
-from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._run import parse_one
 from tsdb.servers.grpc.flight._sql_info import SQL_INFO, XDBC_TYPES, sql_info, xdbc_types
@@ -74,7 +74,7 @@ class Listing:
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def find_listing(command: Message, database: GrpcDatabase, session: Session, *, version: str) -> Listing | None:
+def find_listing(command: Message, database: DatabasePort, session: Session, *, version: str) -> Listing | None:
     """Return the answer to a command that asks what there is, None for any other command."""
     if isinstance(command, sql.CommandGetSqlInfo):
         wanted = tuple(command.info)
@@ -102,7 +102,7 @@ def find_listing(command: Message, database: GrpcDatabase, session: Session, *, 
 class Catalog:
     """Reads information_schema for one session. Blocks."""
 
-    def __init__(self, database: GrpcDatabase, session: Session) -> None:
+    def __init__(self, database: DatabasePort, session: Session) -> None:
         self._database = database
         self._session = session
 

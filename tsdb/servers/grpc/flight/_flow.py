@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers.grpc._calls import Call
-from tsdb.servers.grpc._work import Workers
 
 _T = TypeVar("_T")
 
@@ -34,16 +34,12 @@ async def ahead(take: Callable[[], Coroutine[Any, Any, _T | None]]) -> AsyncIter
 
 
 async def send_all(
-    call: Call, workers: Workers, pieces: Generator[bytes, None, None], *, cancel: Callable[[], None]
+    call: Call, workers: StepPool, pieces: Generator[bytes, None, None], *, cancel: Callable[[], None]
 ) -> None:
-    """Send what a generator makes on threads, at the speed at which the client reads."""
-    stream = workers.stream(pieces, cancel=cancel)
-    assert isinstance(stream, AsyncGenerator)
-    async with aclosing(stream):
-
-        async def take() -> bytes | None:
-            return await anext(stream, None)
-
-        async with ahead(take) as messages:
-            async for message in messages:
-                await call.send(message)
+    """Send the messages that a generator makes on threads, at the speed at which the client reads."""
+    steps = Steps(workers, lambda: pieces, cancel, chunk_bytes=1, reads_ahead=True)
+    try:
+        while message := await steps.next_chunk():
+            await call.send(message)
+    finally:
+        steps.abandon()

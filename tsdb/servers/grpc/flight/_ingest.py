@@ -16,17 +16,16 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb.catalog import DatabaseNotFound, TableAlreadyExists, TableNotFound
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.model import CATALOG, DEFAULT_DATABASE
+from tsdb.model import CATALOG, CATALOG_NAMES, DEFAULT_DATABASE
 from tsdb.query import Session
-from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight._run import run_update
 from tsdb.servers.grpc.flight.flight_sql_pb2 import CommandStatementIngest
 from tsdb.sql.template import quoted_name
 
 _Options = CommandStatementIngest.TableDefinitionOptions
 _SEMANTIC_KEYS = (b"tsdb:semantic_type", b"greptime:semantic_type")
-_CATALOGS = ("", CATALOG, "greptime")
 _KNOWN_OPTIONS = frozenset({"time_index", "tags"})
 
 
@@ -37,11 +36,11 @@ class Target:
     table: tuple[str, str]
 
 
-def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: GrpcDatabase, session: Session) -> Target:
+def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: DatabasePort, session: Session) -> Target:
     """Find the table, or make it; refuse what cannot be before anything is changed."""
     if command.temporary:
         raise Unsupported("temporary tables are not supported")
-    if command.catalog not in _CATALOGS:
+    if command.catalog and command.catalog not in CATALOG_NAMES:
         raise InvalidArguments(f"there is no catalog {command.catalog!r}, the only one is {CATALOG!r}")
     if not command.table:
         raise InvalidArguments("the command names no table")
@@ -64,7 +63,7 @@ def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: Gr
 
 
 def _try_append(
-    table: tuple[str, str], schema: pa.Schema, database: GrpcDatabase, session: Session
+    table: tuple[str, str], schema: pa.Schema, database: DatabasePort, session: Session
 ) -> tuple[bool, InvalidArguments | None]:
     """Tell whether there is a table, and what speaks against appending to it; who may only write may ask, too."""
     try:
@@ -120,6 +119,6 @@ def _only_time(schema: pa.Schema) -> str:
     )
 
 
-def _create(table: Sequence[str], schema: pa.Schema, layout: Layout, database: GrpcDatabase, session: Session) -> None:
+def _create(table: Sequence[str], schema: pa.Schema, layout: Layout, database: DatabasePort, session: Session) -> None:
     options = {} if layout.tags else {"append_mode": "true"}
     database.create_for(table, schema, session, tags=layout.tags, time=layout.time, options=options)

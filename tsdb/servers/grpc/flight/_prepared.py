@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.errors import InvalidArguments
+from tsdb.errors import Busy, InvalidArguments
 from tsdb.query import Session
-from tsdb.servers.grpc._errors import Exhausted
 from tsdb.sql.template import Template
 
 PREPARED_MAX = 10_000
@@ -59,7 +58,9 @@ class PreparedStatements:
         if len(self._known) >= self._prepared_max:
             self._forget_idle()
         if len(self._known) >= self._prepared_max:
-            raise Exhausted("too many prepared statements are open", hint="close those that are not needed")
+            raise Busy(
+                "too many prepared statements are open", hint="try again later, or close those that are not needed"
+            )
         handle = secrets.token_bytes(HANDLE_BYTES)
         now_ns = self._clock.monotonic_ns()
         self._known[handle] = Prepared(template, session.user, session.database, session.time_zone, now_ns)
@@ -82,7 +83,9 @@ class PreparedStatements:
         held = sum(each.bound_bytes for each in self._known.values()) - prepared.bound_bytes
         if held + values.nbytes > ALL_BOUND_BYTES_MAX:
             self._forget_idle()
-            raise Exhausted("too many values are bound to prepared statements", hint="execute or close them")
+            raise Busy(
+                "too many values are bound to prepared statements", hint="try again later, or execute or close them"
+            )
         prepared.bound = values
 
     def close(self, handle: bytes, session: Session) -> None:

@@ -116,7 +116,7 @@ class Put:
             decoder = StreamDecoder(first.header)
             return decoder, plan_ingest(command, decoder.schema, self._database, session)
 
-        decoder, target = await self._frame.workers.run(begin)
+        decoder, target = await self._frame.workers.run(begin, cancel=lambda: self._database.cancel(session))
         total = 0
         async with ahead(call.receive) as messages:
             async for raw in messages:

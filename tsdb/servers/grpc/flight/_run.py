@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.query import Affected, Output, PlanQuery, Records, Session, TableMissing, read_all
-from tsdb.servers.grpc._frame import GrpcDatabase
 from tsdb.servers.grpc.flight._codec import Compression, encode_stream
 from tsdb.servers.grpc.flight._prepared import Prepared, check_width
 from tsdb.servers.grpc.flight._tickets import StatementTicket, encode_rows
@@ -42,13 +42,13 @@ def parse_one(text: str, session: Session) -> Parsed:
     return found[0]
 
 
-def describe(text: str, database: GrpcDatabase, session: Session) -> pa.Schema:
+def describe(text: str, database: DatabasePort, session: Session) -> pa.Schema:
     """Return the columns a statement answers with, none if it answers without rows. Nothing is changed."""
     schema = database.schema_of(parse_one(text, session), session)
     return NO_COLUMNS if schema is None else schema
 
 
-def begin(text: str, database: GrpcDatabase, session: Session) -> Answer:
+def begin(text: str, database: DatabasePort, session: Session) -> Answer:
     """Prepare the answer of a statement; one that answers without rows is run."""
     parsed = parse_one(text, session)
     schema = database.schema_of(parsed, session)
@@ -68,7 +68,7 @@ def _ticket(texts: tuple[str, ...], session: Session) -> StatementTicket:
     return StatementTicket(secrets.token_hex(8), texts, session.database, session.time_zone)
 
 
-def begin_prepared(prepared: Prepared, database: GrpcDatabase, session: Session) -> Answer:
+def begin_prepared(prepared: Prepared, database: DatabasePort, session: Session) -> Answer:
     """Prepare the answer of a statement with the values that are bound to it."""
     template, values = prepared.template, prepared.bound
     if not template.places:
@@ -84,7 +84,7 @@ def begin_prepared(prepared: Prepared, database: GrpcDatabase, session: Session)
     return Answer(NO_COLUMNS if schema is None else schema, _ticket(texts, session))
 
 
-def describe_prepared(template: Template, database: GrpcDatabase, session: Session) -> pa.Schema | None:
+def describe_prepared(template: Template, database: DatabasePort, session: Session) -> pa.Schema | None:
     """Return the columns of a statement as far as they are known without its values; None if it has none."""
     parsed = parse_one(template.with_nulls(), session)
     try:
@@ -97,7 +97,7 @@ def describe_prepared(template: Template, database: GrpcDatabase, session: Sessi
         return None  # only the values will tell
 
 
-def update(template: Template, values: pa.Table | None, database: GrpcDatabase, session: Session) -> int:
+def update(template: Template, values: pa.Table | None, database: DatabasePort, session: Session) -> int:
     """Run a statement for each row of values, or once if it takes none; how many rows it changed."""
     if values is None or not template.places:
         check_width(template, 0 if values is None else values.num_columns)
@@ -110,7 +110,7 @@ def update(template: Template, values: pa.Table | None, database: GrpcDatabase, 
     return sum(_affected(each) for each in database.execute(text, session, tables={PARAMETERS_TABLE: named}))
 
 
-def run_update(text: str, database: GrpcDatabase, session: Session) -> int:
+def run_update(text: str, database: DatabasePort, session: Session) -> int:
     """Run one statement; how many rows it changed, or answers with."""
     return _affected(database.run_parsed(parse_one(text, session), session))
 
@@ -129,7 +129,7 @@ def _rows(values: pa.Table) -> Iterator[list[pa.Scalar]]:
 
 
 def read_ticket(
-    ticket: StatementTicket, database: GrpcDatabase, session: Session, compression: Compression | None
+    ticket: StatementTicket, database: DatabasePort, session: Session, compression: Compression | None
 ) -> Generator[bytes, None, None]:
     """Yield the messages of the rows that a ticket stands for."""
     if ticket.rows:
@@ -147,7 +147,7 @@ def read_ticket(
 
 
 def _batches(
-    first: Records, texts: tuple[str, ...], database: GrpcDatabase, session: Session
+    first: Records, texts: tuple[str, ...], database: DatabasePort, session: Session
 ) -> Iterator[pa.RecordBatch]:
     yield from first
     for text in texts:

@@ -1,0 +1,91 @@
+"""Worker processes of a server as it is started by users."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server_process import ServerProcess, running
+
+JOIN = (
+    "SELECT count(*) FROM information_schema.tables a JOIN information_schema.tables b ON a.table_name = b.table_name"
+)
+ENDLESS = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b WHERE a.value * b.value < 0"
+
+
+def children(process: int) -> list[int]:
+    """Return the processes that a process has started, by whichever of its threads."""
+    found: list[int] = []
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(each) for each in path.read_text().split()]
+    return found
+
+
+def descendants(process: int) -> list[int]:
+    own = children(process)
+    return own + [deeper for each in own for deeper in children(each)]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(6000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not come to that within a minute")
+
+
+def answer(server: ServerProcess, text: str) -> httpx.Response:
+    return httpx.post(f"{server.url}/v1/sql", data={"sql": text}, timeout=120)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_as_many_workers_as_are_configured(tmp_path: Path, count: int) -> None:
+    with running("standalone", tmp_path, environment={"TSDB_STANDALONE__QUERY__WORKERS": str(count)}) as server:
+        assert answer(server, JOIN).status_code == 200
+        # The process that workers are forked from is one more.
+        wait_until(lambda: len(descendants(server.process.pid)) == (count + 1 if count else 0))
+
+
+def test_no_worker_outlives_a_server_that_was_killed(tmp_path: Path) -> None:
+    environment = {"TSDB_STANDALONE__QUERY__WORKERS": "2", "TSDB_STANDALONE__HTTP__TIMEOUT": "60s"}
+    with running("standalone", tmp_path, environment=environment) as server:
+        assert answer(server, JOIN).status_code == 200
+        wait_until(lambda: len(descendants(server.process.pid)) == 3)
+        processes = descendants(server.process.pid)
+
+        def ask() -> None:
+            with pytest.raises(httpx.TransportError):
+                answer(server, ENDLESS)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        wait_until(lambda: "generate_series(1, 100000)" in answer(server, "SHOW PROCESSLIST").text)
+        os.kill(server.process.pid, signal.SIGKILL)
+        thread.join(60)
+        wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in processes))
+
+
+def test_statements_at_their_deadline_leave_the_server_well(tmp_path: Path) -> None:
+    environment = {"TSDB_STANDALONE__QUERY__WORKERS": "2", "TSDB_STANDALONE__HTTP__TIMEOUT": "1s"}
+    with running("standalone", tmp_path, environment=environment) as server:
+        wait_until(lambda: answer(server, JOIN).status_code == 200)
+        statuses: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: statuses.append(answer(server, ENDLESS).status_code)) for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert statuses == [408] * 6
+        assert ENDLESS not in answer(server, "SHOW PROCESSLIST").text
+        wait_until(lambda: answer(server, JOIN).status_code == 200)

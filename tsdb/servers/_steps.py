@@ -1,0 +1,287 @@
+"""The one runner of blocking work: step by step on the threads of a pool, or inline where a query is known to be fast.
+
+    StepPool.run      one step with one result
+    Steps             a generator of bytes: a step runs until there is a chunk of the answer
+
+- Executing statements and encoding rows blocks, so the event loop does it only under the rules of `_inline`.
+- Between steps nothing runs: a slow client holds no thread. With read-ahead, one chunk is made while the one before it
+  is sent, and no more.
+- When the answer is not wanted any more, because its client left, its deadline passed or the server stops, a step that
+  waits for a thread never begins; one that runs is cancelled until it ends, and the generator is closed afterwards.
+  Work that writes is settled instead (`_settle`): its outcome is part of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import Any, TypeVar
+
+from prometheus_client import Gauge
+
+from tsdb.errors import Busy
+from tsdb.query import WriteToken
+from tsdb.servers._inline import Candidate, SoftDeadlineExceeded, start_watch
+from tsdb.servers._settle import settle
+
+CANCEL_SECONDS = 0.1
+"""How long a step may go on after it was cancelled until it is cancelled again."""
+
+_T = TypeVar("_T")
+
+
+class StepPool:
+    """Threads for the steps of one server. `close` it when the server has stopped."""
+
+    def __init__(
+        self,
+        name: str,
+        threads_max: int,
+        *,
+        waiting_max: int | None = None,
+        waiting: Gauge | None = None,
+        setting: str = "",
+    ) -> None:
+        """With `waiting_max`, further work is refused while so many steps wait for a thread.
+
+        `setting` is the configuration key of the number of threads, for those who are refused.
+        """
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
+        self._under_way_max = None if waiting_max is None else threads_max + waiting_max
+        self._under_way = 0
+        self._gauge = waiting
+        self._setting = setting
+
+    def close(self) -> None:
+        """Let the threads end, without waiting for what they do."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self,
+        work: Callable[[], _T],
+        *,
+        cancel: Callable[[], None] | None = None,
+        token: WriteToken | None = None,
+        candidate: Candidate | None = None,
+    ) -> _T:
+        """Return what `work` returns, run as one step.
+
+        `cancel` makes it fail soon, and is called from the event loop. `token` is what it writes under. A `candidate`
+        runs inline if it may; work that is abandoned runs again from its beginning.
+        """
+        if candidate is not None:
+            if candidate.is_inline:
+                with suppress(SoftDeadlineExceeded):
+                    return contextvars.copy_context().run(candidate.run, work)
+            else:
+                return await self._run_noted(work, cancel, candidate)
+        if self._under_way_max is not None and self._under_way >= self._under_way_max:
+            raise Busy("too many requests wait for a thread", hint=f"try again later, or raise {self._setting}")
+        step: Future[_T] = self.submit(contextvars.copy_context().run, work)
+        try:
+            return await self.wait(step)
+        except asyncio.CancelledError:
+            if token is not None:
+                return await settle(token, asyncio.wrap_future(step))
+            if not step.cancel():
+                insist(step, cancel)
+            raise
+
+    async def _run_noted(self, work: Callable[[], _T], cancel: Callable[[], None] | None, candidate: Candidate) -> _T:
+        def timed() -> tuple[_T, float]:
+            seconds = start_watch()
+            return work(), seconds()
+
+        found, taken = await self.run(timed, cancel=cancel)
+        candidate.note(taken)
+        return found
+
+    def submit(self, function: Callable[..., _T], *arguments: Any) -> Future[_T]:
+        """Have a thread call a function."""
+        return self._threads.submit(function, *arguments)
+
+    async def wait(self, step: Future[_T]) -> _T:
+        """Return the result of a step; it goes on when the caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        # Cheaper than chaining two futures, and nothing needs more.
+        step.add_done_callback(lambda _: _wake(loop, done))
+        self._count(+1)
+        try:
+            await done
+        finally:
+            self._count(-1)
+        if step.cancelled():
+            raise asyncio.CancelledError
+        return step.result()
+
+    def _count(self, change: int) -> None:
+        self._under_way += change
+        if self._gauge is not None:
+            self._gauge.set(self._under_way)
+
+
+class Steps:
+    """The steps of a generator of bytes."""
+
+    def __init__(
+        self,
+        pool: StepPool,
+        make: Callable[[], Generator[bytes, None, None]],
+        cancel: Callable[[], None],
+        *,
+        chunk_bytes: int,
+        reads_ahead: bool = False,
+        pauses: bool = False,
+        candidate: Candidate | None = None,
+    ) -> None:
+        """`make` begins the generator, again if an inline `candidate` is abandoned.
+
+        `cancel` makes a step that runs fail soon; it is called from the event loop. With `pauses`, an empty piece ends
+        a step: the generator waits for something.
+        """
+        self._pool = pool
+        self._make = make
+        self._pieces = make()
+        self._cancel = cancel
+        self._chunk_bytes = chunk_bytes
+        self._reads_ahead = reads_ahead
+        self._pauses = pauses
+        self._candidate = candidate
+        self._context = contextvars.copy_context()
+        self._step: Future[tuple[bytes, bool]] | None = None
+        self._is_ahead = False
+        """Whether the step has begun before its chunk was requested."""
+        self._closed: Future[None] | None = None
+        """Ends when the generator of abandoned work is closed."""
+        self._seconds = 0.0
+        """How long the last step took."""
+        self.is_over = False
+        """Whether nothing is left to be made."""
+
+    @property
+    def step(self) -> Future[tuple[bytes, bool]] | None:
+        """The step under way, or the last one: a chunk of the answer, and whether that was its end."""
+        return self._step
+
+    async def next_chunk(self) -> bytes:
+        """Return the next chunk of the answer; b"" only at its end, or when the generator pauses."""
+        if self.is_over:
+            return b""
+        candidate, self._candidate = self._candidate, None
+        if candidate is not None and candidate.is_inline:
+            with suppress(SoftDeadlineExceeded):
+                return self._context.run(candidate.run, self._chunk_here)
+            self._pieces, self.is_over, candidate = self._make(), False, None
+        chunk = await self._next_chunk()
+        if candidate is not None:
+            candidate.note(self._seconds if self.is_over else inf)
+        return chunk
+
+    async def _next_chunk(self) -> bytes:
+        step = self._step if self._is_ahead and self._step is not None else self._begin_step()
+        try:
+            chunk, self.is_over = await self._pool.wait(step)
+        except asyncio.CancelledError:
+            step.cancel()
+            self.abandon()
+            raise
+        except BaseException:
+            self.is_over = True  # a generator that has failed is closed
+            raise
+        self._is_ahead = self._reads_ahead and not self.is_over
+        if self._is_ahead:
+            self._begin_step()
+        return chunk
+
+    def _begin_step(self) -> Future[tuple[bytes, bool]]:
+        self._step = self._pool.submit(self._context.run, self._gather)
+        return self._step
+
+    def _chunk_here(self) -> bytes:
+        try:
+            chunk, self.is_over = self._gather()
+        except BaseException:
+            self.is_over = True
+            raise
+        return chunk
+
+    def abandon(self) -> None:
+        """Stop the work if it has not reached its end."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._step is None:
+            self._pieces.close()
+            return
+        self._closed = Future()
+        insist(self._step, self._cancel)
+        # A generator cannot be closed while it runs.
+        self._step.add_done_callback(partial(self._end_step, asyncio.get_running_loop()))
+
+    async def close(self) -> None:
+        """Stop the work if it has not reached its end, and wait until it has released everything."""
+        self.abandon()
+        if self._closed is not None:
+            await asyncio.wrap_future(self._closed)
+
+    def _gather(self) -> tuple[bytes, bool]:
+        """Join pieces up to the size of a chunk; say whether that was the end."""
+        seconds, pieces, size = start_watch(), [], 0
+        is_over = True
+        for piece in self._pieces:
+            pieces.append(piece)
+            size += len(piece)
+            if size >= self._chunk_bytes or (self._pauses and not piece):
+                is_over = False
+                break
+        self._seconds = seconds()
+        return b"".join(pieces), is_over
+
+    def _end_step(self, loop: asyncio.AbstractEventLoop, step: Future[tuple[bytes, bool]]) -> None:
+        if not step.cancelled():
+            self._close_on_thread()
+            return
+        # Whoever cancels a step that has not begun holds a lock of the pool, as when that is shut down.
+        try:
+            loop.call_soon_threadsafe(self._close_on_thread)
+        except RuntimeError:  # the loop is closed
+            self._close_pieces()
+
+    def _close_on_thread(self) -> None:
+        try:
+            self._pool.submit(self._context.run, self._close_pieces)
+        except RuntimeError:  # the pool is shut down
+            self._close_pieces()
+
+    def _close_pieces(self) -> None:
+        try:
+            self._pieces.close()
+        finally:
+            assert self._closed is not None
+            self._closed.set_result(None)
+
+
+def insist(step: Future[Any], cancel: Callable[[], None] | None) -> None:
+    """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""
+    if cancel is None:
+        return
+    cancel()
+    if not step.done():
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, insist, step, cancel)
+
+
+def _wake(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+    """Wake what waits on a loop; from any thread."""
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(_set_done, done)
+
+
+def _set_done(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
