@@ -71,7 +71,7 @@ class QueryEngine:
         if isinstance(chosen, Planned):
             return self._run(text, tokens, session, extra)
         if isinstance(chosen, Range):
-            return TableRecords(run_range(text, tokens, SessionRunner(self, session, extra)))
+            return TableRecords(run_range(chosen.query, SessionRunner(self, session, extra)))
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
@@ -87,8 +87,8 @@ class QueryEngine:
         """Return the columns a query would answer with."""
         text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
-        if find_range(text, tokens) is not None:
-            return run_range(text, tokens, SessionRunner(self, session, extra)).schema
+        if (query := find_range(text, tokens)) is not None:
+            return run_range(query, SessionRunner(self, session, extra)).schema
         return self._planner.describe(self._planner.prepare(text, tokens, session, extra)).schema
 
     def evaluate(self, expressions: Sequence[str], session: Session) -> list[pa.Scalar]:
@@ -109,7 +109,7 @@ class QueryEngine:
         if not isinstance(decision, Range):
             return TableRecords(self._explain(statement, inner, session, tables))
         runner = SessionRunner(self, session, tables)
-        run_range(inner, tokens, runner)
+        run_range(decision.query, runner)
         assert runner.first is not None, "a range query runs at least one query"
         first, visible = runner.first
         return TableRecords(with_range(statement, self._explain(statement, first, session, visible), decision))

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -186,13 +186,16 @@ class TokenReader:
 class _ConditionReader(TokenReader):
     def condition(self, depth: int = 0) -> Condition:
         """Read a condition as far as it goes."""
-        return self._junction("OR", lambda: self._junction("AND", lambda: self._term(depth)))
+        parts = [self._conjunction(depth)]
+        while self.take_word("OR"):
+            parts.append(self._conjunction(depth))
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=False)
 
-    def _junction(self, word: str, read: Callable[[], Condition]) -> Condition:
-        parts = [read()]
-        while self.take_word(word):
-            parts.append(read())
-        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=word == "AND")
+    def _conjunction(self, depth: int) -> Condition:
+        parts = [self._term(depth)]
+        while self.take_word("AND"):
+            parts.append(self._term(depth))
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=True)
 
     def _term(self, depth: int) -> Condition:
         if depth > _DEPTH_MAX:
@@ -210,6 +213,12 @@ class _ConditionReader(TokenReader):
         return self._of_column(self.column())
 
     def _of_column(self, column: str) -> Condition:
+        if (token := self.tokens[self.at]).kind == TokenKind.OPERATOR:
+            if token.text not in _MATCHES:
+                return Comparison(column, self._comparison(), self._literal())
+            self.at += 1
+            match = Match(column, self._literal(), is_regex=True)
+            return Not(match) if token.text == "!~" else match
         if self.take_word("IS"):
             is_negated = self.take_word("NOT")
             self.word("NULL")
@@ -224,14 +233,8 @@ class _ConditionReader(TokenReader):
             found = Junction(parts, is_and=True)
         elif self.take_word("LIKE"):
             found = Match(column, self._literal(), is_regex=False)
-        elif is_negated:
-            raise Unread(_NOT_PLAIN)
-        elif (operator := self.tokens[self.at].text) in _MATCHES:
-            self.at += 1
-            is_negated = operator == "!~"
-            found = Match(column, self._literal(), is_regex=True)
         else:
-            return Comparison(column, self._comparison(), self._literal())
+            raise Unread(_NOT_PLAIN)
         return Not(found) if is_negated else found
 
     def _list(self) -> tuple[Literal, ...]:

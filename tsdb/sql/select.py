@@ -67,10 +67,11 @@ class OrderKey:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One of the conditions that must all hold: as a comparison with literals, and as an expression over tags."""
+    """One of the conditions that must all hold."""
 
+    tokens: Tokens
     plain: Condition | None
-    expression: TagExpression | None
+    """None if it does not compare columns with literals."""
     reason: str
     """Why it is not plain, or would not be if its literals did not have the types of their columns."""
 
@@ -94,8 +95,14 @@ class Select:
     limit: Tokens | None
     offset: Tokens | None
     source_tokens: Tokens
-    shape: str
-    """The text without its conditions: queries of one shape over one table have the same columns."""
+    where_span: tuple[int, int]
+    """Where WHERE and its conditions stand in the text."""
+
+    @property
+    def shape(self) -> str:
+        """The text without its conditions: queries of one shape over one table have the same columns."""
+        start, end = self.where_span
+        return f"{self.text[:start]}\0{self.text[end:]}"
 
     @property
     def has_aggregates(self) -> bool:
@@ -104,6 +111,10 @@ class Select:
     def written(self, tokens: Tokens) -> str:
         """Return tokens as the user wrote them."""
         return self.text[tokens[0].start : tokens[-1].end]
+
+    def expression(self, wanted: Wanted) -> TagExpression | None:
+        """Return a condition as an expression over tags; None if it certainly is none."""
+        return make_expression(self.text, wanted.tokens, self.dialect, wanted.reason)
 
     def plain_where(self) -> Condition | Declined | None:
         """Return the conditions if all of them compare columns with literals."""
@@ -171,8 +182,8 @@ def _cut(tokens: list[Token]) -> dict[str, _Clause] | Declined:
 
 
 def _with_tokens(found: dict[str, _Clause], tokens: list[Token]) -> dict[str, _Clause] | Declined:
-    ends = [each.begin for each in list(found.values())[1:]] + [len(tokens) - 1]
-    for (word, clause), end in zip(found.items(), ends, strict=True):
+    ends = [*(each.begin for each in found.values()), len(tokens) - 1]
+    for (word, clause), end in zip(found.items(), ends[1:], strict=True):
         begin = clause.begin + 1
         if word in ("GROUP", "ORDER"):
             if tokens[begin].word != "BY":
@@ -243,18 +254,18 @@ class _Parser:
             limit=self._of("LIMIT") or None,
             offset=self._of("OFFSET") or None,
             source_tokens=self._of("FROM"),
-            shape=self._shape(),
+            where_span=self._where_span(),
         )
 
     def _of(self, word: str) -> Tokens:
         return self._clauses[word].tokens if word in self._clauses else ()
 
-    def _shape(self) -> str:
-        if "WHERE" not in self._clauses:
-            return self._text
-        begin = self._clauses["WHERE"].begin
-        end = min((each.begin for each in self._clauses.values() if each.begin > begin), default=len(self._tokens) - 1)
-        return f"{self._text[: self._tokens[begin].start]}\0{self._text[self._tokens[end].start :]}"
+    def _where_span(self) -> tuple[int, int]:
+        """Return where conditions stand, or would stand."""
+        source = self._clauses["FROM"]
+        begin = source.begin + 1 + len(source.tokens)
+        end = begin + 1 + len(self._of("WHERE")) if "WHERE" in self._clauses else begin
+        return self._tokens[begin].start, self._tokens[end].start
 
     def _term(self, tokens: Tokens) -> Term:
         return read_term(self._text, tokens, self._dialect, self._table[-1])
@@ -272,9 +283,8 @@ class _Parser:
     def _wanted(self, tokens: Tokens) -> Wanted:
         found = read_condition(tokens, self._dialect, self._table[-1]) if tokens else Declined("a condition is empty")
         if isinstance(found, Declined):
-            return Wanted(None, make_expression(self._text, tokens, self._dialect, found.reason), found.reason)
-        reason = "a condition compares a column with a literal of another type"
-        return Wanted(found, make_expression(self._text, tokens, self._dialect, reason), reason)
+            return Wanted(tokens, None, found.reason)
+        return Wanted(tokens, found, "a condition compares a column with a literal of another type")
 
     def _order(self, tokens: Tokens) -> OrderKey:
         says_nulls = len(tokens) > 2 and tokens[-2].word == "NULLS" and tokens[-1].word in ("FIRST", "LAST")

@@ -61,17 +61,21 @@ def split_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     cuts = [0]
     depth = cases = betweens = 0
     for at, token in enumerate(tokens):
-        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-        cases += (token.word == "CASE") - (token.word == "END")
+        if token.kind == TokenKind.OPERATOR:
+            depth += (token.text in "([") - (token.text in ")]")
+        if token.kind != TokenKind.WORD:
+            continue
+        word = token.text.upper()
+        cases += (word == "CASE") - (word == "END")
         if depth or cases:
             continue
-        if token.word == "OR":
+        if word == "OR":
             return [tokens]
-        if token.word == "BETWEEN":
+        if word == "BETWEEN":
             betweens += 1
-        elif token.word == "AND" and betweens:
+        elif word == "AND" and betweens:
             betweens -= 1
-        elif token.word == "AND":
+        elif word == "AND":
             cuts += [at, at + 1]
     cuts.append(len(tokens))
     return [tokens[start:stop] for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]

@@ -12,7 +12,7 @@ from tsdb.model import Semantic, TableInfo
 from tsdb.query._conditions import conjuncts, fit_condition
 from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket
 from tsdb.sql.clauses import Condition, Declined, joined_by_and
-from tsdb.sql.select import OrderKey, Select, Wanted, find_key, number_of
+from tsdb.sql.select import OrderKey, Select, find_key, number_of
 from tsdb.sql.tag_expression import TagExpression, tags_of
 from tsdb.sql.terms import Aggregate, Bucket, ColumnItem, Key, Term
 
@@ -99,7 +99,7 @@ def fit_query(select: Select, table: TableInfo, zone: str) -> FittedQuery | Decl
     """Return a query as one of a table that runs can answer."""
     if reason := _why_not(select, table):
         return Declined(reason)
-    where = _fit_where(select.where, table, zone)
+    where = _fit_where(select, table, zone)
     if isinstance(where, Declined):
         return where
     keys = _fit_keys(select, table)
@@ -210,15 +210,15 @@ def _find_item(select: Select, key: OrderKey) -> int | None:
     return next((at for at, item in enumerate(select.items) if item.term == key.term), None)
 
 
-def _fit_where(where: tuple[Wanted, ...], table: TableInfo, zone: str) -> Condition | Declined | None:
+def _fit_where(select: Select, table: TableInfo, zone: str) -> Condition | Declined | None:
     parts: list[Condition] = []
-    for wanted in where:
-        if wanted.plain is not None and fit_condition(wanted.plain, table, zone) is not None:
-            parts.append(wanted.plain)
-        elif wanted.expression is None or tags_in(wanted.expression, table) is None:
-            return Declined(wanted.reason)
-        else:
-            parts.append(wanted.expression)
+    for wanted in select.where:
+        part = wanted.plain
+        if part is None or fit_condition(part, table, zone) is None:
+            part = select.expression(wanted)
+            if part is None or tags_in(part, table) is None:
+                return Declined(wanted.reason)
+        parts.append(part)
     return joined_by_and(parts)
 
 
