@@ -249,6 +249,15 @@ def test_more_buckets_than_are_held_are_left_to_the_planner(made: World, monkeyp
     assert found.equals(planned)
 
 
+def test_explain_analyze_says_when_a_fast_path_fell_back(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
+    for item in ("max(f)", "max(f) + 1"):
+        text = f"SELECT date_trunc('minute', ts) AS b, {item} FROM t GROUP BY b"
+        plans = explain(made, text, is_analyze=True).column("plan").to_pylist()
+        assert "left to the planner: there are too many groups or values to hold" in plans[0]
+        assert plans[-1] == "Total rows: 80"
+
+
 def test_queries_of_one_shape_have_the_same_columns(made: World) -> None:
     first = read_all(made.queries.query("SELECT max(f) FROM t", Session()))
     again = read_all(made.queries.query("SELECT max(f) FROM t WHERE host = 'h1'", Session()))
