@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.units import Duration, Size
+from tsdb.units import Duration, DurationTooLong, Size
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,16 @@ def test_what_is_not_a_duration_is_refused(text: str) -> None:
 @given(st.integers(min_value=0, max_value=(1 << 63) - 1))
 def test_a_printed_duration_reads_back(duration: int) -> None:
     assert Duration.parse(str(Duration(duration))) == duration
+
+
+@pytest.mark.parametrize("text", ["293y", "300 years", "99999999999999999999s"])
+def test_a_duration_past_the_limit_has_a_class_of_its_own(text: str) -> None:
+    with pytest.raises(DurationTooLong, match="292 years"):
+        Duration.parse(text)
+
+
+@pytest.mark.parametrize("text", ["too long", "1 too long", ""])
+def test_a_text_that_is_no_duration_is_not_too_long(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration") as caught:
+        Duration.parse(text)
+    assert not isinstance(caught.value, DurationTooLong)

@@ -2,8 +2,9 @@
 
 Every function takes Arrow arrays (objects with `__arrow_c_array__`, such as `pyarrow.Array`), releases the
 interpreter lock while it works, and returns `ArrowArray`: `pyarrow.array(result, type)` reads it without a
-copy (numpy does not read it). The encoders take a record batch and return text. A wrong type of argument raises
-`TypeError`, a wrong value `ValueError`.
+copy (numpy does not read it). The encoders take a record batch and return text. Input that cannot be processed raises
+one of the exceptions below; an argument that breaks the contract of a kernel raises a plain `TypeError` or
+`ValueError`.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,36 @@ import numpy.typing as npt
 
 # One stretch of numbers, of the type that is said.
 Numbers = npt.NDArray[np.number[Any]]
+
+class MalformedInput(ValueError):
+    """Bytes of a client, or a stored histogram, cannot be read; the text says why."""
+
+class MalformedLine(MalformedInput):
+    """A line of the line protocol cannot be read."""
+
+    line: int
+    """From 1."""
+    column: int
+    """In characters, from 1."""
+
+class LimitExceeded(ValueError):
+    """There is more than the caller allows."""
+
+    limit: int
+    found: int
+    """Where counting ended, past the limit."""
+
+class UnsupportedValue(ValueError):
+    """A protocol cannot express a value."""
+
+    row: int
+
+class UnsupportedType(TypeError):
+    """A protocol cannot express values of a type."""
+
+    column: str
+    kind: str
+    """Arrow's name of the type."""
 
 class SupportsArrowArray(Protocol):
     """What Arrow's PyCapsule protocol asks of an array. Exists for type checkers only."""
@@ -78,7 +109,7 @@ class LineParser:
     def parse(self, body: bytes, *, factor: int, default_time: int) -> list[LineRows]:
         """Read a body. Timestamps count `factor` nanoseconds; lines without one have `default_time`.
 
-        Raises ValueError with a message, the line and the column (in characters), both from 1.
+        Raises MalformedLine at the first line that cannot be read.
         """
 
     def reset(self) -> None:
@@ -100,7 +131,7 @@ class SeriesRuns:
     ) -> int:
         """Take the stretches of one more chunk, of their rows those within two times, both included.
 
-        Returns how many runs that makes; a chunk without any is forgotten. Raises ValueError past `runs_max`.
+        Returns how many runs that makes; a chunk without any is forgotten. Raises LimitExceeded past `runs_max`.
         """
 
     def add_chunks(
@@ -115,7 +146,7 @@ class SeriesRuns:
     ) -> list[int]:
         """Take what ascending stretches have of some chunks: i has the rows from `offsets[i]` to before the next one's.
 
-        Returns how many runs each chunk makes; one without any is forgotten. Raises ValueError past `runs_max`.
+        Returns how many runs each chunk makes; one without any is forgotten. Raises LimitExceeded past `runs_max`.
         """
 
     def cells(self) -> tuple[ArrowArray, ArrowArray]:
@@ -363,7 +394,7 @@ def encode_mysql_rows(
     """Return rows from `start` on as packets of MySQL, the row to go on with, and the number of the next packet.
 
     Stops behind the row that brings the packets to `bytes_max`; writes at least one row if there is one. Timestamps are
-    written as they are, without a zone. Raises OverflowError for a year that has not four digits.
+    written as they are, without a zone. Raises UnsupportedValue for a year that has not four digits.
     """
 
 def encode_json_rows(
@@ -497,7 +528,7 @@ class RemoteWriteParser:
         None if that cannot be done: a block is none, or they unpack to more than `bytes_max`, or one is malformed.
         """
     def parse(self, body: bytes, *, version: int) -> RemoteWriteBatch:
-        """Read a message of version 1 or 2; ValueError, with the series that is wrong, if it cannot be read."""
+        """Read a message of version 1 or 2; MalformedInput names the series that cannot be read."""
     def size(self) -> tuple[int, int]:
         """Return how many names of series are kept, and about how many bytes they take."""
 
@@ -513,7 +544,7 @@ def encode_read_result(
 
     Series i has the encoded labels `labels[i]` and the rows `offsets[i]` to `offsets[i + 1]` (int64) of `times` (int64)
     and `values` (float64). A row whose element of `histograms` (binary) is not null is that native histogram;
-    ValueError if it is none.
+    MalformedInput if it is none.
     """
 
 class Histograms:
@@ -713,7 +744,7 @@ class Samples:
     ) -> Samples | None:
         """Find the rows from `first` to `last` of chosen series (uint32), in this order, of those that have some.
 
-        None if rows of one series overlap in time; OverflowError with their number if there are too many.
+        None if rows of one series overlap in time; LimitExceeded, with `found`, if there are too many.
         """
 
     def __len__(self) -> int: ...
@@ -787,14 +818,14 @@ def prom_json(
 def parse_greptime_rows(body: bytes) -> list[tuple[str, list[bytes], list[ArrowArray], int]]:
     """Return for each table of a `RowInsertRequests` its name, schemas, columns and number of rows.
 
-    Whole numbers and times come as int64 or uint64, decimals as 16 bytes. ValueError says what is wrong, and where.
+    Whole numbers and times come as int64 or uint64, decimals as 16 bytes. MalformedInput says what is wrong, and where.
     """
 
 def count_otlp_messages(body: bytes, signal: str, limit: int) -> int:
     """Count the messages of an export request of `metrics`, `traces` or `logs`, up to one more than `limit`."""
 
 def parse_form(encoded: bytes, pairs_max: int) -> list[tuple[str, str]]:
-    """Return the pairs of `a=1&b=%C3%BC`; OverflowError for more than `pairs_max`, ValueError if it is not UTF-8."""
+    """Return the pairs of `a=1&b=%C3%BC`; LimitExceeded past `pairs_max`, MalformedInput if it is not UTF-8."""
 
 def parse_http_head(
     data: bytes,
@@ -803,14 +834,14 @@ def parse_http_head(
 
     Size in bytes, method, decoded path, query, headers with names in lower case, length of the body (None for chunks),
     whether the connection may be used again, whether the client understands chunks, whether it waits to be asked for
-    the body. ValueError if it is no head, OverflowError for too many headers.
+    the body. MalformedInput if it is no head, LimitExceeded for too many headers.
     """
 
 class ChunkedBody:
     """A body that comes in chunks."""
 
     def feed(self, data: bytes) -> tuple[bytes, int]:
-        """Take what has come: what of it is the body, and how many bytes were taken; ValueError if it is no chunks."""
+        """Take received bytes: the body in them, and how many bytes were taken; MalformedInput if it is no chunks."""
     @property
     def is_done(self) -> bool: ...
 

@@ -64,6 +64,10 @@ class Size(int):
         return f"Size({str(self)!r})"
 
 
+class DurationTooLong(ValueError):
+    """A duration that 64 bits of nanoseconds do not hold."""
+
+
 class Duration(int):
     """A span of time in nanoseconds, never negative."""
 
@@ -83,7 +87,7 @@ class Duration(int):
                 return cls(0)
             raise ValueError(f"{text!r} is not a duration, expected numbers with units such as 30s, 10m or 1h30m")
         if total > _DURATION_MAX_NS:
-            raise ValueError(f"{text!r} is too long for a duration, the limit is 292 years")
+            raise DurationTooLong(f"{text!r} is too long for a duration, the limit is 292 years")
         return cls(total)
 
     @classmethod

@@ -19,7 +19,7 @@ from tsdb.engine.cache import Caches
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Run, make_run
-from tsdb.engine.sst import SstFile, WrittenFile, write_sst
+from tsdb.engine.sst import ROW_GROUP_ROWS, SstFile, WrittenFile, write_sst
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable
 from tsdb.store import LocalStore, ObjectStore
 
@@ -79,6 +79,7 @@ def write(schema: RegionSchema, runs: list[Run], store: ObjectStore) -> WrittenF
         write_buffer_bytes=WRITE_BUFFER_BYTES,
         level=0,
         clock=SystemClock(),
+        row_group_rows=ROW_GROUP_ROWS,
     )
     assert written is not None
     return written

@@ -92,10 +92,8 @@ def test_what_cannot_be_is_refused() -> None:
             store.create(name, SECRET)
 
 
-def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "USERS_MAX", 2)
-    monkeypatch.setattr(store_module, "SCOPES_MAX", 2)
-    store = UserStore(MemoryKv())
+def test_there_are_limits() -> None:
+    store = UserStore(MemoryKv(), users_max=2, scopes_max=2)
     store.create("a", SECRET)
     store.create("b", SECRET)
     with pytest.raises(InvalidArguments, match="2 users"):

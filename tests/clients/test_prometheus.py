@@ -91,7 +91,7 @@ def test_promtool_asks_the_server_itself(server: ServerProcess, prometheus: tupl
     assert found["metric"]["__name__"] == "up"
     assert found["value"][1] == "1"
     asked = [find_program("promtool"), "query", "labels", f"{server.url}/v1/prometheus", "job"]
-    assert subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.strip() == "tsdb"
+    assert "tsdb" in subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True).stdout.split()
 
 
 def test_promtool_finds_the_server_where_it_expects_a_prometheus(

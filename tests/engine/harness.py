@@ -15,6 +15,7 @@ from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.region_scan import sources_of
 from tsdb.engine.scan import scan_batches
 from tsdb.engine.wal import WalOptions
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
 from tsdb.store import Files, LocalStore
 from tsdb.units import Size
@@ -43,10 +44,11 @@ def open_engine(
     wal_options: WalOptions = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
+    ids: Ids = SYSTEM_IDS,
     has_housekeeping: bool = False,
 ) -> Engine:
     """Open the engine of a directory."""
-    store = LocalStore(root, files=files)
+    store = LocalStore(root, files=files, ids=ids)
     return Engine.open(
         store,
         root / "wal",
@@ -54,6 +56,7 @@ def open_engine(
         wal_options=wal_options,
         files=files,
         clock=clock,
+        ids=ids,
         has_housekeeping=has_housekeeping,
     )
 

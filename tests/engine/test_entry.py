@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb._kernels import LineParser
+from tsdb.engine import entry
 from tsdb.engine.entry import TagPacker, decode_batch, encode_batch
 from tsdb.engine.wal import EncodedPayload, FrameKind
 from tsdb.model import AddColumn, Batch, LateTags, RegionSchema, Semantic, SeriesTable, alter
@@ -102,3 +103,16 @@ def test_packed_and_plain_tags_decode_alike_also_under_a_later_schema() -> None:
     ]
     check_same(*decoded)
     assert decoded[0].series.read_tags().schema.names == ["a", "b", "c", "d"]
+
+
+def test_schemas_of_wide_writes_are_kept_within_a_budget() -> None:
+    names = [f"c{number}" for number in range(3000)]
+    schema = RegionSchema.create(
+        [("ts", pa.timestamp("ms"), Semantic.TIMESTAMP), *((name, pa.float64(), Semantic.FIELD) for name in names)]
+    )
+    for number in range(60):
+        columns = {"ts": pa.array([1], pa.timestamp("ms")), **{name: pa.array([1.5]) for name in names[number:]}}
+        encoded = encode_batch(schema, Batch.from_arrow(schema, pa.record_batch(columns)))
+        assert encoded.stored
+    assert 0 < entry._schema.weight <= entry.SCHEMAS_BYTES_MAX
+    assert 20 < len(entry._schema) < 60

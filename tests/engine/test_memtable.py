@@ -8,11 +8,13 @@ import pyarrow as pa
 import pytest
 
 from tests.engine.scan.regions import make_schema
-from tsdb.engine.memtable import ARRAY_BYTES, PILE_BYTES, TIER_RUNS, Memtable
+from tsdb.engine.memtable import Memtable
+from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
 from tsdb.model import Batch, RegionOptions
 
 SCHEMA = make_schema()
 COLUMNS = len(SCHEMA.columns)
+TUNING = MemtableTuning()
 WINDOW = 1 << 40
 ROWS = 300
 
@@ -41,7 +43,7 @@ def _rows(memtable: Memtable) -> int:
 
 @pytest.mark.parametrize("is_in_order", [True, False])
 def test_reads_between_small_writes_leave_few_runs(is_in_order: bool) -> None:
-    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW)
+    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW, tuning=TUNING)
     most = merged = 0
     for number in range(ROWS):
         memtable.append(_one_row(number, number if is_in_order else number * 7919 % ROWS), number, nbytes=100)
@@ -50,7 +52,7 @@ def test_reads_between_small_writes_leave_few_runs(is_in_order: bool) -> None:
             memtable.sort_pending()
             merged += 1
     assert most <= 16, "as many as the number of rows has digits in base two, and those that wait for a merge"
-    assert merged <= ROWS // TIER_RUNS + 1
+    assert merged <= ROWS // TUNING.tier_runs + 1
     assert _rows(memtable) == ROWS
     sequences = sorted(
         int(number) for runs in memtable.runs().values() for run in runs for number in run._sequences.tolist()
@@ -59,19 +61,19 @@ def test_reads_between_small_writes_leave_few_runs(is_in_order: bool) -> None:
 
 
 def test_small_writes_that_nobody_reads_are_sorted_before_their_arrays_take_much() -> None:
-    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW)
+    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW, tuning=TUNING)
     for number in range(1500):
         memtable.append(_one_row(number, number), number, nbytes=100)
         if memtable.needs_sorting:
             memtable.sort_pending()
             assert not memtable.needs_sorting
-        assert sum(window.raw_arrays for window in memtable._windows.values()) * ARRAY_BYTES < PILE_BYTES
+        assert sum(window.raw_arrays for window in memtable._windows.values()) * ARRAY_BYTES < TUNING.pile_bytes
     assert _rows(memtable) == 1500
 
 
 def test_what_arrays_take_besides_their_values_is_charged_until_they_are_one() -> None:
     charged: list[int] = []
-    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW, on_bytes=charged.append)
+    memtable = Memtable(SCHEMA, RegionOptions(), window_ticks=WINDOW, tuning=TUNING, on_bytes=charged.append)
     for number in range(100):
         memtable.append(_one_row(number, number), number, nbytes=100)
     assert sum(charged) == memtable.nbytes

@@ -25,14 +25,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.engine.harness import REGION, Row, create, delete, open_engine, put, read, scan
-from tsdb.engine import Engine, StrictWindows, memtable
+from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
+from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import Pick, is_closed
 from tsdb.engine.flush_plan import stored_schema
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.region_compact import install_job, make_job, write_job
 from tsdb.engine.scan import count_rows, last_rows, scan_batches, scan_series
+from tsdb.engine.tuning import EngineTuning, MemtableTuning
 from tsdb.errors import InvalidArguments
+from tsdb.ids import SeededIds
 from tsdb.model import (
     AddColumn,
     DropColumn,
@@ -70,6 +72,8 @@ TIMES = st.one_of(
     st.integers(0, 3),
     st.sampled_from([0, _DAY_MS - 1, _DAY_MS, 40 * _DAY_MS, -1, -_DAY_MS, INT64_MIN, INT64_MIN + 1, INT64_MAX]),
 )
+SMALL = replace(OPTIONS, tuning=EngineTuning(memtable=MemtableTuning(freeze_rows=4, tier_runs=3, runs_max=4)))
+"""Few enough raw rows for runs and tiers to be made."""
 Key = tuple[Any, ...]
 Cell = tuple[pa.DataType, Any]
 """A value in the type that it was written in."""
@@ -206,7 +210,8 @@ class RegionModel(RuleBasedStateMachine):
         )
         self.model = Model(options, tags, {"a": pa.float64(), "b": pa.int32()})
         self.added = 0
-        self.engine = open_engine(self.root)
+        self.ids = SeededIds(0)
+        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
         create(self.engine, schema, options)
 
     def teardown(self) -> None:
@@ -302,7 +307,7 @@ class RegionModel(RuleBasedStateMachine):
         self.engine.close(flush=flush)
         if flush:
             self.model.flush()
-        self.engine = open_engine(self.root)
+        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
         assert not self.engine.quarantined
 
     @rule()
@@ -420,10 +425,4 @@ RegionModel.TestCase.settings = settings(
 
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
 class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
-    """Runs the state machine, with piles of raw rows small enough that runs and tiers come into play."""
-
-    @pytest.fixture(autouse=True)
-    def _small_piles(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memtable, "FREEZE_ROWS", 4)
-        monkeypatch.setattr(memtable, "TIER_RUNS", 3)
-        monkeypatch.setattr(memtable, "RUNS_MAX", 4)
+    """Runs the state machine."""

@@ -23,13 +23,13 @@ from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Step
 from tests.engine.test_faults import bulk, held
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import memtable
 from tsdb.engine.background import Background, Priority
 from tsdb.engine.buffer import WriteBuffer
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import RegionBusy, RegionNotFound
 from tsdb.engine.housekeeping import FROZEN_MAX, plan_victims
 from tsdb.engine.region import Region
+from tsdb.engine.tuning import EngineTuning, MemtableTuning
 from tsdb.engine.wal import Replay
 from tsdb.model import AddColumn, RegionId, RegionOptions, region_id
 from tsdb.store import Buffer, StoreError, on_crash_point
@@ -260,16 +260,16 @@ def test_a_region_is_flushed_when_its_rows_are_as_old_as_auto_flush_interval(tmp
     engine.close()
 
 
-def test_a_region_with_many_rows_is_flushed_when_nobody_writes_any_more(
-    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_with_many_rows_is_flushed_when_nobody_writes_any_more(tmp_path: Path, rows: Rows) -> None:
+    few_rows = lives.put(PLAIN, rows.make(("a", 0)))
+    many_rows = lives.put(APPEND, rows.make(("a", 0), ("b", 0)))
+    measured = lives.begin(tmp_path / "measured", *CREATED, few_rows, many_rows)
+    few = measured.stat(PLAIN).memtable_bytes
+    assert few < measured.stat(APPEND).memtable_bytes
+    measured.close()
     clock = ManualClock()
-    engine = lives.begin(tmp_path, *CREATED, clock=clock)
-    lives.put(PLAIN, rows.make(("a", 0))).run(engine)
-    lives.put(APPEND, rows.make(("a", 0), ("b", 0))).run(engine)
-    few = engine.stat(PLAIN).memtable_bytes
-    assert few < engine.stat(APPEND).memtable_bytes
-    monkeypatch.setattr("tsdb.engine.housekeeping.IDLE_BYTES_MIN", Size(few + 1))
+    options = replace(lives.OPTIONS, tuning=EngineTuning(idle_bytes_min=Size(few + 1)))
+    engine = lives.begin(tmp_path / "tuned", *CREATED, few_rows, many_rows, clock=clock, options=options)
     for _ in range(5):
         lives.put(APPEND, rows.make(("c", 0))).run(engine)
         clock.advance(seconds=1)
@@ -507,12 +507,11 @@ def test_sst_write_buffer_size_is_how_much_of_a_data_file_is_written_at_a_time(t
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_memory_of_everything_that_is_flushed_truncated_or_dropped_is_given_back_to_the_byte(
-    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch, seed: int
+    tmp_path: Path, rows: Rows, seed: int
 ) -> None:
-    monkeypatch.setattr(memtable, "FREEZE_ROWS", 40)
-    monkeypatch.setattr(memtable, "TIER_RUNS", 3)
     chance, files = random.Random(seed), FaultyFiles()
-    engine = lives.begin(tmp_path, *CREATED, files=files)
+    tuning = EngineTuning(memtable=MemtableTuning(freeze_rows=40, tier_runs=3))
+    engine = lives.begin(tmp_path, *CREATED, files=files, options=replace(lives.OPTIONS, tuning=tuning))
     buffer = engine.context.buffer
     regions = [PLAIN, APPEND, DROPPED]
     for number in range(60):

@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.database.cases import Case, CaseRunner
 from tests.ingest.bodies import make_body
 from tests.servers.http.asgi_client import Answer, call
-from tsdb.database import Database
+from tsdb.database import DatabaseGate
 from tsdb.servers.http import (
     HttpApp,
     influx_routes,
@@ -39,7 +39,7 @@ from tsdb.units import Duration
 
 METHODS = ("GET ", "POST ", "PUT ", "HEAD ")
 
-ROUTES: list[Callable[[HttpApp, Database], object]] = [
+ROUTES: list[Callable[[HttpApp, DatabaseGate], object]] = [
     influx_routes,
     opentsdb_routes,
     otlp_routes,
@@ -159,7 +159,7 @@ class IngestRunner(CaseRunner):
 
     def _make_app(self) -> HttpApp:
         app = HttpApp(body_limit=0, timeout=Duration(0))
-        self._routes = [add(app, self._open.database) for add in ROUTES]
+        self._routes = [add(app, DatabaseGate(self._open.database)) for add in ROUTES]
         return app
 
     def _close_routes(self) -> None:

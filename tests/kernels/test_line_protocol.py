@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.kernels import line_reference as reference
-from tsdb._kernels import LineParser, LineRows
+from tsdb._kernels import LineParser, LineRows, MalformedLine
 
 KINDS = {"double": "float", "int64": "int", "uint64": "uint", "bool": "bool", "string": "string"}
 Outcome = tuple[str, Any]
@@ -55,8 +55,8 @@ def rows_of(tables: list[LineRows]) -> list[tuple[Any, ...]]:
 def outcome(parser: LineParser, body: bytes, factor: int = 1, default_time: int = 0) -> Outcome:
     try:
         return "rows", rows_of(parser.parse(body, factor=factor, default_time=default_time))
-    except ValueError as error:
-        return "refused", error.args[1:]
+    except MalformedLine as error:
+        return "refused", (error.line, error.column)
 
 
 def expected(body: bytes, factor: int = 1, default_time: int = 0) -> Outcome:
@@ -216,9 +216,9 @@ def test_many_threads_may_use_one_parser() -> None:
 
 def test_a_small_body_cannot_make_huge_columns_of_nothing() -> None:
     lines = [f"m f{number}=1" for number in range(20_000)]
-    with pytest.raises(ValueError, match="too many different fields") as caught:
+    with pytest.raises(MalformedLine, match="too many different fields") as caught:
         new_parser().parse("\n".join(lines).encode(), factor=1, default_time=0)
-    assert 8_000 < caught.value.args[1] < 8_200
+    assert 8_000 < caught.value.line < 8_200
 
 
 def test_a_small_body_cannot_make_huge_columns_of_tags() -> None:

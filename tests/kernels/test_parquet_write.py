@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.kernels.test_parquet_chunk import bits_of, make_values, read, words_of
 from tsdb import _kernels
 from tsdb.engine.sst._encoding import DELTA, Encodings
-from tsdb.engine.sst._parquet import ParquetWriter
+from tsdb.engine.sst._parquet import DICTIONARY_BYTES_MAX, ParquetWriter
 
 KINDS: dict[str, pa.DataType] = {
     "int32": pa.int32(),
@@ -34,13 +34,13 @@ KINDS: dict[str, pa.DataType] = {
 }
 
 
-def write(*groups: pa.Table, **encodings: str) -> bytes:
+def write(*groups: pa.Table, dictionary_bytes_max: int = DICTIONARY_BYTES_MAX, **encodings: str) -> bytes:
     """Write row groups with everything in steps, unless another encoding is named."""
     others = {name: encodings.get(name, DELTA) for name in groups[0].column_names}
     dictionary = [name for name, encoding in others.items() if encoding == "DICTIONARY"]
     chosen = Encodings(dictionary, {name: own for name, own in others.items() if name not in dictionary})
     sink = io.BytesIO()
-    writer = ParquetWriter(sink, groups[0].schema, chosen)
+    writer = ParquetWriter(sink, groups[0].schema, chosen, dictionary_bytes_max=dictionary_bytes_max)
     for group in groups:
         writer.write(group)
     assert writer.finish({"made": "here"}) == len(sink.getvalue())
@@ -228,10 +228,9 @@ def test_duckdb_reads_codes_packed_and_in_runs(tmp_path: Path) -> None:
     assert found == list(zip(texts, sorted(texts), strict=True)) * 2
 
 
-def test_dictionaries_too_long_for_a_page_are_left_to_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.sst._parquet._DICTIONARY_BYTES_MAX", 1000)
+def test_dictionaries_too_long_for_a_page_are_left_to_arrow() -> None:
     short, long = (pa.array([letter * length] * 9).dictionary_encode() for letter, length in (("s", 9), ("l", 2000)))
-    content = write(column(short), column(long), column(short), v="DICTIONARY")
+    content = write(column(short), column(long), column(short), dictionary_bytes_max=1000, v="DICTIONARY")
     expected = [*short.to_pylist(), *long.to_pylist(), *short.to_pylist()]
     assert pq.read_table(io.BytesIO(content)).column("v").to_pylist() == expected
 

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pyarrow as pa
 import pytest
 
 from tests.promql.memory_series import MemorySeries
 from tsdb.errors import Status
-from tsdb.promql import PromqlFailure, PromqlSyntax, PromqlTooLarge, parse_promql
+from tsdb.promql import Matcher, PromqlFailure, PromqlSyntax, PromqlTooLarge, _regex, parse_promql
 from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, _selectors, run_instant, run_range
 
 SMALL = QueryOptions(limits=Limits(samples_max=10_000))
@@ -186,3 +187,15 @@ def test_a_query_stops_between_stretches_of_windows(source: MemorySeries, monkey
     needed = checks_of(-1)
     assert needed > 50
     assert checks_of(needed - 20) == needed - 20
+
+
+def test_long_lists_of_values_are_kept_within_a_budget() -> None:
+    for number in range(30):
+        listed = "|".join(f"{number}{value}" for value in range(9000))
+        assert len(listed) <= _regex.REGEX_CHARS_MAX
+        matcher = Matcher("host", "=~", listed)
+        assert _regex.match_values(matcher, pa.array([f"{number}7", "x"])).tolist() == [True, False]
+        assert not _regex.matches_empty(matcher)
+    for cache in (_regex.listed_values, _regex.anchored, _regex.matches_empty):
+        assert cache.weight <= _regex.KEPT_BYTES_MAX
+    assert 0 < len(_regex.listed_values) < 30

@@ -24,6 +24,7 @@ from tsdb.query._memory import MemoryWatch
 from tsdb.query._pace import Pace
 from tsdb.query._planning import UNFINISHED_MAX, Planning, QueriesBusy, Unfinished
 from tsdb.query.errors import OutOfMemory
+from tsdb.query.session import Channel
 from tsdb.units import Duration, Size
 
 LARGE = (
@@ -264,3 +265,12 @@ def wait_until(condition: Callable[[], bool]) -> None:
         waiting.wait(0.01)
         gc.collect(1)
     raise AssertionError("it did not come to that within a minute and a half")
+
+
+@pytest.mark.parametrize("channel", [Channel.HTTP, Channel.MYSQL, Channel.POSTGRES])
+def test_calls_in_calls_are_parsed_once_each(made: World, channel: Channel) -> None:
+    text = "n"
+    for _ in range(40):
+        text = f"coalesce(n, {text})"
+    rows = made.rows(f"SELECT {text} AS n FROM cpu ORDER BY n LIMIT 1", Session(channel=channel))
+    assert rows == made.rows("SELECT n FROM cpu ORDER BY n LIMIT 1")

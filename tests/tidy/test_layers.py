@@ -15,6 +15,8 @@ LAYERS = {
     "nearest": 0,
     "units": 0,
     "clock": 0,
+    "ids": 0,
+    "weighted_cache": 0,
     "_kernels": 0,
     "model": 1,
     "config": 1,

@@ -78,8 +78,10 @@ Change = Callable[[StoredUser], StoredUser]
 class UserStore:
     """The users of the metadata. Safe to use from many threads."""
 
-    def __init__(self, kv: KvStore) -> None:
+    def __init__(self, kv: KvStore, *, users_max: int = USERS_MAX, scopes_max: int = SCOPES_MAX) -> None:
         self._kv = kv
+        self._users_max = users_max
+        self._scopes_max = scopes_max
         self._lock = threading.Lock()
         self._users: dict[str, StoredUser] = {}
         for key, value in kv.scan(USERS):
@@ -119,8 +121,8 @@ class UserStore:
         with self._lock:
             if name in self._users:
                 raise UserExists(f"the user {name} exists already")
-            if len(self._users) >= USERS_MAX:
-                raise InvalidArguments(f"there are {USERS_MAX} users, which is the limit")
+            if len(self._users) >= self._users_max:
+                raise InvalidArguments(f"there are {self._users_max} users, which is the limit")
             self._put(None, StoredUser(name, secret, is_admin=is_admin))
 
     def change(self, name: str, change: Change) -> StoredUser:
@@ -128,8 +130,9 @@ class UserStore:
         with self._lock:
             was = self.user(name)
             changed = change(was)
-            if len(changed.grants) > SCOPES_MAX:
-                raise InvalidArguments(f"the user {name} has rights in {SCOPES_MAX} databases, which is the limit")
+            if len(changed.grants) > self._scopes_max:
+                limit = f"{self._scopes_max} databases, which is the limit"
+                raise InvalidArguments(f"the user {name} has rights in {limit}")
             if changed != was:
                 self._put(was, changed)
             return changed

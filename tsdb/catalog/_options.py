@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tsdb.errors import InvalidArguments
 from tsdb.model import DatabaseInfo, MergeMode, RegionOptions, TableInfo
-from tsdb.units import Duration, Size
+from tsdb.units import Duration, DurationTooLong, Size
 
 T = TypeVar("T")
 
@@ -93,11 +93,9 @@ def _parse_ttl(text: str) -> Duration | None:
 def _parse_window(text: str) -> Duration | None:
     try:
         return Duration.parse(text) or None
-    except ValueError as error:
-        # Longer than any duration: all time there is becomes one window.
-        if "too long" in str(error):
-            return _LONGEST
-        raise
+    except DurationTooLong:
+        # All time there is becomes one window.
+        return _LONGEST
 
 
 def _parse_size(text: str) -> Size | None:

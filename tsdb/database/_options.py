@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import MergeMode
-from tsdb.units import Duration, Size
+from tsdb.units import Duration, DurationTooLong, Size
 
 
 class InvalidOption(InvalidArguments):
@@ -62,10 +62,8 @@ def _window(value: str) -> str:
     if re.fullmatch(r"\s*\d+\s*[a-z]+\s*", value, re.IGNORECASE):
         try:
             Duration.parse(value)
-        except ValueError as error:
-            if "too long" in str(error):
-                return value.strip()
-            raise
+        except DurationTooLong:
+            return value.strip()
     return _duration(value)
 
 

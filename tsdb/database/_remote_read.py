@@ -57,7 +57,7 @@ def _answer(services: Services, query: ReadQuery, session: Session) -> bytes:
         return _kernels.encode_read_result(
             query.metric, rows.labels, pa.array(rows.offsets), pa.array(rows.times), rows.values, rows.histograms
         )
-    except ValueError as error:
+    except _kernels.MalformedInput as error:
         raise InvalidArguments(
             f"a row of table {table.name} has no native histogram in {HISTOGRAM_COLUMN}: {error}"
         ) from None

@@ -11,7 +11,9 @@ from tsdb.engine.cache import Caches
 from tsdb.engine.memtable import Memtable
 from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.region_names import RegionNames
+from tsdb.engine.tuning import EngineTuning
 from tsdb.engine.wal import Wal
+from tsdb.ids import Ids
 from tsdb.model import RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
 from tsdb.units import Duration, Size
@@ -44,6 +46,7 @@ class EngineOptions:
     """What flushes and compactions may hold together while they merge; compactions wait for it."""
     stall_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for memory when its request has no deadline of its own."""
+    tuning: EngineTuning = field(default_factory=EngineTuning)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,10 +60,13 @@ class EngineContext:
     background: Background
     caches: Caches
     clock: Clock
+    ids: Ids
     merge_memory: MergeMemory
     names: RegionNames = field(default_factory=RegionNames)
 
     def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
         """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""
         ticks = max(window_seconds or WINDOW_SECONDS, WINDOW_SECONDS_MIN) * schema.ticks_per_second
-        return Memtable(schema, options, window_ticks=ticks, on_bytes=self.buffer.charge)
+        return Memtable(
+            schema, options, window_ticks=ticks, tuning=self.options.tuning.memtable, on_bytes=self.buffer.charge
+        )

@@ -42,6 +42,7 @@ from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
 from tsdb.engine.worker import Worker, WriteRequest
 from tsdb.errors import TsdbError
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
@@ -91,6 +92,7 @@ class Engine:
         regions: Mapping[RegionId, str] | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
+        ids: Ids = SYSTEM_IDS,
         on_fatal: Callable[[TsdbError], None] | None = None,
         has_housekeeping: bool = True,
         names: Callable[[RegionId], str | None] | None = None,
@@ -124,7 +126,7 @@ class Engine:
         )
         background = Background(options.max_background_jobs)
         memory = MergeMemory(options.merge_memory_size)
-        context = EngineContext(options, store, wal, buffer, background, caches, clock, memory)
+        context = EngineContext(options, store, wal, buffer, background, caches, clock, ids, memory)
         if names is not None:
             context.names.find = names
         engine = cls(context, purge_interval=wal_options.purge_interval)
@@ -196,6 +198,7 @@ class Engine:
                 epoch=0,
                 checkpoint_distance=self._context.options.manifest_checkpoint_distance,
                 clock=self._context.clock,
+                ids=self._context.ids,
             )
         except ManifestNotDurable as error:
             # It must not be created again and found to be there: rows would rest on what a power loss takes away.

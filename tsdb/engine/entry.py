@@ -14,7 +14,6 @@ which columns existed when it was written is told by the schema version of its f
 
 from __future__ import annotations
 
-import functools
 import struct
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -26,9 +25,13 @@ import pyarrow as pa
 
 from tsdb.engine.wal import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
 from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, TagKeeper, make_tags
+from tsdb.weighted_cache import WeightedCache
 
 _LENGTHS = struct.Struct("<8I")
-_SCHEMAS_MAX = 1024
+SCHEMAS_BYTES_MAX = 32 << 20
+"""What the schemas take that are kept for writing, and as much for reading; one of 10,000 columns takes 3.5 MB."""
+_COLUMN_BYTES = 350
+"""What a column takes in a schema, its encoded form and the key: measured with 10,000 columns."""
 _RECORD_BATCH, _PACKED, _PLAIN = 0, 1, 2
 """Forms of the tags and of the fields."""
 _FLOAT64 = pa.float64()
@@ -146,17 +149,23 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     return Batch(table, index, times, values, op)
 
 
-@functools.lru_cache(_SCHEMAS_MAX)
-def _schema(columns: _Named) -> tuple[pa.Schema, bytes]:
+def _make_schema(columns: _Named) -> tuple[pa.Schema, bytes]:
     """Return the schema of columns that are named by their id, and its encoded form."""
     schema = pa.schema([pa.field(str(column), kind) for column, kind in columns])
     encoded = schema.serialize().to_pybytes()
     return schema, encoded + bytes(-len(encoded) % 8)
 
 
-@functools.lru_cache(_SCHEMAS_MAX)
-def _parse_schema(encoded: bytes) -> pa.Schema:
+def _read_schema(encoded: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(encoded))
+
+
+_schema = WeightedCache(
+    _make_schema, weigh=lambda columns, _: _COLUMN_BYTES * (1 + len(columns)), weight_max=SCHEMAS_BYTES_MAX
+)
+_parse_schema = WeightedCache(
+    _read_schema, weigh=lambda _, schema: _COLUMN_BYTES * (1 + len(schema)), weight_max=SCHEMAS_BYTES_MAX
+)
 
 
 def _columns(encoded: pa.Buffer, header: pa.Buffer) -> dict[ColumnId, pa.Array]:

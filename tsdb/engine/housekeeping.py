@@ -30,10 +30,9 @@ EXPIRY_INTERVAL = Duration.of_seconds(60)
 REGION_BYTES_MAX = Size.parse("256MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
-IDLE_BYTES_MIN = Size.parse("16MiB")
 IDLE_INTERVAL = Duration.of_seconds(2)
-"""Rows of one region that are flushed once nobody has written to it for a while: when much was loaded, memory and log
-are free again, a start need not read them back, and queries find everything in files."""
+"""A region with much in memory (`idle_bytes_min`) is flushed once nobody has written to it for a while: memory and log
+are free again, a start need not read the rows back, and queries find everything in files."""
 
 FROZEN_MAX = 32
 """Memtables of one region that wait for a flush: each change of its columns makes one, and every query reads all."""
@@ -192,7 +191,8 @@ class Housekeeping:
         """Whether much was written to a region, and nothing for a while."""
         if region.seen_bytes != region.written_bytes:
             region.seen_bytes, region.quiet_since_ns = region.written_bytes, now
-        return region.version.memtable_bytes >= IDLE_BYTES_MIN and now - region.quiet_since_ns >= IDLE_INTERVAL
+        is_large = region.version.memtable_bytes >= self._context.options.tuning.idle_bytes_min
+        return is_large and now - region.quiet_since_ns >= IDLE_INTERVAL
 
     def _must_wait(self, region: Region) -> bool:
         """The last flush failed a moment ago, or no flush can succeed before a restart."""

@@ -1,6 +1,6 @@
 """The memtable: rows of a region that are in memory, as lists of immutable pieces per window of time.
 
-    append ─▶ raw rows ─(FREEZE_ROWS, or PILE_BYTES)▶ sorted run ─(TIER_RUNS that overlap, or RUNS_MAX)▶ one larger run
+    append ─▶ raw rows ─(freeze_rows, or pile_bytes)▶ sorted run ─(tier_runs that overlap, or runs_max)▶ one larger run
 
 - One thread appends, the region's worker. Readers take what `runs` returns, which never changes. A batch is published
   as a whole, in all windows at once, by the swap of one attribute.
@@ -26,16 +26,8 @@ import pyarrow as pa
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.series import SeriesOrder
 from tsdb.engine.source import Rows, Run, count_arrays, make_run, sort_rows
+from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
 from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, SeriesTable, TimeRange
-
-FREEZE_ROWS = 65_536
-TIER_RUNS = 8
-RUNS_MAX = 32
-ARRAY_BYTES = 1024
-"""What an array takes besides its values: 15,000 writes of one row with two tags and ten fields took 19 kB each, of
-which 1.5 kB were values."""
-PILE_BYTES = 8 << 20
-"""Raw rows whose arrays take so much besides their values are sorted: a run has one array for each column."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,11 +46,6 @@ class Window:
     def raw_arrays(self) -> int:
         return sum(piece.arrays for piece in self.raw)
 
-    @property
-    def is_piled(self) -> bool:
-        """Whether raw rows should be sorted although nobody reads them."""
-        return _is_pile(self.raw_rows, self.raw_arrays)
-
 
 _EMPTY = Window()
 
@@ -72,11 +59,13 @@ class Memtable:
         options: RegionOptions,
         *,
         window_ticks: int,
+        tuning: MemtableTuning,
         on_bytes: Callable[[int], None] = lambda delta: None,
     ) -> None:
         self.schema = schema
         self.options = options
         self._window_ticks = window_ticks
+        self._tuning = tuning
         self._on_bytes = on_bytes
         self._lock = threading.Lock()
         self._windows: dict[int, Window] = {}
@@ -100,7 +89,7 @@ class Memtable:
     def needs_sorting(self) -> bool:
         """Tell whether a background job should sort a pile of raw rows, or merge runs."""
         return bool(self._fragmented) or any(
-            _is_pile(rows, self._raw_arrays[start]) for start, rows in self._raw_rows.items()
+            self._tuning.is_pile(rows, self._raw_arrays[start]) for start, rows in self._raw_rows.items()
         )
 
     def append(self, batch: Batch, base_sequence: int, *, nbytes: int) -> None:
@@ -135,10 +124,10 @@ class Memtable:
     def sort_pending(self) -> None:
         """Sort full piles of raw rows and merge runs of one size; for a background job."""
         for start, window in self._windows.items():
-            if window.is_piled:
+            if self._tuning.is_pile(window.raw_rows, window.raw_arrays):
                 window = self._sorted(start, window)
             runs = window.runs
-            while (chosen := _mergeable(runs)) is not None:
+            while (chosen := _mergeable(runs, self._tuning)) is not None:
                 merged = (*runs[: chosen.start], self._merge(runs[chosen]), *runs[chosen.stop :])
                 if not self._install(start, Window((), runs), Window((), merged)):
                     break
@@ -195,7 +184,7 @@ class Memtable:
             self._raw_rows[start] -= taken.raw_rows
             self._raw_arrays[start] -= taken.raw_arrays
             self.nbytes += delta
-            if _mergeable(kept.runs) is None:
+            if _mergeable(kept.runs, self._tuning) is None:
                 self._fragmented.discard(start)
             else:
                 self._fragmented.add(start)
@@ -235,11 +224,7 @@ def charged_bytes(series: SeriesTable, fields: Sized, nbytes: int) -> int:
     return nbytes + count_arrays(series, fields) * ARRAY_BYTES
 
 
-def _is_pile(rows: int, arrays: int) -> bool:
-    return rows >= FREEZE_ROWS or arrays * ARRAY_BYTES >= PILE_BYTES
-
-
-def _mergeable(runs: tuple[Run, ...]) -> slice | None:
+def _mergeable(runs: tuple[Run, ...], tuning: MemtableTuning) -> slice | None:
     """Find the newest runs of about one size that are worth a merge: of few rows first, then of many.
 
     Runs that follow each other in time, as rows in order make them, are read one after the other without a merge: there
@@ -248,26 +233,27 @@ def _mergeable(runs: tuple[Run, ...]) -> slice | None:
     of them at every read.
     """
     large = len(runs)
-    while large and runs[large - 1].facts.rows < FREEZE_ROWS:
+    while large and runs[large - 1].facts.rows < tuning.freeze_rows:
         large -= 1
-    if (small := _mergeable_small(runs[large:])) is not None:
+    if (small := _mergeable_small(runs[large:], tuning.tier_runs)) is not None:
         return slice(large + small.start, large + small.stop)
     runs = runs[:large]
-    count = TIER_RUNS if _depth(runs[-TIER_RUNS:]) > TIER_RUNS // 2 else RUNS_MAX // 2
+    tier_runs, runs_max = tuning.tier_runs, tuning.runs_max
+    count = tier_runs if _depth(runs[-tier_runs:]) > tier_runs // 2 else runs_max // 2
     newest = runs[-count:]
-    if len(runs) < (TIER_RUNS if count == TIER_RUNS else RUNS_MAX):
+    if len(runs) < (tier_runs if count == tier_runs else runs_max):
         return None
     largest, smallest = max(run.facts.rows for run in newest), min(run.facts.rows for run in newest)
-    return slice(len(runs) - count, len(runs)) if largest < TIER_RUNS * max(smallest, FREEZE_ROWS) else None
+    return slice(len(runs) - count, len(runs)) if largest < tier_runs * max(smallest, tuning.freeze_rows) else None
 
 
-def _mergeable_small(runs: tuple[Run, ...]) -> slice | None:
-    """Find the newest runs of which each has no more rows than all after it, if they are enough."""
+def _mergeable_small(runs: tuple[Run, ...], count: int) -> slice | None:
+    """Find the newest runs of which each has no more rows than all after it, if there are `count`."""
     rows, start = 0, len(runs)
     while start and (not rows or runs[start - 1].facts.rows <= rows):
         start -= 1
         rows += runs[start].facts.rows
-    return slice(start, len(runs)) if len(runs) - start >= TIER_RUNS else None
+    return slice(start, len(runs)) if len(runs) - start >= count else None
 
 
 def _depth(runs: tuple[Run, ...]) -> int:

@@ -27,11 +27,11 @@ from tsdb import _kernels
 from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Source, as_numpy, find_time, read_stored
+from tsdb.engine.tuning import MergeTuning
 from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 
 STRIPE_ROWS = 131_072
-# Of a series that is cut in time, this many rows of each source are looked at in advance at least.
-_AHEAD_ROWS_MIN = 1024
+_TUNING = MergeTuning()
 
 
 def _go_on() -> None: ...
@@ -85,6 +85,7 @@ class Merge:
         *,
         keep_tombstones: bool,
         stripe_rows: int = STRIPE_ROWS,
+        ahead_rows_min: int = _TUNING.ahead_rows_min,
         union: tuple[SeriesTable, list[Positions]] | None = None,
         check: Callable[[], None] = _go_on,
     ) -> None:
@@ -96,6 +97,7 @@ class Merge:
         self._selections = list(selections)
         self._keep_tombstones = keep_tombstones
         self._stripe_rows = stripe_rows
+        self._ahead_rows_min = ahead_rows_min
         self._check = check
         if union is None:
             tables = [conform_series(each.source.block.table, each.source.schema, schema) for each in selections]
@@ -151,7 +153,7 @@ class Merge:
             if at < len(places) and places[at] == rank and selection.starts[at] < selection.stops[at]:
                 cursors.append(_Cursor(selection.source, int(selection.starts[at]), int(selection.stops[at])))
         while cursors:
-            taken = _advance(cursors, self._stripe_rows)
+            taken = _advance(cursors, self._stripe_rows, self._ahead_rows_min)
             place = np.array([rank], dtype=np.int64)
             yield [_Piece(source, rows, place) for source, rows in taken]
             cursors = [cursor for cursor in cursors if cursor.start < cursor.stop]
@@ -316,7 +318,7 @@ class _Cursor:
         return self.source.times(Slices.one(self.start, min(self.start + rows, self.stop)))
 
 
-def _advance(cursors: Sequence[_Cursor], rows_max: int) -> list[tuple[Source, Slices]]:
+def _advance(cursors: Sequence[_Cursor], rows_max: int, share_min: int) -> list[tuple[Source, Slices]]:
     """Take the earliest rows of all sources, about as many as a stripe has, and move the cursors behind them.
 
     Rows up to a time are taken from everywhere, so that the versions of a row stay together.
@@ -325,7 +327,7 @@ def _advance(cursors: Sequence[_Cursor], rows_max: int) -> list[tuple[Source, Sl
     earliest = cursors[firsts.index(min(firsts))]
     reach = int(earliest.ahead(rows_max)[-1])
     active = [cursor for cursor, first in zip(cursors, firsts, strict=True) if first <= reach]
-    share = max(_AHEAD_ROWS_MIN, rows_max // len(active))
+    share = max(share_min, rows_max // len(active))
     ahead = [cursor.ahead(share) for cursor in active]
     bounds = [first for first in firsts if first > reach]
     bounds += [

@@ -68,6 +68,7 @@ def open_region(
         epoch=_EPOCH,
         checkpoint_distance=context.options.manifest_checkpoint_distance,
         clock=context.clock,
+        ids=context.ids,
         objects=objects,
     )
     check_files(objects, directory, manifest.state)

@@ -227,7 +227,7 @@ def _pick(
         policy,
         taken=region.damaged_files,
         kind_of=_kinds(version),
-        weight_of=partial(estimate_input_bytes, version.schema),
+        weight_of=partial(estimate_input_bytes, version.schema, context.options.tuning.merge),
         now_ms=context.clock.now_ns() // 1_000_000,
     )
 
@@ -287,8 +287,8 @@ def _check(context: EngineContext, region: Region, inputs: Sequence[FileHandle])
 def write_job(context: EngineContext, region: Region, job: CompactionJob) -> list[WrittenFile]:
     """Write the files of a job. On a background thread."""
     crash_point("compact.before_files")
-    check = partial(_check, context, region, job.inputs)
-    with context.merge_memory.compacting(estimate_task_bytes(job.task.schema, job.metas), check):
+    check, tuning = partial(_check, context, region, job.inputs), context.options.tuning.merge
+    with context.merge_memory.compacting(estimate_task_bytes(job.task.schema, tuning, job.metas), check):
         written = write_files(
             job.task,
             store=context.store,
@@ -296,6 +296,8 @@ def write_job(context: EngineContext, region: Region, job: CompactionJob) -> lis
             caches=context.caches,
             write_buffer_bytes=context.options.sst_write_buffer_size,
             clock=context.clock,
+            ids=context.ids,
+            tuning=tuning,
             check=check,
         )
     crash_point("compact.after_files")

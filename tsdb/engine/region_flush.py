@@ -20,7 +20,7 @@ from tsdb.engine.manifest import Edit
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region import FrozenMemtable, Region, RegionState, Version
-from tsdb.engine.sst import WrittenFile, write_sst
+from tsdb.engine.sst import WrittenFile, plan_row_group_rows, write_sst
 from tsdb.engine.uncommitted import discard, discard_unless_landed
 from tsdb.model import RegionOptions
 from tsdb.store import crash_point
@@ -201,6 +201,8 @@ def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, option
         write_buffer_bytes=context.options.sst_write_buffer_size,
         level=0,
         clock=context.clock,
+        ids=context.ids,
+        row_group_rows=plan_row_group_rows(plan.schema, context.options.tuning.merge.row_group_bytes_max),
         has_index=context.options.index_on_flush,
     )
 

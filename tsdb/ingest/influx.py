@@ -50,7 +50,7 @@ def parse_lines(
         raise InvalidArguments(f"unknown precision {precision!r}", hint=f"one of {', '.join(PRECISIONS)}")
     try:
         tables = parser.parse(body, factor=factor, default_time=now_ns)
-    except ValueError as error:
+    except _kernels.MalformedLine as error:
         _refuse(body, error)
     return [_to_rows(table) for table in tables]
 
@@ -91,7 +91,7 @@ def _numpy(column: _kernels.ArrowArray) -> npt.NDArray[Any]:
     return values
 
 
-def _refuse(body: bytes, error: ValueError) -> NoReturn:
-    message, line, column = error.args
+def _refuse(body: bytes, error: _kernels.MalformedLine) -> NoReturn:
+    line, column = error.line, error.column
     text = body.split(b"\n", line)[line - 1].decode(errors="replace")[column - 1 : column - 1 + _NEAR_CHARACTERS]
-    raise InvalidSyntax(message, line=line, column=column, near=repr(text.rstrip("\r"))) from None
+    raise InvalidSyntax(str(error), line=line, column=column, near=repr(text.rstrip("\r"))) from None

@@ -128,7 +128,7 @@ class RemoteWriteReader:
         _check_version(message, version)
         try:
             batch = self._parser.parse(message, version=version)
-        except ValueError as error:
+        except _kernels.MalformedInput as error:
             raise InvalidArguments(f"the request cannot be read: {error}") from None
         return self._samples(batch)
 

@@ -6,20 +6,22 @@ send lists of values (`a|b|c`): those are looked up, without any expression.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.promql._ast import Matcher
+from tsdb.weighted_cache import WeightedCache
 
 REGEX_CHARS_MAX = 1 << 16
+KEPT_BYTES_MAX = 8 << 20
+"""What expressions take that are kept, in each of three caches."""
+_VALUE_BYTES = 64
+"""What a text takes besides its characters."""
 
 
-@lru_cache(1024)
-def anchored(pattern: str) -> str:
+def _anchor(pattern: str) -> str:
     """Return the expression that matches whole texts; ValueError if this is none."""
     if len(pattern) > REGEX_CHARS_MAX:
         raise ValueError(f"the regular expression is longer than {REGEX_CHARS_MAX} characters")
@@ -36,10 +38,21 @@ def anchored(pattern: str) -> str:
 _SPECIAL = frozenset("\\.+*?()[]{}^$")
 
 
-@lru_cache(1024)
-def listed_values(pattern: str) -> tuple[str, ...] | None:
+anchored = WeightedCache(
+    _anchor, weigh=lambda pattern, whole: 2 * _VALUE_BYTES + len(pattern) + len(whole), weight_max=KEPT_BYTES_MAX
+)
+
+
+def _list_values(pattern: str) -> tuple[str, ...] | None:
     """Return the texts that an expression lists, None if it is more than a list."""
     return None if _SPECIAL.intersection(pattern) else tuple(dict.fromkeys(pattern.split("|")))
+
+
+listed_values = WeightedCache(
+    _list_values,
+    weigh=lambda pattern, values: 2 * len(pattern) + _VALUE_BYTES * (1 + len(values or ())),
+    weight_max=KEPT_BYTES_MAX,
+)
 
 
 def compile_matcher(matcher: Matcher) -> None:
@@ -72,7 +85,11 @@ def matches(matcher: Matcher, value: str) -> bool:
     return bool(match_values(matcher, pa.array([value], pa.string()))[0])
 
 
-@lru_cache(4096)
-def matches_empty(matcher: Matcher) -> bool:
+def _matches_empty(matcher: Matcher) -> bool:
     """Tell whether series without the label satisfy a condition."""
     return matches(matcher, "")
+
+
+matches_empty = WeightedCache(
+    _matches_empty, weigh=lambda matcher, _: 4 * _VALUE_BYTES + len(matcher.value), weight_max=KEPT_BYTES_MAX
+)

@@ -16,6 +16,7 @@ from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionConte
 from tsdb.model import CATALOG
 from tsdb.query._providers import LazyCatalog, Source
 from tsdb.query.session import Session
+from tsdb.sql.statements import Dialect
 from tsdb.units import Duration, Size
 
 # Queries read: no DDL, no DML, and no `SET` that would reach the settings below.
@@ -86,6 +87,7 @@ class Contexts:
         *,
         is_ordered: bool,
         is_single: bool,
+        dialect: Dialect,
         has_filters: bool = True,
     ) -> SessionContext:
         """Return a session that sees the tables of a source.
@@ -96,7 +98,7 @@ class Contexts:
         settings = {
             **_SETTINGS,
             "datafusion.catalog.default_schema": session.database,
-            "datafusion.sql_parser.dialect": session.dialect.value,
+            "datafusion.sql_parser.dialect": dialect.value,
             "datafusion.optimizer.enable_round_robin_repartition": str(is_single).lower(),
             "datafusion.execution.target_partitions": "1" if is_ordered else str(self.parallelism),
         }

@@ -24,7 +24,9 @@ from tsdb.query._records import result_schema
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.session import Session
+from tsdb.sql.expansion import calls_depth
 from tsdb.sql.rewrite import first_of_same, header_of, rename_item
+from tsdb.sql.statements import Dialect
 
 _FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
 
@@ -33,6 +35,8 @@ _WORD = re.compile(r"[a-z_]\w*")
 
 _JOIN_WORDS = frozenset({"join", "exists", "in", "lateral"})
 _COERCED = re.compile(rf"\b(?:{'|'.join(COERCING_WORDS)})\b", re.IGNORECASE)
+CALLS_DEPTH_MAX = 8
+"""How deep calls may be in calls for a text to be parsed in PostgreSQL's dialect."""
 SAME_NAMES_MAX = 100
 """How many result columns may have a name that another one has."""
 _SAME_NAMES = re.compile(
@@ -102,6 +106,7 @@ class Plans:
             functions,
             is_ordered=job.is_ordered,
             is_single=job.is_single,
+            dialect=_parser_dialect(job),
             has_filters=has_filters,
         )
 
@@ -118,6 +123,16 @@ class Plans:
             return planned
         source.numbers_rows = min(int(match[1]), NUMBERS_ROWS_MAX)
         return self.plan(job, source, life)
+
+
+def _parser_dialect(job: Job) -> Dialect:
+    """Return the dialect that DataFusion parses a text in.
+
+    Of PostgreSQL's it tries two ways to read each argument of a call, so that the time doubles with each call in a call:
+    16 of them took a second, 20 took 24. Texts that are so deep are read in the generic dialect.
+    """
+    is_deep = job.session.dialect is Dialect.POSTGRESQL and calls_depth(job.text) > CALLS_DEPTH_MAX
+    return Dialect.GENERIC if is_deep else job.session.dialect
 
 
 def _plan_text(context: SessionContext, job: Job) -> DataFrame:

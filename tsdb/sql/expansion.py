@@ -16,6 +16,7 @@ It is no parser: where the text is not understood, its tokens count as they stan
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -38,6 +39,7 @@ QUERY_PAIRS_MAX = 10_000_000_000
 QUERY_GROWTH_BYTES_MAX = 100_000_000
 """How many bytes functions such as repeat() may make of what the text says, all values of a row together."""
 
+_PARENTHESES = re.compile(r"[()]")
 _COUNT_FACTOR = 1000.0
 """What counts for a number of repetitions that is not written as a number: what it is shows when the query runs."""
 
@@ -521,3 +523,12 @@ def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
         if known is None or known.tokens < column.tokens:
             found[column.name] = column
     return found
+
+
+def calls_depth(text: str) -> int:
+    """Return how deep parentheses are in parentheses: at least as deep as calls are in calls, quotes aside."""
+    depth = deepest = 0
+    for sign in _PARENTHESES.findall(text):
+        depth += 1 if sign == "(" else -1
+        deepest = max(deepest, depth)
+    return deepest

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.store._crash import crash_point
 from tsdb.store._errors import InvalidRange, ObjectExists, ObjectNotFound, wrap_os_error
 from tsdb.store._files import Buffer, Files, make_directories, read_exactly, write_all
@@ -33,6 +33,7 @@ from tsdb.store._protocol import (
     check_prefix,
 )
 
+_TEMPORARY_BYTES = 8
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
@@ -40,9 +41,10 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 class LocalStore:
     """An `ObjectStore` on a local file system."""
 
-    def __init__(self, root: str | Path, *, files: Files | None = None) -> None:
+    def __init__(self, root: str | Path, *, files: Files | None = None, ids: Ids = SYSTEM_IDS) -> None:
         self._root = Path(root).absolute()
         self._files = files or Files()
+        self._ids = ids
         with _wrapped("create the directory", str(self._root)):
             make_directories(self._files, self._root)
 
@@ -152,7 +154,7 @@ class LocalStore:
     @contextmanager
     def _temporary(self, target: Path, buffer_bytes: int) -> Iterator[_LocalSink]:
         """A new file beside `target`, gone afterwards unless it was moved away."""
-        path = target.with_name(f"{target.name}{TEMPORARY_MARK}{secrets.token_hex(8)}")
+        path = target.with_name(f"{target.name}{TEMPORARY_MARK}{self._ids.token(_TEMPORARY_BYTES)}")
         with _wrapped("write", str(target)):
             fd = self._create(path)
         sink = _LocalSink(self._files, path, fd, buffer_bytes, name=str(target))

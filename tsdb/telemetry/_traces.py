@@ -79,12 +79,12 @@ class Tracing:
         """Send what is queued; returns when it is sent or given up."""
         self._provider.force_flush()
 
-    def shutdown(self) -> None:
-        """Send what is queued, for at most `SHUTDOWN_SECONDS_MAX` even when nobody answers, and stop."""
+    def shutdown(self, *, seconds_max: float = SHUTDOWN_SECONDS_MAX) -> None:
+        """Send what is queued, for at most `seconds_max` even when nobody answers, and stop."""
         # The SDK's own shutdown waits for every queued batch in turn, each as long as an export may take.
         thread = threading.Thread(target=self._provider.shutdown, name="tsdb-trace-shutdown", daemon=True)
         thread.start()
-        thread.join(SHUTDOWN_SECONDS_MAX)
+        thread.join(seconds_max)
         if thread.is_alive():
             self._exporter.shutdown()
         self._noise.remove()

@@ -38,14 +38,20 @@ from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
 from tsdb.engine.manifest import Edit
 from tsdb.engine.scan import scan_batches
 from tsdb.engine.sst import estimate_row_bytes
+from tsdb.engine.tuning import EngineTuning, MergeTuning
 from tsdb.model import AddColumn, Batch, DropColumn, RegionOptions, RetypeColumn, Semantic
 from tsdb.store import StoreFull
 from tsdb.units import Duration, Size
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = open_engine(tmp_path)
+def tuning() -> MergeTuning:
+    return MergeTuning()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, tuning: MergeTuning) -> Iterator[Engine]:
+    engine = open_engine(tmp_path, options=replace(OPTIONS, tuning=EngineTuning(merge=tuning)))
     yield engine
     engine.close()
 
@@ -105,9 +111,12 @@ def test_rows_of_a_partial_merge_keep_their_sequences(engine: Engine) -> None:
     assert values(engine) == [("a", 2, 10.0), ("k", 1, 20.0), ("z", 1, 30.0)]
 
 
-def test_a_long_series_is_merged_in_pieces_of_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.compaction._write.STRIPE_BYTES_MAX", 0)
-    monkeypatch.setattr("tsdb.engine.merge._AHEAD_ROWS_MIN", 7)
+SMALL_PIECES = MergeTuning(stripe_bytes_max=0, ahead_rows_min=7)
+SMALL_STRIPES = MergeTuning(stripe_bytes_max=1 << 20, row_group_bytes_max=1 << 19)
+
+
+@pytest.mark.parametrize("tuning", [SMALL_PIECES])
+def test_a_long_series_is_merged_in_pieces_of_time(engine: Engine) -> None:
     create(engine)
     chance = np.random.default_rng(1)
     expected: dict[tuple[str, int], float] = {}
@@ -125,10 +134,9 @@ def test_a_long_series_is_merged_in_pieces_of_time(engine: Engine, monkeypatch: 
     assert block.time_max.tolist() == [max(ts for host, ts in expected if host == "one"), 4]
 
 
+@pytest.mark.parametrize("tuning", [SMALL_PIECES])
 @pytest.mark.parametrize("options", MODES)
-def test_a_long_series_is_the_same_whether_it_is_cut_or_not(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, options: RegionOptions
-) -> None:
+def test_a_long_series_is_the_same_whether_it_is_cut_or_not(engine: Engine, options: RegionOptions) -> None:
     """Duplicates in files that overlap, deletes, and a time that has more rows than a piece."""
     create(engine, options=options)
     chance = np.random.default_rng(2)
@@ -138,16 +146,13 @@ def test_a_long_series_is_the_same_whether_it_is_cut_or_not(
         if not options.append_mode:
             deleted(engine, *(row("one", ts) for ts in chance.integers(0, 2000, 40).tolist()))
     before = sorted(map(str, scan(engine)))
-    monkeypatch.setattr("tsdb.engine.compaction._write.STRIPE_BYTES_MAX", 0)
-    monkeypatch.setattr("tsdb.engine.merge._AHEAD_ROWS_MIN", 7)
     engine.compact(REGION).result(60)
     assert len(engine.files(REGION)) == 1
     assert sorted(map(str, scan(engine))) == before
 
 
+@pytest.mark.parametrize("tuning", [SMALL_STRIPES])
 def test_a_large_merge_holds_a_bounded_part_of_its_rows(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.compaction._write.STRIPE_BYTES_MAX", 1 << 20)
-    monkeypatch.setattr("tsdb.engine.sst._row_groups.ROW_GROUP_BYTES_MAX", 1 << 19)
     create(engine)
     hosts = np.repeat([f"h{number:03}" for number in range(100)], 1000)
     for number in range(6):
@@ -174,7 +179,7 @@ def test_a_large_merge_holds_a_bounded_part_of_its_rows(engine: Engine, monkeypa
     gc.collect()
     base = pa.total_allocated_bytes()
     metas = [handle.meta for handle in engine._region(REGION).version.files]
-    estimate = estimate_task_bytes(SCHEMA, metas)
+    estimate = estimate_task_bytes(SCHEMA, SMALL_STRIPES, metas)
     engine.compact(REGION).result(60)
     assert sum(file.rows for file in engine.files(REGION)) == 600_000
     assert len(held_bytes) > 20

@@ -22,6 +22,7 @@ from tests.engine.wal.logs import (
     segments,
 )
 from tsdb.engine.errors import WalCorrupted
+from tsdb.engine.wal import _segment
 from tsdb.errors import StartError
 
 # One segment each. Region 7 is everywhere, 8 ends before the middle, 9 exists only there, 10 begins behind it.
@@ -294,9 +295,13 @@ def test_bytes_that_change_between_opening_and_replaying_are_noticed(log: Path) 
         flip_bit(segment, place)
 
 
-def test_a_log_of_a_newer_version_is_refused(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.wal._recover.SEGMENT_VERSION", 0)
-    with pytest.raises(StartError, match="format version 1, this server reads version 0"):
+def test_a_log_of_a_newer_version_is_refused(log: Path) -> None:
+    content = bytearray(segments(log)[0].read_bytes())
+    magic, _, *others = _segment._HEADER.unpack_from(content)
+    body = _segment._HEADER.pack(magic, 2, *others)
+    content[: len(body) + 4] = body + _segment._CRC.pack(_segment.crc32c(0, body))
+    segments(log)[0].write_bytes(content)
+    with pytest.raises(StartError, match="format version 2, this server reads version 1"):
         open_wal(log)
 
 

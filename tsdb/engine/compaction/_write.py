@@ -24,11 +24,10 @@ from tsdb.engine.sst import (
     plan_row_group_rows,
     write_sst,
 )
+from tsdb.engine.tuning import MergeTuning
+from tsdb.ids import Ids
 from tsdb.model import RegionOptions, RegionSchema, TimeRange
 from tsdb.store import ObjectStore
-
-STRIPE_BYTES_MAX = 16 << 20
-"""What the rows of one stripe may take; a few stripes are held at a time."""
 
 _STRIPE_ROWS_MIN = 1024
 _STRIPES_HELD = 4
@@ -50,23 +49,24 @@ class Task:
     has_index: bool
 
 
-def stripe_rows_of(schema: RegionSchema) -> int:
+def stripe_rows_of(schema: RegionSchema, tuning: MergeTuning) -> int:
     """Return how many rows a stripe has."""
-    return max(_STRIPE_ROWS_MIN, min(STRIPE_ROWS, STRIPE_BYTES_MAX // estimate_row_bytes(schema)))
+    return max(_STRIPE_ROWS_MIN, min(STRIPE_ROWS, tuning.stripe_bytes_max // estimate_row_bytes(schema)))
 
 
-def estimate_input_bytes(schema: RegionSchema, meta: FileMeta) -> int:
+def estimate_input_bytes(schema: RegionSchema, tuning: MergeTuning, meta: FileMeta) -> int:
     """Guess what a file takes in memory while it is merged."""
-    rows = min(meta.rows, plan_row_group_rows(schema))
+    rows = min(meta.rows, plan_row_group_rows(schema, tuning.row_group_bytes_max))
     # Text may be longer than its type says: what is stored of it tells.
     stored = 4 * meta.size_bytes // max(1, meta.rows)
     return rows * max(estimate_row_bytes(schema), stored) + meta.series * _SERIES_BYTES
 
 
-def estimate_task_bytes(schema: RegionSchema, files: Sequence[FileMeta]) -> int:
+def estimate_task_bytes(schema: RegionSchema, tuning: MergeTuning, files: Sequence[FileMeta]) -> int:
     """Guess what a whole task takes."""
-    rows = min(sum(meta.rows for meta in files), _STRIPES_HELD * stripe_rows_of(schema) + plan_row_group_rows(schema))
-    return sum(estimate_input_bytes(schema, meta) for meta in files) + rows * estimate_row_bytes(schema)
+    held = _STRIPES_HELD * stripe_rows_of(schema, tuning) + plan_row_group_rows(schema, tuning.row_group_bytes_max)
+    rows = min(sum(meta.rows for meta in files), held)
+    return sum(estimate_input_bytes(schema, tuning, meta) for meta in files) + rows * estimate_row_bytes(schema)
 
 
 def write_files(
@@ -77,6 +77,8 @@ def write_files(
     caches: Caches,
     write_buffer_bytes: int,
     clock: Clock,
+    ids: Ids,
+    tuning: MergeTuning,
     check: Callable[[], None],
 ) -> list[WrittenFile]:
     """Write the files of a task. If that fails, or `check` raises, they are deleted as far as the store lets us."""
@@ -93,6 +95,8 @@ def write_files(
                 directory=directory,
                 write_buffer_bytes=write_buffer_bytes,
                 clock=clock,
+                ids=ids,
+                tuning=tuning,
                 check=check,
             )
             if file is not None:
@@ -113,6 +117,8 @@ def _write_file(
     directory: str,
     write_buffer_bytes: int,
     clock: Clock,
+    ids: Ids,
+    tuning: MergeTuning,
     check: Callable[[], None],
 ) -> WrittenFile | None:
     if not selections:
@@ -122,7 +128,8 @@ def _write_file(
         task.options,
         selections,
         keep_tombstones=task.keeps_tombstones,
-        stripe_rows=stripe_rows_of(task.schema),
+        stripe_rows=stripe_rows_of(task.schema, tuning),
+        ahead_rows_min=tuning.ahead_rows_min,
         check=check,
     )
     return write_sst(
@@ -134,6 +141,8 @@ def _write_file(
         write_buffer_bytes=write_buffer_bytes,
         level=LEVEL,
         clock=clock,
+        ids=ids,
+        row_group_rows=plan_row_group_rows(task.schema, tuning.row_group_bytes_max),
         keeps_sequences=True,
         has_index=task.has_index,
     )

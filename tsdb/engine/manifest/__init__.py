@@ -2,7 +2,7 @@
 
 from tsdb.engine.manifest._actions import Action, Change, Edit, Forget, Remove, Truncate
 from tsdb.engine.manifest._apply import apply
-from tsdb.engine.manifest._file_meta import FileMeta
+from tsdb.engine.manifest._file_meta import FILE_ID_BYTES, FileMeta
 from tsdb.engine.manifest._layout import data_path, index_path, manifest_directory
 from tsdb.engine.manifest._manifest import Manifest
 from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep, sweep_orphans
@@ -20,6 +20,7 @@ CRASH_POINTS = (
 
 __all__ = [
     "CRASH_POINTS",
+    "FILE_ID_BYTES",
     "Action",
     "Change",
     "Edit",

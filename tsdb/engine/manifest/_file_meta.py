@@ -8,11 +8,12 @@ from typing import Any
 
 from tsdb.model import TimeRange
 
+FILE_ID_BYTES = 16
 _FILE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def is_file_id(text: str) -> bool:
-    """Whether a text is the id of a data file: a UUID in 32 hexadecimal digits."""
+    """Whether a text is the id of a data file: 32 hexadecimal digits."""
     return _FILE_ID.fullmatch(text) is not None
 
 

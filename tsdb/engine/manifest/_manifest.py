@@ -18,7 +18,6 @@ Invariants:
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,12 +39,14 @@ from tsdb.engine.manifest._codec import encode_delta, parse_delta
 from tsdb.engine.manifest._layout import before_version, delta_path, manifest_directory, parse_manifest_path
 from tsdb.engine.manifest._recover import Recovered, read_manifest
 from tsdb.engine.manifest._state import ManifestState
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import ObjectExists, ObjectMeta, ObjectNotFound, ObjectStore, StoreError, crash_point
 from tsdb.telemetry import get_logger
 
 log = get_logger(__name__)
 
+_WRITER_BYTES = 8
 CLAIM_ATTEMPTS_MAX = 16
 """How many commits of an older writer may come in between while a new one claims the region."""
 
@@ -77,6 +78,7 @@ class Manifest:
         epoch: int,
         checkpoint_distance: int,
         clock: Clock,
+        ids: Ids = SYSTEM_IDS,
     ) -> None:
         self._store = store
         self._directory = directory
@@ -86,7 +88,7 @@ class Manifest:
         self._epoch = epoch
         self._checkpoint_distance = checkpoint_distance
         self._clock = clock
-        self._writer = secrets.token_hex(8)
+        self._writer = ids.token(_WRITER_BYTES)
         self._open_attempt: _Attempt | None = None
         self._is_broken = False
         self._forgotten: set[str] = set()
@@ -103,6 +105,7 @@ class Manifest:
         epoch: int,
         checkpoint_distance: int,
         clock: Clock,
+        ids: Ids = SYSTEM_IDS,
     ) -> Manifest:
         """Begin a manifest, or open the one that is there; ManifestMismatch if that is another region's.
 
@@ -111,7 +114,7 @@ class Manifest:
 
         def open_created() -> Manifest:
             manifest = cls.open(
-                store, directory, region_id, epoch=epoch, checkpoint_distance=checkpoint_distance, clock=clock
+                store, directory, region_id, epoch=epoch, checkpoint_distance=checkpoint_distance, clock=clock, ids=ids
             )
             manifest._check_created_as(schema)
             return manifest
@@ -120,7 +123,7 @@ class Manifest:
             return open_created()
         except ManifestNotFound:
             actions = (Change(schema, options),)
-        delta = Delta(region_id, 1, epoch, secrets.token_hex(8), clock.now_ns() // 1_000_000, actions)
+        delta = Delta(region_id, 1, epoch, ids.token(_WRITER_BYTES), clock.now_ns() // 1_000_000, actions)
         _put_delta(store, directory, region_id, delta.version, encode_delta(delta))
         # Somebody else may have been first, so what counts is what is there now.
         return open_created()
@@ -135,6 +138,7 @@ class Manifest:
         epoch: int,
         checkpoint_distance: int,
         clock: Clock,
+        ids: Ids = SYSTEM_IDS,
         objects: Sequence[ObjectMeta] | None = None,
     ) -> Manifest:
         """Read a manifest. ManifestNotFound if there is none, ManifestCorrupted if it cannot be read to its end.
@@ -145,7 +149,9 @@ class Manifest:
         if recovered.state.region_id != region_id:
             reason = f"it belongs to region {recovered.state.region_id}, not to region {region_id}"
             raise ManifestCorrupted(file=manifest_directory(directory), reason=reason)
-        return cls(store, directory, recovered, epoch=epoch, checkpoint_distance=checkpoint_distance, clock=clock)
+        return cls(
+            store, directory, recovered, epoch=epoch, checkpoint_distance=checkpoint_distance, clock=clock, ids=ids
+        )
 
     @property
     def state(self) -> ManifestState:

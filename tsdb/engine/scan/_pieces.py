@@ -175,8 +175,8 @@ class PieceBatch:
         within = None if part.is_inside else (part.time_range.start, part.time_range.last)
         try:
             added = self._runs.add_chunks(part.starts, part.stops, groups, offsets, numbers, times, within)
-        except ValueError as error:
-            raise _too_many(error) from error
+        except _kernels.LimitExceeded as error:
+            raise too_many_runs() from error
         self._statistics.runs += sum(added)
         return added
 
@@ -246,19 +246,14 @@ def new_runs(query: RunQuery) -> _kernels.SeriesRuns:
     return _kernels.SeriesRuns(width=query.width, origin=query.origin, runs_max=RUNS_MAX)
 
 
-def _too_many(error: ValueError) -> Exception:
-    """Return what an error of a kernel that adds runs stands for."""
-    return too_many_runs() if "more than" in str(error) else error
-
-
 def add_runs(
     runs: _kernels.SeriesRuns, starts: Positions, stops: Positions, groups: Positions, times: pa.Array | None
 ) -> int:
     """Add the stretches of one chunk to runs; ScanTooLarge when there are too many."""
     try:
         return runs.add(starts, stops, groups, times)
-    except ValueError as error:
-        raise _too_many(error) from error
+    except _kernels.LimitExceeded as error:
+        raise too_many_runs() from error
 
 
 def make_cells(

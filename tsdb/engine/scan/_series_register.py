@@ -159,8 +159,8 @@ class SeriesRegister:
         samples_max = snapshot.memory_bytes_max // (2 * _SAMPLE_BYTES)
         try:
             samples = _kernels.Samples.find(parts, wanted, time_range.start, time_range.last, samples_max)
-        except OverflowError as error:
-            raise ScanTooLarge(rows=int(str(error)), bytes_max=snapshot.memory_bytes_max) from None
+        except _kernels.LimitExceeded as error:
+            raise ScanTooLarge(rows=error.found, bytes_max=snapshot.memory_bytes_max) from None
         if samples is not None:
             counters.add(segments_direct=len(parts), rows_read=len(samples), rows_returned=len(samples))
         return samples

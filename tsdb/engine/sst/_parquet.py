@@ -4,7 +4,7 @@
                └─ all other columns ─▶ a small file (Arrow), its pages ──────────────┴▶ the file; at its end one footer
 
 - Arrow packs steps as tightly as bits allow, which leaves nothing to compress. The kernel can lay them out along bytes
-  (`kernels/src/parquet_write/steps.rs`): any reader of Parquet has the same values, in two thirds of the space. Which
+  (`kernels/src/parquet/write/steps.rs`): any reader of Parquet has the same values, in two thirds of the space. Which
   layout is the smaller one is tried once for each column, with the first row group.
 - Tags and series ids come in runs, one for each series. Arrow looks at every row of them, which took most of the time
   of writing a file.
@@ -23,7 +23,7 @@ from tsdb.store import ObjectSink
 
 ZSTD_LEVEL = 1
 
-_DICTIONARY_BYTES_MAX = 1 << 30
+DICTIONARY_BYTES_MAX = 1 << 30
 """Parquet has 31 bits for the size of a page; Arrow's writer gives up a dictionary long before."""
 
 _MAGIC = b"PAR1"
@@ -34,10 +34,18 @@ _TAIL_BYTES = 8
 class ParquetWriter:
     """Writes the row groups of one file, then its footer."""
 
-    def __init__(self, sink: ObjectSink, schema: pa.Schema, encodings: Encodings) -> None:
+    def __init__(
+        self,
+        sink: ObjectSink,
+        schema: pa.Schema,
+        encodings: Encodings,
+        *,
+        dictionary_bytes_max: int = DICTIONARY_BYTES_MAX,
+    ) -> None:
         self._sink = sink
         self._schema = schema
         self._encodings = encodings
+        self._dictionary_bytes_max = dictionary_bytes_max
         self._packings: dict[str, str | None] = {name: None for name, own in encodings.others.items() if own == DELTA}
         self._packings.update(dict.fromkeys(encodings.dictionary, "codes"))
         self._row_groups: list[bytes] = []
@@ -47,7 +55,7 @@ class ParquetWriter:
     def write(self, rows: pa.Table) -> None:
         """Write a row group."""
         start = self._sink.tell()
-        own = [name for name in self._packings if _is_packed_here(rows[name])]
+        own = [name for name in self._packings if self._is_packed_here(rows[name])]
         described, plain_bytes = self._write_others(rows.drop_columns(own))
         pages, chunks, more_bytes, layouts = _kernels.pack_columns(
             [self._given(rows.schema.field(name), rows[name]) for name in own],
@@ -87,6 +95,19 @@ class ParquetWriter:
         left = iter(chunks)
         return {field.name: [next(left) for _ in range(leaf_count(field.type))] for field in rows.schema}, plain_bytes
 
+    def _is_packed_here(self, column: pa.ChunkedArray) -> bool:
+        """Whether the kernel has a way to pack a column."""
+        kind = column.type
+        if not types.is_dictionary(kind):
+            return _word(kind) is not None
+        values = kind.value_type
+        is_text = any(
+            is_kind(values)
+            for is_kind in (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+        )
+        dictionary_bytes = sum(chunk.dictionary.nbytes for chunk in column.chunks)
+        return is_text and types.is_int32(kind.index_type) and dictionary_bytes < self._dictionary_bytes_max
+
     def _given(self, field: pa.Field, column: pa.ChunkedArray) -> tuple[str, pa.Array, bool, str | None]:
         """Return a column as the kernel takes it."""
         values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -118,19 +139,6 @@ def _split(file: pa.Buffer) -> tuple[pa.Buffer, bytes]:
     footer_bytes = int.from_bytes(file[-_TAIL_BYTES : -_TAIL_BYTES + 4].to_pybytes(), "little")
     stop = file.size - _TAIL_BYTES
     return file[len(_MAGIC) : stop - footer_bytes], file[stop - footer_bytes : stop].to_pybytes()
-
-
-def _is_packed_here(column: pa.ChunkedArray) -> bool:
-    """Whether the kernel has a way to pack a column."""
-    kind = column.type
-    if not types.is_dictionary(kind):
-        return _word(kind) is not None
-    values = kind.value_type
-    is_text = any(
-        is_kind(values) for is_kind in (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
-    )
-    dictionary_bytes = sum(chunk.dictionary.nbytes for chunk in column.chunks)
-    return is_text and types.is_int32(kind.index_type) and dictionary_bytes < _DICTIONARY_BYTES_MAX
 
 
 def _word(kind: pa.DataType) -> pa.DataType | None:

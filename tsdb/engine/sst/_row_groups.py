@@ -22,10 +22,6 @@ from tsdb.engine.sst._types import storage_type, to_storage
 from tsdb.model import Column, RegionSchema, SeriesTable
 
 ROW_GROUP_ROWS = 102_400
-ROW_GROUP_BYTES_MAX = 32 << 20
-"""What a row group of a table with very many columns may take in memory: it has fewer rows then. Whoever merges files
-holds one of each."""
-
 _ROW_GROUP_ROWS_MIN = 1024
 # Times, series ids and sequences; and what a value takes whose type does not say.
 _KEY_BYTES = 24
@@ -46,9 +42,9 @@ def _width(column: Column) -> int:
         return _VARIABLE_BYTES
 
 
-def plan_row_group_rows(schema: RegionSchema) -> int:
-    """Return how many rows the row groups of a table have."""
-    fitting = ROW_GROUP_BYTES_MAX // estimate_row_bytes(schema)
+def plan_row_group_rows(schema: RegionSchema, bytes_max: int) -> int:
+    """Return how many rows the row groups of a table have, if one may take `bytes_max` in memory."""
+    fitting = bytes_max // estimate_row_bytes(schema)
     return max(_ROW_GROUP_ROWS_MIN, min(fitting, ROW_GROUP_ROWS))
 
 

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,7 +25,7 @@ from tsdb.clock import Clock
 from tsdb.engine.ahead import one_ahead
 from tsdb.engine.cache import Caches, MetaKey
 from tsdb.engine.errors import FileCorrupted
-from tsdb.engine.manifest import FileMeta, data_path, index_path
+from tsdb.engine.manifest import FILE_ID_BYTES, FileMeta, data_path, index_path
 from tsdb.engine.merge import Merge
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.sst._block import SERIES_BLOB, encode_block
@@ -35,9 +34,10 @@ from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
 from tsdb.engine.sst._parquet import ParquetWriter
-from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally, plan_row_group_rows
+from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally
 from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import ObjectStore, StoreError, crash_point
 
@@ -69,8 +69,8 @@ def write_sst(
     write_buffer_bytes: int,
     level: int,
     clock: Clock,
-    row_group_rows: int | None = None,
-    file_id: str | None = None,
+    row_group_rows: int,
+    ids: Ids = SYSTEM_IDS,
     keeps_sequences: bool = False,
     has_index: bool = True,
 ) -> WrittenFile | None:
@@ -78,11 +78,11 @@ def write_sst(
 
     `keeps_sequences` is for rows that other files may have versions of from between them: each keeps its own sequence.
     """
-    file_id = file_id or uuid.uuid4().hex
+    file_id = ids.token(FILE_ID_BYTES)
     has_sequences = _needs_sequences(merge, options, keeps_sequences=keeps_sequences)
     whole = whole_columns(merge.sources, schema)
     columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
-    groups = RowGroups(merge, schema, columns, rows_max=row_group_rows or plan_row_group_rows(schema))
+    groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
     writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)

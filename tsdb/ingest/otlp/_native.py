@@ -2,7 +2,7 @@
 
 Both have the same buckets: scale and schema are one, and bucket i of OpenTelemetry is bucket i + 1 of Prometheus. A
 scale that is finer than the finest schema is made coarser, which is exact: each step makes one bucket of two.
-`kernels/src/remote_write/histogram.rs` describes the stored form.
+`kernels/src/ingest/remote_write/histogram.rs` describes the stored form.
 """
 
 from __future__ import annotations

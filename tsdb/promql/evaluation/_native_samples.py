@@ -72,7 +72,7 @@ def sample_natives(context: EvalContext, found: SeriesSet, *, is_watched: bool) 
     if key not in context.decoded:
         try:
             pool, cells = _kernels.Histograms.decode(found.histograms)
-        except ValueError as error:
+        except _kernels.MalformedInput as error:
             raise PromqlFailure("a selector of the query finds bytes that are no native histogram") from error
         context.count(len(pool) * (pool.width // 2))
         if is_watched:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from tsdb._kernels import parse_greptime_rows
+from tsdb._kernels import MalformedInput, parse_greptime_rows
 from tsdb.database import canonical_json
 from tsdb.errors import InvalidArguments
 from tsdb.model import DataType, Kind, Semantic
@@ -32,7 +32,7 @@ def tables_of_rows(body: bytes) -> list[GivenTable]:
     """Read a `RowInsertRequests`, or a `RowDeleteRequests`, which looks the same."""
     try:
         parsed = parse_greptime_rows(body)
-    except ValueError as error:
+    except MalformedInput as error:
         raise InvalidArguments(str(error)) from None
     return [
         GivenTable(name, tuple(map(_column_of_rows, schemas, map(pa.array, arrays))), rows)

@@ -176,10 +176,10 @@ class Connection(asyncio.BufferedProtocol):
         self._ahead = b""
         try:
             head = _kernels.parse_http_head(data)
-        except OverflowError as error:
+        except _kernels.LimitExceeded as error:
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, str(error))
             return
-        except ValueError as error:
+        except _kernels.MalformedInput as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
             return
         if (len(data) if head is None else head[0]) > HEAD_BYTES_MAX:
@@ -321,7 +321,7 @@ class Exchange:
         if self._chunks is not None:
             try:
                 piece, taken = self._chunks.feed(data)
-            except ValueError as error:
+            except _kernels.MalformedInput as error:
                 return self._fail(str(error))
             self._framing += taken - len(piece)
             self._chunked += len(piece)

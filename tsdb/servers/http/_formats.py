@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 import orjson
 import pyarrow as pa
 
-from tsdb._kernels import encode_json_objects, encode_json_rows
+from tsdb._kernels import UnsupportedType, encode_json_objects, encode_json_rows
 from tsdb.errors import Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
@@ -228,7 +228,7 @@ def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool)
     while row < batch.num_rows:
         try:
             text, following = encode(batch, row, continues or row > 0)
-        except TypeError as error:
+        except UnsupportedType as error:
             raise Unsupported(str(error)) from error
         yield text, following - row
         row = following

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb._kernels import encode_csv_rows, encode_table_rows, measure_table_cells
+from tsdb._kernels import UnsupportedType, encode_csv_rows, encode_table_rows, measure_table_cells
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
@@ -100,7 +100,7 @@ def _encode_box(records: Records, options: FormatOptions) -> Iterator[bytes]:
 def _measure(batch: pa.RecordBatch) -> list[int]:
     try:
         return measure_table_cells(batch)
-    except TypeError as error:
+    except UnsupportedType as error:
         raise Unsupported(str(error)) from error
 
 

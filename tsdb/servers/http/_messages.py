@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from tsdb._kernels import parse_form
+from tsdb._kernels import LimitExceeded, MalformedInput, parse_form
 from tsdb.auth import Identity
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.query import WriteToken
@@ -87,9 +87,9 @@ class Params:
         """Read `a=1&b=2&a=3`."""
         try:
             return cls(parse_form(encoded, PARAMS_MAX))
-        except OverflowError as error:
+        except LimitExceeded as error:
             raise InvalidArguments(f"there are more than {PARAMS_MAX} parameters") from error
-        except ValueError as error:
+        except MalformedInput as error:
             raise InvalidArguments("the parameters are not valid UTF-8") from error
 
     def get(self, name: str, default: str | None = None) -> str | None:

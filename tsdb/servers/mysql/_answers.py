@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb._kernels import encode_mysql_rows
+from tsdb._kernels import UnsupportedType, UnsupportedValue, encode_mysql_rows
 from tsdb.errors import InvalidArguments, TsdbError, UnknownProcess, Unsupported, wire_of
 from tsdb.model import local_times
 from tsdb.query import Records, Session
@@ -90,9 +90,9 @@ class Answer:
                 packets, row, self._sequence = encode_mysql_rows(
                     local, self._sequence & 255, is_binary=is_binary, start=row, bytes_max=CHUNK_BYTES
                 )
-            except TypeError as error:
+            except UnsupportedType as error:
                 raise Unsupported(str(error)) from error
-            except OverflowError as error:
+            except UnsupportedValue as error:
                 raise InvalidArguments(f"a time has no form in this protocol: {error}") from error
             yield packets
 

@@ -1,0 +1,475 @@
+//! `Samples`: what chosen series have in a range of time, found in many sorted sources and left where it lies.
+//!
+//! A source (a run in memory, a data file) is sorted by series and time. `SeriesStretches` tells which series it has, by
+//! their numbers, and the stretch of rows of each; `SamplePiece` is a piece of its columns, from row `begin` on. `Samples`
+//! finds for each chosen series the rows from `first` to `last`, both included, in all pieces. Series are in the order of
+//! `chosen`, those without a row are left out; the samples of one ascend in time. Nothing is copied until somebody asks for
+//! whole columns: who evaluates a series reads the pieces, or puts the pieces of one series together in a place of its own.
+//!
+//! Pieces whose rows of a series overlap in time would have to be merged: then there are no `Samples`.
+
+use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
+use arrow_buffer::ScalarBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrow_ffi::{Array, ArrowArray};
+use crate::errors::limit_exceeded;
+use crate::prom::range::{self, Room, STALE, Series};
+use crate::rows::keys::times;
+
+const NOWHERE: u32 = u32::MAX;
+
+/// Which series a source has, by number, and where.
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct SeriesStretches {
+    numbers: ScalarBuffer<u32>,
+    /// The positions in the order of the numbers, if that is another one.
+    by_number: Option<Vec<u32>>,
+    offsets: ScalarBuffer<i64>,
+    time_min: ScalarBuffer<i64>,
+    time_max: ScalarBuffer<i64>,
+}
+
+#[pymethods]
+impl SeriesStretches {
+    /// The rows of the series `numbers[i]` are `offsets[i]` to `offsets[i + 1]`, their times `time_min[i]` to `time_max[i]`.
+    #[new]
+    fn new(numbers: Array, offsets: Array, time_min: Array, time_max: Array) -> PyResult<Self> {
+        let numbers = numbers.values::<UInt32Type>("numbers")?;
+        let offsets = offsets.values::<Int64Type>("offsets")?;
+        let (time_min, time_max) =
+            (time_min.values::<Int64Type>("time_min")?, time_max.values::<Int64Type>("time_max")?);
+        let count = numbers.len();
+        if offsets.len() != count + 1 || time_min.len() != count || time_max.len() != count {
+            return Err(PyValueError::new_err("there must be a stretch and a span of time for each series"));
+        }
+        if offsets[0] < 0 || offsets.windows(2).any(|pair| pair[0] > pair[1]) {
+            return Err(PyValueError::new_err("offsets must ascend from 0 or more"));
+        }
+        let by_number = (!numbers.is_sorted()).then(|| {
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            order.sort_unstable_by_key(|&at| numbers[at as usize]);
+            order
+        });
+        Ok(Self { numbers, by_number, offsets, time_min, time_max })
+    }
+
+    fn __len__(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Returns which pieces have rows of chosen series in a range of time; piece i starts at row `begins[i]`, the last
+    /// one of `begins` is where the last piece ends.
+    fn pieces(
+        &self,
+        py: Python<'_>,
+        chosen: Array,
+        first: i64,
+        last: i64,
+        begins: Array,
+    ) -> PyResult<Vec<usize>> {
+        let chosen = chosen.values::<UInt32Type>("chosen")?;
+        let begins = begins.values::<Int64Type>("begins")?;
+        if !begins.is_sorted() {
+            return Err(PyValueError::new_err("begins must ascend"));
+        }
+        Ok(py.detach(|| {
+            let places = Places::of(&chosen);
+            let mut is_touched = vec![false; begins.len().saturating_sub(1)];
+            self.each(&chosen, &places, |at, _| {
+                let (start, stop) = (self.offsets[at], self.offsets[at + 1]);
+                if start == stop || !self.overlaps(at, first, last) {
+                    return;
+                }
+                let low = begins.partition_point(|&begin| begin <= start).saturating_sub(1);
+                let high = begins.partition_point(|&begin| begin < stop).min(is_touched.len());
+                is_touched[low.min(high)..high].fill(true);
+            });
+            is_touched.iter().enumerate().filter_map(|(number, &is)| is.then_some(number)).collect()
+        }))
+    }
+}
+
+impl SeriesStretches {
+    fn overlaps(&self, at: usize, first: i64, last: i64) -> bool {
+        self.time_max[at] >= first && self.time_min[at] <= last
+    }
+
+    /// Calls back with the position of each chosen series here and its place among the chosen ones.
+    fn each(&self, chosen: &[u32], places: &Places, mut take: impl FnMut(usize, u32)) {
+        let count = self.numbers.len();
+        let steps = usize::BITS - count.leading_zeros();
+        if chosen.len() * (steps as usize) < count {
+            for (place, &number) in chosen.iter().enumerate() {
+                if let Some(at) = self.find(number) {
+                    take(at, place as u32);
+                }
+            }
+            return;
+        }
+        for (at, &number) in self.numbers.iter().enumerate() {
+            let place = places.get(number);
+            if place != NOWHERE {
+                take(at, place);
+            }
+        }
+    }
+
+    fn find(&self, number: u32) -> Option<usize> {
+        match &self.by_number {
+            None => self.numbers.binary_search(&number).ok(),
+            Some(order) => {
+                let found = order.binary_search_by_key(&number, |&at| self.numbers[at as usize]).ok()?;
+                Some(order[found] as usize)
+            }
+        }
+    }
+}
+
+/// Where series are among the chosen ones.
+struct Places(Vec<u32>);
+
+impl Places {
+    fn of(chosen: &[u32]) -> Self {
+        let mut places = vec![NOWHERE; chosen.iter().max().map_or(0, |&most| most as usize + 1)];
+        for (place, &number) in chosen.iter().enumerate() {
+            places[number as usize] = place as u32;
+        }
+        Self(places)
+    }
+
+    fn get(&self, number: u32) -> u32 {
+        self.0.get(number as usize).copied().unwrap_or(NOWHERE)
+    }
+}
+
+/// Times and values of neighbouring rows of a source, the first of which is row `begin`.
+#[derive(Clone)]
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct SamplePiece {
+    begin: i64,
+    times: ScalarBuffer<i64>,
+    values: ScalarBuffer<f64>,
+}
+
+#[pymethods]
+impl SamplePiece {
+    #[new]
+    fn new(begin: i64, ts: Array, values: Array) -> PyResult<Self> {
+        let (times, values) = (times(&ts)?, values.values::<Float64Type>("values")?);
+        if begin < 0 || times.len() != values.len() || times.len() > NOWHERE as usize {
+            return Err(PyValueError::new_err("a piece begins at a row and has a time for each value"));
+        }
+        Ok(Self { begin, times, values })
+    }
+
+    fn __len__(&self) -> usize {
+        self.times.len()
+    }
+}
+
+/// Neighbouring rows of a piece that belong to one series.
+#[derive(Clone, Copy)]
+struct Segment {
+    piece: u32,
+    start: u32,
+    stop: u32,
+}
+
+/// The samples of chosen series.
+#[pyclass(frozen, module = "tsdb._kernels")]
+pub struct Samples {
+    pieces: Vec<SamplePiece>,
+    segments: Vec<Segment>,
+    /// The segments of series i are `bounds[i]` to `bounds[i + 1]`.
+    bounds: Vec<usize>,
+    /// How many samples come before those of series i.
+    offsets: Vec<i64>,
+    places: Vec<u32>,
+}
+
+type Part<'py> = (Bound<'py, SeriesStretches>, Bound<'py, SamplePiece>);
+
+#[pymethods]
+impl Samples {
+    /// Finds samples; None if pieces overlap, LimitExceeded if there are more than `samples_max`.
+    #[staticmethod]
+    fn find(
+        py: Python<'_>,
+        parts: Vec<Part<'_>>,
+        chosen: Array,
+        first: i64,
+        last: i64,
+        samples_max: usize,
+    ) -> PyResult<Option<Self>> {
+        let chosen = chosen.values::<UInt32Type>("chosen")?;
+        let parts: Vec<(&SeriesStretches, &SamplePiece)> =
+            parts.iter().map(|(stretches, piece)| (stretches.get(), piece.get())).collect();
+        let found = py.detach(|| find(&parts, &chosen, first, last));
+        match found {
+            Some(found) if found.len() > samples_max => {
+                Err(limit_exceeded("samples", samples_max, found.len()))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// How many samples there are.
+    fn __len__(&self) -> usize {
+        self.offsets.last().map_or(0, |&count| count as usize)
+    }
+
+    /// How many series have samples.
+    #[getter]
+    fn series(&self) -> usize {
+        self.places.len()
+    }
+
+    /// For each series its place among the chosen ones.
+    #[getter]
+    fn places(&self) -> ArrowArray {
+        ArrowArray::from_values::<UInt32Type>(self.places.clone())
+    }
+
+    /// Returns offsets, times and values, as copies: series after series.
+    fn columns(&self, py: Python<'_>) -> (ArrowArray, ArrowArray, ArrowArray) {
+        let (times, values) = py.detach(|| self.laid_out());
+        (
+            ArrowArray::from_values::<Int64Type>(self.offsets.clone()),
+            ArrowArray::from_values::<Int64Type>(times),
+            ArrowArray::from_values::<Float64Type>(values),
+        )
+    }
+
+    /// Like `prom_instant`; the times of samples come only if they are asked for.
+    fn instant(
+        &self,
+        py: Python<'_>,
+        ats: Array,
+        lookback_ms: i64,
+        has_times: bool,
+    ) -> PyResult<(ArrowArray, Option<ArrowArray>, ArrowArray)> {
+        let ats = ats.values::<Int64Type>("ats")?;
+        let (found, seen, present) = py.detach(|| range::latest(self, &ats, lookback_ms, has_times));
+        Ok((
+            ArrowArray::from_values::<Float64Type>(found),
+            has_times.then(|| ArrowArray::from_values::<Int64Type>(seen)),
+            ArrowArray::from_values::<UInt8Type>(present),
+        ))
+    }
+
+    /// Like `prom_range`; stale samples are left out.
+    #[pyo3(signature = (function, ends, ats, range_ms, first, second, extension = "", lookback_ms = 0))]
+    #[allow(clippy::too_many_arguments)]
+    fn range(
+        &self,
+        py: Python<'_>,
+        function: &str,
+        ends: Array,
+        ats: Array,
+        range_ms: i64,
+        first: Array,
+        second: Array,
+        extension: &str,
+        lookback_ms: i64,
+    ) -> PyResult<(ArrowArray, ArrowArray)> {
+        let steps = range::Steps::new(&ends, &ats, range_ms, &first, &second, lookback_ms)?;
+        range::apply(py, self, &steps, function, extension)
+    }
+}
+
+impl Samples {
+    fn len(&self) -> usize {
+        self.__len__()
+    }
+
+    fn segment(&self, segment: Segment) -> (&[i64], &[f64]) {
+        let piece = &self.pieces[segment.piece as usize];
+        let rows = segment.start as usize..segment.stop as usize;
+        (&piece.times[rows.clone()], &piece.values[rows])
+    }
+
+    fn laid_out(&self) -> (Vec<i64>, Vec<f64>) {
+        let (mut times, mut values) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
+        for &segment in &self.segments {
+            let (more_times, more_values) = self.segment(segment);
+            times.extend_from_slice(more_times);
+            values.extend_from_slice(more_values);
+        }
+        (times, values)
+    }
+}
+
+impl Series for Samples {
+    fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    fn size(&self, row: usize) -> usize {
+        (self.offsets[row + 1] - self.offsets[row]) as usize
+    }
+
+    fn row<'a>(&'a self, row: usize, room: &'a mut Room) -> (&'a [i64], &'a [f64]) {
+        let segments = &self.segments[self.bounds[row]..self.bounds[row + 1]];
+        if let [one] = segments {
+            let (times, values) = self.segment(*one);
+            if !has_stale(values) {
+                return (times, values);
+            }
+        }
+        room.times.clear();
+        room.values.clear();
+        for &segment in segments {
+            let (times, values) = self.segment(segment);
+            if has_stale(values) {
+                let kept = times.iter().zip(values).filter(|(_, value)| value.to_bits() != STALE);
+                for (&time, &value) in kept {
+                    room.times.push(time);
+                    room.values.push(value);
+                }
+            } else {
+                room.times.extend_from_slice(times);
+                room.values.extend_from_slice(values);
+            }
+        }
+        (&room.times, &room.values)
+    }
+
+    fn stretches(&self, row: usize) -> impl Iterator<Item = (&[i64], &[f64])> {
+        self.segments[self.bounds[row]..self.bounds[row + 1]].iter().map(|&segment| self.segment(segment))
+    }
+}
+
+/// Without leaving early, because there is hardly ever one and so several are looked at at once.
+fn has_stale(values: &[f64]) -> bool {
+    values.iter().fold(false, |found, value| found | (value.to_bits() == STALE))
+}
+
+/// A segment on its way to its series.
+struct Hit {
+    place: u32,
+    time: i64,
+    segment: Segment,
+}
+
+fn find(
+    parts: &[(&SeriesStretches, &SamplePiece)],
+    chosen: &[u32],
+    first: i64,
+    last: i64,
+) -> Option<Samples> {
+    let places = Places::of(chosen);
+    let mut hits = Vec::new();
+    for (number, (stretches, piece)) in parts.iter().enumerate() {
+        let end = piece.begin + piece.times.len() as i64;
+        stretches.each(chosen, &places, |at, place| {
+            let start = stretches.offsets[at].max(piece.begin) - piece.begin;
+            let stop = stretches.offsets[at + 1].min(end) - piece.begin;
+            if start >= stop || !stretches.overlaps(at, first, last) {
+                return;
+            }
+            let (start, stop) = narrow(&piece.times, start as usize, stop as usize, first, last);
+            if start < stop {
+                let segment = Segment { piece: number as u32, start: start as u32, stop: stop as u32 };
+                hits.push(Hit { place, time: piece.times[start], segment });
+            }
+        });
+    }
+    if !hits.is_sorted_by_key(|hit| (hit.place, hit.time)) {
+        hits = by_place(hits, chosen.len());
+    }
+    arrange(parts, &hits)
+}
+
+/// Hits in the order of their places, and of time where those of one place are not.
+fn by_place(hits: Vec<Hit>, count: usize) -> Vec<Hit> {
+    let mut next = vec![0_usize; count + 1];
+    hits.iter().for_each(|hit| next[hit.place as usize + 1] += 1);
+    for place in 0..count {
+        next[place + 1] += next[place];
+    }
+    let bounds = next.clone();
+    let mut order = vec![0_u32; hits.len()];
+    for (number, hit) in hits.iter().enumerate() {
+        order[next[hit.place as usize]] = number as u32;
+        next[hit.place as usize] += 1;
+    }
+    for pair in bounds.windows(2) {
+        let own = &mut order[pair[0]..pair[1]];
+        if !own.is_sorted_by_key(|&number| hits[number as usize].time) {
+            own.sort_by_key(|&number| hits[number as usize].time);
+        }
+    }
+    order
+        .iter()
+        .map(|&number| {
+            let hit = &hits[number as usize];
+            Hit { place: hit.place, time: hit.time, segment: hit.segment }
+        })
+        .collect()
+}
+
+/// Makes samples of hits in order; None if those of a place overlap.
+fn arrange(parts: &[(&SeriesStretches, &SamplePiece)], hits: &[Hit]) -> Option<Samples> {
+    let (mut segments, mut bounds) = (Vec::with_capacity(hits.len()), vec![]);
+    let (mut offsets, mut places): (Vec<i64>, Vec<u32>) = (vec![], vec![]);
+    let (mut count, mut latest) = (0, i64::MIN);
+    for hit in hits {
+        let is_same = places.last() == Some(&hit.place);
+        if is_same && hit.time <= latest {
+            return None;
+        }
+        if !is_same {
+            bounds.push(segments.len());
+            offsets.push(count);
+            places.push(hit.place);
+        }
+        let segment = hit.segment;
+        latest = parts[segment.piece as usize].1.times[segment.stop as usize - 1];
+        count += i64::from(segment.stop - segment.start);
+        segments.push(segment);
+    }
+    bounds.push(segments.len());
+    offsets.push(count);
+    let pieces = parts.iter().map(|(_, piece)| (*piece).clone()).collect();
+    Some(Samples { pieces, segments, bounds, offsets, places })
+}
+
+/// The rows of a stretch from `first` to `last`. Samples come at about even distances, so the search starts at a guess.
+fn narrow(times: &[i64], start: usize, stop: usize, first: i64, last: i64) -> (usize, usize) {
+    let stretch = &times[start..stop];
+    let low = seek(stretch, first);
+    let high = if last == i64::MAX { stretch.len() } else { low + seek(&stretch[low..], last + 1) };
+    (start + low, start + high)
+}
+
+/// How many times come before one.
+pub fn seek(times: &[i64], moment: i64) -> usize {
+    let (Some(&earliest), Some(&latest)) = (times.first(), times.last()) else { return 0 };
+    if moment <= earliest {
+        return 0;
+    }
+    if moment > latest {
+        return times.len();
+    }
+    let share = (moment - earliest) as f64 / (latest - earliest) as f64;
+    let guess = ((share * (times.len() - 1) as f64) as usize).min(times.len() - 1);
+    let mut step = 1;
+    if times[guess] < moment {
+        let mut low = guess;
+        while low + step < times.len() && times[low + step] < moment {
+            low += step;
+            step *= 2;
+        }
+        let high = (low + step).min(times.len());
+        return low + times[low..high].partition_point(|&time| time < moment);
+    }
+    let mut high = guess;
+    while high >= step && times[high - step] >= moment {
+        high -= step;
+        step *= 2;
+    }
+    let low = high.saturating_sub(step);
+    low + times[low..high].partition_point(|&time| time < moment)
+}
