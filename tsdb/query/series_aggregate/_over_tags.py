@@ -35,7 +35,10 @@ Evaluate = Callable[[TagExpression, pa.RecordBatch], pa.Array]
 
 
 class UndecidedTags(Exception):
-    """An expression over tags cannot be decided for series alone."""
+    """An expression over tags cannot be decided for series alone; the text says why."""
+
+
+_OTHER_TYPE = "an expression over tags has a value of a type that is not supported"
 
 
 def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate) -> tuple[RunFilter, RunQuery]:
@@ -44,7 +47,9 @@ def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate)
         return filter, fitted.runs
 
     def names(expression: TagExpression) -> tuple[str, ...]:
-        return tags_in(expression, fitted.table)
+        found = tags_in(expression, fitted.table)
+        assert found is not None, "a fitted query has expressions over tags only"
+        return found
 
     checks = tuple(
         TagCheck(frozenset(names(each)), lambda tags, each=each: _decide(each, tags, evaluate))  # type: ignore[misc]
@@ -64,7 +69,7 @@ def bind_expressions(fitted: FittedQuery, filter: RunFilter, evaluate: Evaluate)
 def _decide(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate) -> pa.Array:
     found = evaluate(expression, tags)
     if not pa.types.is_boolean(found.type):
-        raise UndecidedTags
+        raise UndecidedTags(_OTHER_TYPE)
     return found
 
 
@@ -74,7 +79,7 @@ def _compute(expression: TagExpression, tags: pa.RecordBatch, evaluate: Evaluate
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return found.cast(pa.string())
     if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise UndecidedTags
+        raise UndecidedTags(_OTHER_TYPE)
     return found
 
 
@@ -111,9 +116,9 @@ class TagValues:
         except Cancelled:
             raise
         except TsdbError as error:
-            raise UndecidedTags from error
+            raise UndecidedTags(f"an expression over tags fails: {error}") from error
         if answer.num_rows != tags.num_rows:
-            raise UndecidedTags
+            raise UndecidedTags("an expression over tags has another number of values than there are series")
         # Several threads may have computed them.
         values = answer.column(1).combine_chunks()
         return values.take(pa.array(np.argsort(answer.column(0).to_numpy())))
