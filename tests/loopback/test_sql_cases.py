@@ -62,13 +62,13 @@ def test_aggregates_over_regions_answer_what_the_planner_answers(tmp_path: Path,
         )
         rows = ", ".join(f"('{host}', {time * 20_000}, {time})" for host in ("ab", "b", "zz") for time in range(9))
         assert runner.answer(f"INSERT INTO t VALUES {rows}") == ["ok 27"]
+        newest = runner.answer("SELECT host, v FROM t WHERE v < 8 ORDER BY ts DESC LIMIT 3")
+        assert sorted(newest[1:]) == ["ab | 7.0", "b | 7.0", "zz | 7.0"]
         found = [runner.answer(text) for text in AGGREGATES]
         before = verbs["cells"]
         runner.answer("SET series_aggregate = 'off'")
         assert [runner.answer(text) for text in AGGREGATES] == found
         assert (before > 0, verbs["cells"]) == (True, before)
-        newest = runner.answer("SELECT host, v FROM t WHERE v < 8 ORDER BY ts DESC LIMIT 3")
-        assert sorted(newest[1:]) == ["ab | 7.0", "b | 7.0", "zz | 7.0"]
     finally:
         runner.close()
     assert {"plan_scan", "scan", "plan_cells", "cells", "evaluate", "bounds"} <= verbs.keys()

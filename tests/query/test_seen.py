@@ -12,8 +12,9 @@ from tsdb.auth import Identity, PermissionDenied
 from tsdb.model import TimeRange
 from tsdb.query import Channel, Session, read_all
 from tsdb.query._seen import SHAPES_MAX, SeenShapes, bound_of
+from tsdb.sql.clauses import Declined
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.selection import find_selection
+from tsdb.sql.select import Select, parse_select
 
 HOUR = 3_600_000
 
@@ -98,8 +99,15 @@ def test_other_numbers_outside_of_conditions_are_other_statements(made: World) -
         assert ask(made, f"SELECT n FROM t WHERE n >= 0 LIMIT {limit}").num_rows == limit
 
 
-def test_switching_runs_off_is_heeded_by_statements_seen_before(made: World) -> None:
-    text = "SELECT max(f) FROM t WHERE host = 'a'"
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT max(f) FROM t WHERE host = 'a'", "AggregateRecords"),
+        ("SELECT max(f) + 1 FROM t WHERE host = 'a'", "OuterRecords"),
+        ("SELECT f FROM t WHERE host = 'a'", "SelectionRecords"),
+    ],
+)
+def test_switching_fast_paths_off_is_heeded_by_statements_seen_before(made: World, text: str, kind: str) -> None:
     kinds = set()
     for variable in ("on", "off"):
         session = Session()
@@ -108,7 +116,7 @@ def test_switching_runs_off_is_heeded_by_statements_seen_before(made: World) -> 
             records = made.queries.query(text, session)
             kinds.add((variable, type(records).__name__))
             records.close()
-    assert kinds == {("on", "AggregateRecords"), ("off", "QueryRecords")}
+    assert kinds == {("on", kind), ("off", "QueryRecords")}
 
 
 def test_who_may_not_read_is_refused_what_others_have_asked_before(made: World) -> None:
@@ -155,8 +163,10 @@ def test_shapes_are_forgotten_when_there_are_too_many(made: World) -> None:
     table = made.catalog.by_name["public", "t"]
     for number in range(SHAPES_MAX + 1):
         text = f"SELECT n AS c{number} FROM t WHERE n > 1"
-        selection = find_selection(tokenize(text), Session().dialect)
-        assert selection is not None
-        seen.remember(text, Session(), selection.where, selection.table, table, lambda: 0)
+        select = parse_select(text, tokenize(text), Session().dialect)
+        assert isinstance(select, Select)
+        where = select.plain_where()
+        assert not isinstance(where, Declined)
+        seen.remember(text, Session(), where, select.table, table, 0)
     assert seen.find("SELECT n AS c0 FROM t WHERE n > 5", Session()) is None
     assert seen.find("SELECT n AS c1 FROM t WHERE n > 5", Session()) is not None

@@ -1,142 +1,153 @@
-"""Queries that need no planner: plain selections, aggregates by tags and time, and what is computed with these.
+"""Runs what `choose` has chosen: scans, aggregates by tags and time, and queries over these.
 
-A text is compared with the shapes of queries seen before; then it is read as a selection, an aggregate, or a query over
-an aggregate. `OtherClause` says why a query is none of these.
+Names and types of an aggregate's columns are those that the planner gives the same text. It is asked once per shape of
+a text; what was chosen is kept under the shape, so that a text which differs in the literals of its conditions only is
+neither read nor planned again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from tsdb.errors import TsdbError
+from tsdb.errors import Busy, Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import METRIC_ENGINE
-from tsdb.query._job import SeenAggregate, SeenOuter
 from tsdb.query._planner import Planner
 from tsdb.query._records import QueryRecords
-from tsdb.query._seen import Misfit, SeenShapes, shifted
-from tsdb.query._selection import PlainSelection, SelectionRecords, fit_selection
+from tsdb.query._seen import SeenShapes, shifted
+from tsdb.query._selection import PlainSelection, SelectionRecords
+from tsdb.query.choose import Decision, Over, Planned, Range, Scan, SeriesAggregate, choose
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
+    FittedQuery,
     OuterRecords,
     RunFilter,
     Shapes,
     TagValues,
     bind_expressions,
-    fit_query,
     is_series_aggregate_on,
-    leave_to_planner,
 )
 from tsdb.query.session import Records, Session, read_all
-from tsdb.sql.clauses import OtherClause
 from tsdb.sql.lexer import Token, tokenize
-from tsdb.sql.outer_query import CELLS, Apart, take_apart
-from tsdb.sql.rewrite import Layout, find_tables
-from tsdb.sql.selection import find_selection
-from tsdb.sql.series_query import read_series_query
+from tsdb.sql.outer_query import CELLS
+from tsdb.sql.select import Select, parse_query
 
-Above = Callable[[str, pa.Table, Session], Records]
+Above: TypeAlias = Callable[[str, pa.Table, Session], Records]
+"""Runs a query over the rows of an aggregate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AggregateRun:
+    """An aggregate with the columns of its answer, whatever its conditions are."""
+
+    fitted: FittedQuery
+    schema: pa.Schema
+    kinds: Sequence[pa.DataType]
+    """The types of the schema."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OverRun:
+    """A query over an aggregate with the columns of its answer, whatever the aggregate's conditions are."""
+
+    below: AggregateRun
+    above: str
+    schema: pa.Schema
+
+
+FastRun: TypeAlias = PlainSelection | AggregateRun | OverRun
+FastRecords: TypeAlias = SelectionRecords | AggregateRecords | OuterRecords
+
+
+@dataclass(slots=True, eq=False)
+class FastPath:
+    """What answers a query: a run, under which conditions, and why it was chosen."""
+
+    run: FastRun
+    filter: RunFilter
+    reason: str
 
 
 class FastPaths:
-    """Answers queries of known kinds from the regions."""
+    """Chooses how queries are answered, and answers those that need no planner from the regions."""
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, above: Above) -> None:
         self._planner = planner
+        self._above = above
         self._shapes = Shapes()
         self._tag_values = TagValues(self._evaluate)
-        self._seen: SeenShapes[PlainSelection | SeenAggregate | SeenOuter] = SeenShapes()
+        self._seen: SeenShapes[FastRun] = SeenShapes()
 
-    def answer_seen(
-        self, text: str, session: Session, plan: Callable[[], Records], above: Above
-    ) -> SelectionRecords | AggregateRecords | OuterRecords | None:
-        """Answer a query whose shape was seen before; None for any other.
-
-        `plan` is for the rare answer that only a planner can tell, `above` runs a query over an aggregate.
-        """
+    def find_seen(self, text: str, session: Session) -> FastPath | None:
+        """Return what a text of a known shape means, with its own literals; None for any other."""
+        if not is_series_aggregate_on(session):
+            return None
         known = self._seen.find(text, session)
         if known is None:
             return None
         template, shape = known
         table = self._planner.find_table(template.name, session)
-        meaning = template.meaning
         if table is None or not template.is_of(table):
             return None
-        if not isinstance(meaning, PlainSelection) and not is_series_aggregate_on(session):
-            return None
-        try:
-            filter = template.where.bind(shape.literals)
-        except Misfit:
-            return None
-        if isinstance(meaning, PlainSelection):
-            return self._start_selection(meaning.where(filter), session)
-        if isinstance(meaning, SeenAggregate):
-            return self._start_aggregate(meaning, filter, session, plan)
-        inner = self._start_aggregate(meaning.below, filter, session, leave_to_planner)
-        return OuterRecords(inner, lambda rows: above(meaning.above, rows, session), meaning.schema, plan)
+        filter = template.where.bind(shape.literals)
+        return None if filter is None else FastPath(template.meaning, filter, "its shape was seen before")
 
-    def select(
+    def choose(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
-    ) -> SelectionRecords | None:
-        """Answer a query of the plainest kind from its table; None for any other."""
-        selection = find_selection(tokens, session.dialect)
-        if selection is None or (len(selection.table) == 1 and selection.table[0] in tables):
-            return None
-        table = self._planner.find_table(selection.table, session)
-        if table is None or table.engine == "file" or table.is_physical:
-            return None
-        fitted = fit_selection(selection, table, session.time_zone)
-        if fitted is None:
-            return None
-        if not tables and table.engine != METRIC_ENGINE:
-            self._seen.remember(text, session, selection.where, selection.table, table, lambda: fitted)
-        return self._start_selection(fitted, session)
+    ) -> FastPath | Range | Planned:
+        """Return how a query is answered: by a fast path, or another way."""
+        decision = self.decide(text, tokens, session, tables)
+        if isinstance(decision, Range | Planned):
+            return decision
+        if isinstance(decision, Scan):
+            selection = decision.selection
+            if not tables and selection.table.engine != METRIC_ENGINE:
+                self._seen.remember(text, session, decision.where, decision.name, selection.table, selection)
+            return FastPath(selection, selection.filter, decision.reason)
+        if isinstance(decision, SeriesAggregate):
+            fitted = decision.fitted
+            run = self._aggregate_run(decision, text, tokens, session)
+            if not tables and not fitted.is_of_range:
+                self._seen.remember(text, session, fitted.where, decision.name, fitted.table, run)
+            return FastPath(run, fitted.filter, decision.reason)
+        return self._choose_over(decision, text, tokens, session, is_kept=not tables)
 
-    def _start_selection(self, fitted: PlainSelection, session: Session) -> SelectionRecords:
+    def decide(self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]) -> Decision:
+        """Return what the text, the table and the session alone decide."""
+        query = parse_query(text, tokens, session.dialect)
+        table = None
+        if isinstance(query, Select) and (len(query.table) > 1 or query.table[0] not in tables):
+            table = self._planner.find_table(query.table, session)
+        return choose(query, table, session)
+
+    def start(self, chosen: FastPath, session: Session, plan: Callable[[], Records]) -> FastRecords:
+        """Answer a query; `plan` runs the fallback for the rare answer that only a planner can tell."""
+        run, filter = chosen.run, chosen.filter
+        if isinstance(run, PlainSelection):
+            return self._start_scan(run.where(filter), session)
+        if isinstance(run, AggregateRun):
+            return self.start_aggregate(run, filter, session, plan)
+        below = self.start_aggregate(run.below, filter, session)
+        return OuterRecords(below, lambda rows: self._above(run.above, rows, session), run.schema, plan)
+
+    def _start_scan(self, selection: PlainSelection, session: Session) -> SelectionRecords:
         life = self._planner.short_life(session)
         source = self._planner.source(life, session, {}, is_ordered=True, is_single=True)
         try:
-            return SelectionRecords(fitted, source.dataset(fitted.table), life)
+            return SelectionRecords(selection, source.dataset(selection.table), life)
         except BaseException:
             life.end()
             raise
 
-    def aggregate(
-        self,
-        text: str,
-        tokens: list[Token],
-        session: Session,
-        tables: Mapping[str, pa.Table],
-        plan: Callable[[], Records],
+    def start_aggregate(
+        self, run: AggregateRun, filter: RunFilter, session: Session, plan: Callable[[], Records] | None = None
     ) -> AggregateRecords:
-        """Answer an aggregate by tags and time from runs; OtherClause says why a query is none of these.
-
-        `plan` is for the rare answer that only a planner can tell.
-        """
-        if not is_series_aggregate_on(session):
-            raise OtherClause("series_aggregate is off in this session")
-        query = read_series_query(text, tokens, session.dialect)
-        table = None
-        if len(query.table) > 1 or query.table[0] not in tables:
-            table = self._planner.find_table(query.table, session)
-        if table is None:
-            raise OtherClause("it is not of one table")
-        fitted = fit_query(query, table, session.time_zone)
-        schema = self._shapes.schema(
-            (table.id, table.version, session.database, session.dialect, session.time_zone, query.shape),
-            lambda: self._schema_of(text, tokens, session),
-        )
-        meaning = SeenAggregate(fitted, schema, schema.types)
-        if not tables and not fitted.is_of_range:
-            self._seen.remember(text, session, fitted.where, query.table, table, lambda: meaning)
-        return self._start_aggregate(meaning, fitted.filter, session, plan)
-
-    def _start_aggregate(
-        self, meaning: SeenAggregate, filter: RunFilter, session: Session, plan: Callable[[], Records]
-    ) -> AggregateRecords:
-        fitted = meaning.fitted
+        """Answer an aggregate; without a `plan` the caller asks for its rows by `aggregate`."""
+        fitted = run.fitted
         bound = bind_expressions(fitted, filter, lambda each, tags: self._tag_values.of(each, tags, session))
         life = self._planner.short_life(session)
         source = self._planner.source(life, session, {}, is_ordered=False, is_single=True)
@@ -146,8 +157,8 @@ class FastPaths:
                 bound,
                 source.dataset(fitted.table),
                 life,
-                meaning.schema,
-                meaning.kinds,
+                run.schema,
+                run.kinds,
                 threads=self._planner.parallelism,
                 plan=plan,
             )
@@ -161,63 +172,39 @@ class FastPaths:
         planned, stream = self._planner.start(job)
         return read_all(QueryRecords(stream, planned.schema, planned.life, None))
 
-    def aggregate_outer(
-        self, text: str, tokens: list[Token], session: Session, plan: Callable[[], Records], above: Above
-    ) -> OuterRecords:
-        """Answer a query that computes something with aggregates from runs; OtherClause if it is none."""
-        apart = self._take_apart(text, tokens, session)
-        below = tokenize(apart.below, session.dialect)
-        inner = self.aggregate(apart.below, below, session, {}, leave_to_planner)
-        try:
-            schema = self._outer_schema(text, tokens, apart, inner.schema, session)
-            self._remember_outer(text, tokens, session, apart, inner, schema)
-        except BaseException:
-            inner.close()
-            raise
-        return OuterRecords(inner, lambda rows: above(apart.above, rows, session), schema, plan)
+    def _aggregate_run(
+        self, decision: SeriesAggregate, text: str, tokens: list[Token], session: Session
+    ) -> AggregateRun:
+        table = decision.fitted.table
+        schema = self._shapes.schema(
+            (table.id, table.version, session.database, session.dialect, session.time_zone, decision.shape),
+            lambda: self._schema_of(text, tokens, session),
+        )
+        return AggregateRun(decision.fitted, schema, schema.types)
 
-    def _remember_outer(
-        self,
-        text: str,
-        tokens: list[Token],
-        session: Session,
-        apart: Apart,
-        inner: AggregateRecords,
-        schema: pa.Schema,
-    ) -> None:
-        (named,) = find_tables(Layout(text, tokens), session.dialect)
-        # Bound expressions over tags are of this query alone; they are bound anew each time.
-        fitted = inner.fitted
-        if fitted.is_of_range:
-            return
-        where = shifted(fitted.where, apart.shift)
-        meaning = SeenOuter(SeenAggregate(fitted, inner.schema, inner.schema.types), apart.above, schema)
-        self._seen.remember(text, session, where, tuple(named.parts), fitted.table, lambda: meaning)
-
-    def _take_apart(self, text: str, tokens: list[Token], session: Session) -> Apart:
-        """Take a query that computes something with aggregates apart; OtherClause if it is none."""
-        if not is_series_aggregate_on(session):
-            raise OtherClause("series_aggregate is off in this session")
-        named = find_tables(Layout(text, tokens), session.dialect)
-        table = self._planner.find_table(named[0].parts, session) if len(named) == 1 else None
-        if table is None:
-            raise OtherClause("it is not of one table")
-        return take_apart(text, tokens, session.dialect, table.by_name)
-
-    def _outer_schema(
-        self, text: str, tokens: list[Token], apart: Apart, below: pa.Schema, session: Session
-    ) -> pa.Schema:
-        """Return the columns of a query that was taken apart; OtherClause if what is above has others."""
+    def _choose_over(
+        self, decision: Over, text: str, tokens: list[Token], session: Session, *, is_kept: bool
+    ) -> FastPath | Planned:
+        """Return how a query over an aggregate runs; Planned if its two halves do not make the whole."""
+        apart, fitted = decision.apart, decision.below.fitted
+        below = self._aggregate_run(decision.below, apart.below, tokenize(apart.below, session.dialect), session)
         try:
             schema = self._schema_of(text, tokens, session)
-            tokens = tokenize(apart.above, session.dialect)
-            job = self._planner.prepare(apart.above, tokens, session, {CELLS: below.empty_table()})
+            job = self._planner.prepare(
+                apart.above, tokenize(apart.above, session.dialect), session, {CELLS: below.schema.empty_table()}
+            )
             planned = self._planner.describe(job).schema
+        except (Cancelled, DeadlineExceeded, Busy):
+            raise
         except TsdbError as error:
-            raise OtherClause(f"it cannot be taken apart: {error}") from error
+            return Planned(f"it cannot be taken apart: {error}")
         if planned.types != schema.types:
-            raise OtherClause("its columns would be of other types")
-        return schema
+            return Planned("its columns would be of other types")
+        run = OverRun(below, apart.above, schema)
+        if is_kept and not fitted.is_of_range:
+            where = shifted(fitted.where, apart.shift)
+            self._seen.remember(text, session, where, decision.below.name, fitted.table, run)
+        return FastPath(run, fitted.filter, decision.reason)
 
     def _schema_of(self, text: str, tokens: list[Token], session: Session) -> pa.Schema:
         return self._planner.describe(self._planner.prepare(text, tokens, session, {})).schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -10,7 +10,6 @@ from datafusion import DataFrame
 
 from tsdb.model import DataType, ViewInfo
 from tsdb.query._life import QueryLife
-from tsdb.query.series_aggregate import FittedQuery
 from tsdb.query.session import Session
 
 
@@ -58,25 +57,6 @@ class Job:
     def is_harmless(self) -> bool:
         """It needs no process that can be ended."""
         return self.is_small and self.is_plain
-
-
-@dataclass(frozen=True, slots=True)
-class SeenAggregate:
-    """What an aggregate over runs means, whatever its conditions are."""
-
-    fitted: FittedQuery
-    schema: pa.Schema
-    kinds: Sequence[pa.DataType]
-    """The types of the schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenOuter:
-    """What a query over an aggregate means, whatever the conditions of that are."""
-
-    below: SeenAggregate
-    above: str
-    schema: pa.Schema
 
 
 @dataclass(frozen=True, slots=True)

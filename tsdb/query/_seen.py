@@ -35,10 +35,6 @@ _INT64 = range(-(2**63), 2**63)
 T = TypeVar("T")
 
 
-class Misfit(Exception):
-    """The literals need a closer look."""
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A literal of a condition: which of the text's it is, and what it was."""
@@ -67,23 +63,23 @@ class _TimeBound:
     operator: str
     slot: Slot
 
-    def bind(self, literals: Sequence[str], dialect: Dialect, *, unit: str, zone: str) -> TimeRange:
+    def bind(self, literals: Sequence[str], dialect: Dialect, *, unit: str, zone: str) -> TimeRange | None:
         literal = self.slot.literal
         try:
             if not literal.is_string:
                 text = self.slot.fill(literals, dialect).text
                 if not text.lstrip("-").isdigit():
-                    raise Misfit
+                    return None
                 check_range(int(text), unit)
                 return bound_of(self.operator, int(text), 1)
             text = self.slot.text(literals, dialect)
             if literal.is_timestamp and not is_canonical_time(text):
-                raise Misfit
+                return None
             nanoseconds = parse_timestamp(text, zone)
-        except InvalidTimestamp as error:
-            raise Misfit from error
+        except InvalidTimestamp:
+            return None
         if nanoseconds not in _INT64:
-            raise Misfit
+            return None
         return bound_of(self.operator, nanoseconds, _UNIT_NS[unit])
 
 
@@ -149,27 +145,30 @@ class Where:
     def _slot(self, literal: clauses.Literal) -> Slot:
         return Slot(self._numbers[literal.place], literal)
 
-    def bind(self, literals: Sequence[str]) -> Conditions:
-        """Return the conditions with other literals; Misfit if one does not fit what it is compared with."""
+    def bind(self, literals: Sequence[str]) -> Conditions | None:
+        """Return the conditions with other literals; None if one does not have the type of its column."""
         dialect = self._dialect
         span = TimeRange.ALL
         for bound in self._times:
-            span = span.intersection(bound.bind(literals, dialect, unit=self._unit, zone=self._zone))
+            times = bound.bind(literals, dialect, unit=self._unit, zone=self._zone)
+            if times is None:
+                return None
+            span = span.intersection(times)
         tags = tuple(
             TagIs.one_of(each.tag, [slot.text(literals, dialect) for slot in each.slots]) for each in self._tags
         )
-        return Conditions(span, tags, self._bind_rest(literals) if self._rest else None)
+        if not self._rest:
+            return Conditions(span, tags, None)
+        rest = self._bind_rest(literals)
+        return None if rest is None else Conditions(span, tags, rest)
 
-    def _bind_rest(self, literals: Sequence[str]) -> Node:
+    def _bind_rest(self, literals: Sequence[str]) -> Node | None:
         def fill(literal: clauses.Literal) -> clauses.Literal:
             return self._slot(literal).fill(literals, self._dialect)
 
         parts = tuple(_mapped(part, fill) for part in self._rest)
         condition = parts[0] if len(parts) == 1 else clauses.Junction(parts, is_and=True)
-        found = fit_condition(condition, self._table, self._zone)
-        if found is None:
-            raise Misfit
-        return found
+        return fit_condition(condition, self._table, self._zone)
 
 
 def _is_text_tag(semantic: Semantic, kind: Kind) -> bool:
@@ -263,7 +262,7 @@ class SeenShapes(Generic[T]):
         condition: clauses.Condition | None,
         name: tuple[str, ...],
         table: TableInfo,
-        make: Callable[[], T],
+        meaning: T,
     ) -> None:
         """Keep what a text means; nothing if its literals are not where they were read."""
         shape = find_shape(text, session.dialect)
@@ -275,7 +274,7 @@ class SeenShapes(Generic[T]):
             return
         own = {numbers[place] for place in places}
         others = tuple(number for number in numbers.values() if number not in own)
-        template = Template(name, table, Where(condition, table, session, numbers), make())
+        template = Template(name, table, Where(condition, table, session, numbers), meaning)
         with self._lock:
             _put(self._others, (session.dialect, shape.text), others)
             _put(self._templates, _key(shape, others, session), template)

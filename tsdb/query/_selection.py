@@ -9,7 +9,7 @@ is everything that would be an error. Rows in the order of time, with a limit, a
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -21,7 +21,9 @@ from tsdb.query._conditions import fit_condition
 from tsdb.query._life import QueryLife
 from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
-from tsdb.sql.selection import Selection
+from tsdb.sql.clauses import Declined
+from tsdb.sql.select import Select, number_of
+from tsdb.sql.terms import Aggregate, Bucket, ColumnItem
 
 ENGINE = "mito"
 ORDERED_ROWS_MAX = 10_000
@@ -36,25 +38,40 @@ _WIDENING = 16
 class PlainSelection:
     """A selection that fits a table: which columns, under which conditions."""
 
-    def __init__(self, selection: Selection, table: TableInfo, filter: Node | Conditions | None) -> None:
+    def __init__(
+        self,
+        table: TableInfo,
+        items: Sequence[tuple[str, str]],
+        filter: Node | Conditions | None,
+        *,
+        limit: int | None,
+        order: tuple[str, bool] | None,
+    ) -> None:
+        """`items` are columns with their names in the answer, none for all; `order` is a column, and whether down."""
         self.table = table
-        self._columns = [column for column, _ in selection.items] or list(table.arrow.names)
+        self._columns = [column for column, _ in items] or list(table.arrow.names)
         self._read = list(dict.fromkeys(self._columns))
         has_same = len(self._read) < len(self._columns)
         self._places = [self._read.index(column) for column in self._columns] if has_same else []
         """Where each column is among those that are read, if one is asked for twice."""
-        names = [name for _, name in selection.items] or self._columns
+        names = [name for _, name in items] or self._columns
         self.schema = pa.schema(
             [table.arrow.field(column).with_name(name) for column, name in zip(self._columns, names, strict=True)]
         )
-        self._filter = filter
-        self._limit = selection.limit
-        self._order = selection.order
+        self.filter = filter
+        self._limit = limit
+        self._order = order
+
+    def describe(self) -> str:
+        """Say what is read, without its conditions."""
+        order = "" if self._order is None else f", order={self._order[0]}{' DESC' if self._order[1] else ''}"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        return f"Scan: {self.table.full_name}, columns=[{', '.join(self._columns)}]{order}{limit}"
 
     def where(self, filter: Node | Conditions | None) -> PlainSelection:
         """Return the same selection under other conditions."""
         other = copy.copy(self)
-        other._filter = filter
+        other.filter = filter
         return other
 
     def batches(self, dataset: TableDataset) -> Iterator[pa.RecordBatch]:
@@ -63,8 +80,8 @@ class PlainSelection:
             yield from self._ends(dataset)
             return
         left = self._limit
-        for fragment in dataset.get_fragments(self._filter):
-            for batch in fragment.scanner(columns=self._read, filter=self._filter).to_batches():
+        for fragment in dataset.get_fragments(self.filter):
+            for batch in fragment.scanner(columns=self._read, filter=self.filter).to_batches():
                 if left is not None:
                     batch = batch.slice(0, left)
                     left -= batch.num_rows
@@ -79,7 +96,7 @@ class PlainSelection:
         assert self._order is not None
         assert self._limit is not None
         is_newest = self._order[1]
-        filter = self._filter if isinstance(self._filter, Conditions) else Conditions(TimeRange.ALL, (), self._filter)
+        filter = self.filter if isinstance(self.filter, Conditions) else Conditions(TimeRange.ALL, (), self.filter)
         found = [bounds for region in dataset.regions.matching(filter) if (bounds := region.bounds(filter)) is not None]
         if not found:
             return
@@ -118,23 +135,58 @@ class PlainSelection:
         return pa.Table.from_batches(held, schema).sort_by(order).slice(0, self._limit)
 
 
-def fit_selection(selection: Selection, table: TableInfo, zone: str) -> PlainSelection | None:
-    """Return a selection as one of a table, None if anything about it needs a planner."""
-    known = table.by_name
-    if any(column not in known for column, _ in selection.items) or selection.limit == 0:
-        return None
-    if selection.order is not None and not _is_by_time(selection, table):
-        return None
-    if selection.where is None:
-        return PlainSelection(selection, table, None)
-    filter = fit_condition(selection.where, table, zone)
-    return None if filter is None else PlainSelection(selection, table, filter)
+def fit_selection(select: Select, table: TableInfo, zone: str) -> PlainSelection | Declined:
+    """Return a query as a selection of a table; Declined says what about it needs the planner."""
+    items = _fit_items(select, table)
+    if isinstance(items, Declined):
+        return items
+    if reason := _why_not(select, table, items):
+        return Declined(reason)
+    where = select.plain_where()
+    if isinstance(where, Declined):
+        return where
+    filter = None if where is None else fit_condition(where, table, zone)
+    if where is not None and filter is None:
+        return Declined("a condition compares a column with a literal of another type")
+    limit = None if select.limit is None else number_of(select.limit)
+    order = (table.time_index.name, select.order[0].is_descending) if select.order else None
+    return PlainSelection(table, items, filter, limit=limit, order=order)
 
 
-def _is_by_time(selection: Selection, table: TableInfo) -> bool:
-    assert selection.order is not None
-    is_few = selection.limit is not None and selection.limit <= ORDERED_ROWS_MAX
-    return is_few and selection.order[0] == table.time_index.name and table.engine == ENGINE
+def _fit_items(select: Select, table: TableInfo) -> list[tuple[str, str]] | Declined:
+    items = []
+    for item in select.items:
+        if not isinstance(item.term, ColumnItem):
+            reason = "it computes with its columns" if isinstance(item.term, Aggregate | Bucket) else item.term.reason
+            return Declined(reason)
+        if item.term.name not in table.by_name:
+            return Declined(f"there is no column {item.term.name}")
+        items.append((item.term.name, item.alias or item.term.name))
+    if len({name for _, name in items}) != len(items):
+        return Declined("two columns have one name")
+    return items
+
+
+def _why_not(select: Select, table: TableInfo, items: list[tuple[str, str]]) -> str:
+    """Return what else about a query is no plain selection."""
+    if table.engine == "file" or table.is_physical:
+        return "its table is none whose rows can be read directly"
+    if select.group is not None or select.having is not None or select.offset is not None:
+        return "it has GROUP BY, HAVING or OFFSET"
+    limit = None if select.limit is None else number_of(select.limit)
+    if select.limit is not None and not limit:
+        return "a limit is no plain number" if limit is None else "it has no rows"
+    if not select.order:
+        return ""
+    (key, *others) = select.order
+    name = key.term.name if isinstance(key.term, ColumnItem) else ""
+    if any(own == name and column != name for column, own in items):
+        return "it is ordered by what the answer calls something else"
+    if others or key.says_nulls or name != table.time_index.name or table.engine != ENGINE:
+        return "it is ordered by something else than time"
+    if limit is None:
+        return "it sorts all rows"
+    return f"it sorts more than {ORDERED_ROWS_MAX} rows" if limit > ORDERED_ROWS_MAX else ""
 
 
 class SelectionRecords:
@@ -149,6 +201,21 @@ class SelectionRecords:
     @property
     def schema(self) -> pa.Schema:
         return self._selection.schema
+
+    @property
+    def scans(self) -> list[TableDataset]:
+        """What it reads, for EXPLAIN ANALYZE."""
+        return [self._dataset]
+
+    def describe(self) -> str:
+        """Say what is read, in one line."""
+        regions = self._dataset.regions.matching(self._selection.filter)
+        sources = sum(region.sources for region in regions)
+        return f"{self._selection.describe()}, regions={len(regions)}, sources={sources}"
+
+    def describe_run(self) -> str:
+        """Say what was read; the scan itself tells what it took."""
+        return self.describe()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:

@@ -1,14 +1,13 @@
-"""Clauses of plain queries, recognised: conditions that compare columns with literals.
+"""Conditions that compare columns with literals.
 
     host IN ('a', 'b') AND ts >= TIMESTAMP '2024-01-01 00:00:00' AND (usage > 90 OR NOT idle IS NULL)
 
-This is no parser of queries. A reader goes over tokens from left to right and raises `OtherClause` at the first thing
-it does not know for certain; whoever called it leaves the query to the planner then.
+`read_condition` reads such a condition as a whole; everything else is `Declined`, and the planner's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -24,10 +23,18 @@ _MATCHES = ("~", "!~")
 _BEHIND_OPERANDS = frozenset({*COMPARISONS, *_MATCHES, ")", ",", ";"})
 _DEPTH_MAX = 32
 _TYPED = frozenset({"TIMESTAMP", "DATE", "TIME", "INTERVAL", "DATETIME", "NULL", "TRUE", "FALSE"})
+_NOT_PLAIN = "a condition is none that compares a column with literals"
 
 
-class OtherClause(Exception):
-    """The query is of another kind; the text says why."""
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A fast path does not answer a query: the reason, which EXPLAIN shows."""
+
+    reason: str
+
+
+class Unread(Exception):
+    """The tokens at hand are not what a reader expects; never leaves `read_condition` and `read_term`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,32 +96,111 @@ class Junction:
 Condition: TypeAlias = Comparison | Membership | Match | IsNull | Not | Junction | TagExpression
 
 
-class ClauseReader:
-    """Reads tokens from left to right; the END token stops it."""
+def joined_by_and(parts: Sequence[Condition]) -> Condition | None:
+    """Return the condition that all of some hold; None of none."""
+    return Junction(tuple(parts), is_and=True) if len(parts) > 1 else (parts[0] if parts else None)
 
-    def __init__(self, tokens: list[Token], dialect: Dialect, at: int = 0) -> None:
-        self._tokens = tokens
-        self._dialect = dialect
-        self._at = at
-        self._table_name: str | None = None
+
+def read_condition(tokens: Sequence[Token], dialect: Dialect, table: str) -> Condition | Declined:
+    """Return tokens as a condition over columns, which the name of their table may precede."""
+    reader = _ConditionReader(tokens, dialect, table)
+    try:
+        found = reader.condition()
+    except Unread as error:
+        return Declined(str(error))
+    return found if reader.is_at_end else Declined(_NOT_PLAIN)
+
+
+class TokenReader:
+    """Reads tokens from left to right; Unread at the first that is not what is expected."""
+
+    def __init__(self, tokens: Sequence[Token], dialect: Dialect, table: str) -> None:
+        end = tokens[-1].end if tokens else 0
+        self.tokens = [*tokens, Token(TokenKind.END, "", end, end)]
+        self.dialect = dialect
+        self.at = 0
+        self._table = table
         """What may stand before a column and a dot."""
 
+    @property
+    def is_at_end(self) -> bool:
+        return self.tokens[self.at].kind == TokenKind.END
+
+    def column(self) -> str:
+        """Read a column, perhaps with the name of the table before it."""
+        name = self.name()
+        if self.take_operator("."):
+            if name != self._table:
+                raise Unread("a column is of another table")
+            name = self.name()
+        self.end_operand()
+        return name
+
+    def name(self) -> str:
+        token = self.next()
+        if token.kind == TokenKind.QUOTED:
+            return unquote(token, self.dialect)
+        if token.kind == TokenKind.WORD and token.word not in KEYWORDS and not token.text[0].isdigit():
+            if token.word in _TYPED:
+                raise Unread("a word stands where a name is expected")
+            return unquote(token, self.dialect)
+        raise Unread("something other than a name stands where one is expected")
+
+    def end_operand(self) -> None:
+        """Refuse what would make an operand only the beginning of an expression."""
+        token = self.tokens[self.at]
+        if token.kind == TokenKind.OPERATOR and token.text not in _BEHIND_OPERANDS:
+            raise Unread("it computes with its columns or literals")
+        if token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX):
+            raise Unread(_NOT_PLAIN)
+
+    def next(self) -> Token:
+        token = self.tokens[self.at]
+        if token.kind == TokenKind.END:
+            raise Unread(_NOT_PLAIN)
+        self.at += 1
+        return token
+
+    def word(self, word: str) -> None:
+        if not self.take_word(word):
+            raise Unread(f"it has no {word} where one is expected")
+
+    def operator(self, text: str) -> None:
+        if not self.take_operator(text):
+            raise Unread(f"it has no {text} where one is expected")
+
+    def take_word(self, word: str) -> bool:
+        if self.tokens[self.at].word != word:
+            return False
+        self.at += 1
+        return True
+
+    def take_operator(self, text: str) -> bool:
+        token = self.tokens[self.at]
+        if token.kind != TokenKind.OPERATOR or token.text != text:
+            return False
+        self.at += 1
+        return True
+
+
+class _ConditionReader(TokenReader):
     def condition(self, depth: int = 0) -> Condition:
         """Read a condition as far as it goes."""
-        if depth > _DEPTH_MAX:
-            raise OtherClause("its conditions are nested too deeply")
-        return self._junction("OR", lambda: self._junction("AND", lambda: self._term(depth)))
+        parts = [self._conjunction(depth)]
+        while self.take_word("OR"):
+            parts.append(self._conjunction(depth))
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=False)
 
-    def _junction(self, word: str, read: Callable[[], Condition]) -> Condition:
-        parts = [read()]
-        while self.take_word(word):
-            parts.append(read())
-        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=word == "AND")
+    def _conjunction(self, depth: int) -> Condition:
+        parts = [self._term(depth)]
+        while self.take_word("AND"):
+            parts.append(self._term(depth))
+        return parts[0] if len(parts) == 1 else Junction(tuple(parts), is_and=True)
 
     def _term(self, depth: int) -> Condition:
+        if depth > _DEPTH_MAX:
+            raise Unread("its conditions are nested too deeply")
         if self.take_word("NOT"):
-            if depth > _DEPTH_MAX:
-                raise OtherClause("its conditions are nested too deeply")
             return Not(self._term(depth + 1))
         if self.take_operator("("):
             inner = self.condition(depth + 1)
@@ -127,6 +213,12 @@ class ClauseReader:
         return self._of_column(self.column())
 
     def _of_column(self, column: str) -> Condition:
+        if (token := self.tokens[self.at]).kind == TokenKind.OPERATOR:
+            if token.text not in _MATCHES:
+                return Comparison(column, self._comparison(), self._literal())
+            self.at += 1
+            match = Match(column, self._literal(), is_regex=True)
+            return Not(match) if token.text == "!~" else match
         if self.take_word("IS"):
             is_negated = self.take_word("NOT")
             self.word("NULL")
@@ -141,14 +233,8 @@ class ClauseReader:
             found = Junction(parts, is_and=True)
         elif self.take_word("LIKE"):
             found = Match(column, self._literal(), is_regex=False)
-        elif is_negated:
-            raise OtherClause("a condition is none that compares a column with literals")
-        elif (operator := self._tokens[self._at].text) in _MATCHES:
-            self._at += 1
-            is_negated = operator == "!~"
-            found = Match(column, self._literal(), is_regex=True)
         else:
-            return Comparison(column, self._comparison(), self._literal())
+            raise Unread(_NOT_PLAIN)
         return Not(found) if is_negated else found
 
     def _list(self) -> tuple[Literal, ...]:
@@ -162,13 +248,13 @@ class ClauseReader:
     def _comparison(self) -> str:
         token = self.next()
         if token.kind != TokenKind.OPERATOR or token.text not in COMPARISONS:
-            raise OtherClause("a condition is none that compares a column with literals")
+            raise Unread(_NOT_PLAIN)
         return COMPARISONS[token.text]
 
     def _is_literal(self) -> bool:
-        token = self._tokens[self._at]
+        token = self.tokens[self.at]
         if token.kind in (TokenKind.NUMBER, TokenKind.STRING) or token.word == "TIMESTAMP":
-            return token.word != "TIMESTAMP" or self._tokens[self._at + 1].kind == TokenKind.STRING
+            return token.word != "TIMESTAMP" or self.tokens[self.at + 1].kind == TokenKind.STRING
         return token.kind == TokenKind.OPERATOR and token.text == "-"
 
     def _literal(self) -> Literal:
@@ -178,82 +264,11 @@ class ClauseReader:
         if token.kind == TokenKind.NUMBER:
             found = Literal(sign + token.text, is_string=False, place=token.start)
         elif token.kind == TokenKind.STRING and not sign:
-            found = Literal(unquote(token, self._dialect), is_string=True, place=token.start)
-        elif token.word == "TIMESTAMP" and not sign and self._tokens[self._at].kind == TokenKind.STRING:
+            found = Literal(unquote(token, self.dialect), is_string=True, place=token.start)
+        elif token.word == "TIMESTAMP" and not sign and self.tokens[self.at].kind == TokenKind.STRING:
             token = self.next()
-            found = Literal(unquote(token, self._dialect), is_string=True, is_timestamp=True, place=token.start)
+            found = Literal(unquote(token, self.dialect), is_string=True, is_timestamp=True, place=token.start)
         else:
-            raise OtherClause("a column is compared with something that is no plain literal")
-        self._end_operand()
+            raise Unread("a column is compared with something that is no plain literal")
+        self.end_operand()
         return found
-
-    def _end_operand(self) -> None:
-        """Refuse what would make an operand only the beginning of an expression."""
-        token = self._tokens[self._at]
-        if token.kind == TokenKind.OPERATOR and token.text not in _BEHIND_OPERANDS:
-            raise OtherClause("a condition computes with its columns or literals")
-        if token.kind in (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX, TokenKind.QUOTED):
-            raise OtherClause("a condition is none that compares a column with literals")
-
-    def column(self) -> str:
-        """Read a column, perhaps with the name of the table before it."""
-        name = self.name()
-        if self.take_operator("."):
-            if name != self._table_name:
-                raise OtherClause("a column is of another table")
-            name = self.name()
-        self._end_operand()
-        return name
-
-    def name(self) -> str:
-        token = self.next()
-        if token.kind == TokenKind.QUOTED:
-            return unquote(token, self._dialect)
-        if token.kind == TokenKind.WORD and token.word not in KEYWORDS and not token.text[0].isdigit():
-            if token.word in _TYPED:
-                raise OtherClause("a word stands where a name is expected")
-            return unquote(token, self._dialect)
-        raise OtherClause("something other than a name stands where one is expected")
-
-    def table(self) -> tuple[str, ...]:
-        parts = [self.name()]
-        while self.take_operator("."):
-            parts.append(self.name())
-        return tuple(parts)
-
-    def limit(self) -> int:
-        token = self.next()
-        if token.kind != TokenKind.NUMBER or not token.text.isdigit():
-            raise OtherClause("a limit is no plain number")
-        return int(token.text)
-
-    def at_end(self) -> bool:
-        return self._tokens[self._at].kind == TokenKind.END
-
-    def next(self) -> Token:
-        token = self._tokens[self._at]
-        if token.kind == TokenKind.END:
-            raise OtherClause("it ends early")
-        self._at += 1
-        return token
-
-    def word(self, word: str) -> None:
-        if not self.take_word(word):
-            raise OtherClause(f"it has no {word} where one is expected")
-
-    def operator(self, text: str) -> None:
-        if not self.take_operator(text):
-            raise OtherClause(f"it has no {text} where one is expected")
-
-    def take_word(self, word: str) -> bool:
-        if self._tokens[self._at].word != word:
-            return False
-        self._at += 1
-        return True
-
-    def take_operator(self, text: str) -> bool:
-        token = self._tokens[self._at]
-        if token.kind != TokenKind.OPERATOR or token.text != text:
-            return False
-        self._at += 1
-        return True

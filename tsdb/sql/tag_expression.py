@@ -20,9 +20,6 @@ _REFUSED = frozenset({
     "SELECT", "EXISTS", "OVER", "FILTER", "WITHIN", "DISTINCT", "RANGE", "ALIGN", "RANDOM", "RAND", "UUID",
     "GEN_RANDOM_UUID", "UNNEST", "GROUPING",
 })  # fmt: skip
-_ENDS = frozenset({"FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ASC", "DESC", "NULLS", "AS"})
-
-
 _PURE = frozenset({
     "ascii", "bit_length", "btrim", "cast", "char_length", "coalesce", "concat", "concat_ws", "contains", "ends_with",
     "initcap", "in", "left", "length", "lower", "lpad", "ltrim", "md5", "nullif", "octet_length", "position",
@@ -41,20 +38,6 @@ class TagExpression:
     """Why it is not something plainer."""
     is_pure: bool = field(default=False, compare=False)
     """Whether it has the same value for the same tags whenever it is asked."""
-
-
-def find_end(tokens: Sequence[Token], at: int, *, is_item: bool) -> int:
-    """Return where an expression ends: at the word of a clause, of an item also at a comma or its name."""
-    depth = 0
-    while tokens[at].kind != TokenKind.END:
-        token = tokens[at]
-        if depth == 0 and (token.text in (")", ";") or (is_item and token.text == ",")):
-            return at
-        if depth == 0 and token.word in _ENDS and not (token.word == "AS" and not is_item):
-            return at
-        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-        at += 1
-    return at
 
 
 def make_expression(text: str, tokens: Sequence[Token], dialect: Dialect, reason: str) -> TagExpression | None:
@@ -78,17 +61,21 @@ def split_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     cuts = [0]
     depth = cases = betweens = 0
     for at, token in enumerate(tokens):
-        depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
-        cases += (token.word == "CASE") - (token.word == "END")
+        if token.kind == TokenKind.OPERATOR:
+            depth += (token.text in "([") - (token.text in ")]")
+        if token.kind != TokenKind.WORD:
+            continue
+        word = token.text.upper()
+        cases += (word == "CASE") - (word == "END")
         if depth or cases:
             continue
-        if token.word == "OR":
+        if word == "OR":
             return [tokens]
-        if token.word == "BETWEEN":
+        if word == "BETWEEN":
             betweens += 1
-        elif token.word == "AND" and betweens:
+        elif word == "AND" and betweens:
             betweens -= 1
-        elif token.word == "AND":
+        elif word == "AND":
             cuts += [at, at + 1]
     cuts.append(len(tokens))
     return [tokens[start:stop] for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]

@@ -10,6 +10,7 @@ from datafusion import DataFrame, SessionConfig, SessionContext
 from tsdb.query.errors import execution_error, planning_error
 from tsdb.query.range import TimeIndex, run_range
 from tsdb.sql.lexer import tokenize, unquote
+from tsdb.sql.range_query import find_range
 from tsdb.sql.statements import Dialect
 
 
@@ -32,7 +33,9 @@ class PlainRunner:
 
     def query(self, text: str) -> pa.Table:
         """Evaluate a statement with range queries."""
-        return run_range(text, tokenize(text, self.dialect), self)
+        query = find_range(text, tokenize(text, self.dialect))
+        assert query is not None
+        return run_range(query, self)
 
     def rows(self, text: str) -> list[tuple[object, ...]]:
         """Evaluate a statement; times come back as integers of their unit."""

@@ -32,17 +32,19 @@ _PLACEHOLDER = re.compile(rf"(?:{_RELATION}\.)?(__range_(?:slot|by_\d+|call_\d+)
 _UNKNOWN_FIELD = re.compile(r"No field named [^\s;,]+?(?=\.?(?:\s|$|;))")
 
 
-def run_range(text: str, tokens: list[Token], runner: RangeRunner) -> pa.Table:
-    """Evaluate a statement that holds range queries."""
+def run_range(query: RangeQuery, runner: RangeRunner) -> pa.Table:
+    """Evaluate a statement that holds range queries; `query` is the one to evaluate first."""
     known = _Known(runner)
-    while (query := find_range(text, tokens)) is not None:
+    while True:
         plan, result = _run_query(query, known)
         if query.is_whole:
             return result
         name = known.add(result, plan)
-        text = f"{text[: query.start]}SELECT * FROM {name}{text[query.end :]}"
-        tokens = tokenize(text, runner.dialect)
-    return known.run(text)
+        text = f"{query.text[: query.start]}SELECT * FROM {name}{query.text[query.end :]}"
+        following = find_range(text, tokenize(text, runner.dialect))
+        if following is None:
+            return known.run(text)
+        query = following
 
 
 class _Known:

@@ -1,6 +1,6 @@
 """Aggregates by tags and time, answered from runs of rows instead of a plan.
 
-    text ─▶ tsdb.sql.series_query ─▶ fit to the table ─▶ RegionReader.cells ─▶ finish, order, limit ─▶ rows
+    tsdb.sql.select ─▶ fit to the table ─▶ RegionReader.cells ─▶ finish, order, limit ─▶ rows
 
 The rows of a series that fall into one bucket of time are neighbours in every source, so nothing is hashed and no row
 is looked at on its own. Names and types of the answer are those that the planner gives the same text; it is asked once
@@ -12,7 +12,7 @@ from __future__ import annotations
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, fit_query
 from tsdb.query.series_aggregate._outer import OuterRecords
 from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_expressions
-from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner, leave_to_planner
+from tsdb.query.series_aggregate._records import AggregateRecords
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "VARIABLE",
     "AggregateRecords",
     "FittedQuery",
-    "LeftToPlanner",
     "OuterRecords",
     "RunFilter",
     "Shapes",
@@ -28,5 +27,4 @@ __all__ = [
     "bind_expressions",
     "fit_query",
     "is_series_aggregate_on",
-    "leave_to_planner",
 ]

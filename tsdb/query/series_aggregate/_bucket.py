@@ -13,8 +13,8 @@ import numpy as np
 
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, TableInfo, offsets_of, parse_timestamp
 from tsdb.query._conditions import conjuncts
-from tsdb.sql.clauses import Comparison, Condition, OtherClause
-from tsdb.sql.series_query import Bucket
+from tsdb.sql.clauses import Comparison, Condition, Declined
+from tsdb.sql.terms import Bucket
 
 _NS = 1_000_000_000
 _EVER = range(-(2**62), 2**62)
@@ -31,28 +31,31 @@ class PlacedBucket:
     """They lie so for the times in the conditions of this query only."""
 
 
-def place_bucket(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None) -> PlacedBucket:
-    """Return the buckets of a query; OtherClause if they are not all of one width."""
+def place_bucket(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None) -> PlacedBucket | Declined:
+    """Return the buckets of a query; Declined if they are not all of one width."""
     time = table.time_index
     if bucket.column != time.name:
-        raise OtherClause("a bucket is of a column that is not the time index")
+        return Declined("a bucket is of a column that is not the time index")
     origin, is_of_range = bucket.origin_ns or 0, False
     if zone != "UTC" and bucket.is_calendar and bucket.is_utc:
-        raise OtherClause("days of one zone are counted from a time of another")
+        return Declined("days of one zone are counted from a time of another")
     if zone != "UTC" and bucket.is_calendar:
-        shift, is_of_range = _shift(bucket, table, zone, where)
-        origin -= shift
+        shifts, is_of_range = _shifts(bucket, table, zone, where)
+        if len(shifts) > 1:
+            return Declined(f"intervals of time in {zone} are not all of one width")
+        # A range that ends before it begins has no rows and no offsets.
+        origin -= next(iter(shifts), 0)
     elif zone != "UTC" and bucket.origin_ns is not None and not bucket.is_utc:
         seconds, rest = divmod(bucket.origin_ns, _NS)
         origin = int(offsets_of(zone).instants(np.array([seconds]))[0]) * _NS + rest
     origin %= bucket.width_ns
     unit = NS_PER_UNIT[time.type.arrow.unit]
     if bucket.width_ns % unit or origin % unit:
-        raise OtherClause("a bucket is narrower than a tick of the time index")
+        return Declined("a bucket is narrower than a tick of the time index")
     return PlacedBucket(bucket.width_ns // unit, origin // unit, is_of_range)
 
 
-def _shift(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None) -> tuple[int, bool]:
+def _shifts(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None) -> tuple[set[int], bool]:
     """Return by how much clocks are ahead of UTC, as far as edges of buckets are concerned."""
     offsets = offsets_of(zone)
     shifts = {each * _NS % bucket.width_ns for each in offsets.between(_EVER.start, _EVER.stop)}
@@ -60,10 +63,7 @@ def _shift(bucket: Bucket, table: TableInfo, zone: str, where: Condition | None)
     if is_of_range:
         start, end = _times(where, table, zone)
         shifts = {each * _NS % bucket.width_ns for each in offsets.between(start, end)}
-    if len(shifts) > 1:
-        raise OtherClause(f"stretches of time in {zone} are not all of one width")
-    # A range that ends before it begins has no rows and no offsets.
-    return next(iter(shifts), 0), is_of_range
+    return shifts, is_of_range
 
 
 def _times(where: Condition | None, table: TableInfo, zone: str) -> tuple[int, int]:

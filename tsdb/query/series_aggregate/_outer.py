@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from tsdb.query._table_dataset import TableDataset
-from tsdb.query.series_aggregate._records import AggregateRecords, LeftToPlanner
-from tsdb.query.session import Records, read_all
+from tsdb.query.series_aggregate._records import AggregateRecords
+from tsdb.query.session import Records
+from tsdb.sql.clauses import Declined
 
 
 class OuterRecords:
@@ -43,13 +44,12 @@ class OuterRecords:
         return f"{self._inner.describe_run()}, and a query over its cells"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            rows = read_all(self._inner)
-            self._running = self._outer(rows)
-        except LeftToPlanner:
+        found = self._inner.aggregate()
+        if isinstance(found, Declined):
             self._running = self._plan()
             yield from self._running
             return
+        self._running = self._outer(pa.Table.from_batches([found]))
         for batch in self._running:
             arrays = [
                 values if values.type == field.type else values.cast(field.type)

@@ -35,7 +35,10 @@ Compute = Callable[[TagExpression, pa.RecordBatch], pa.Array]
 
 
 class UndecidedTags(Exception):
-    """An expression over tags cannot be decided for series alone."""
+    """An expression over tags cannot be decided for series alone; the text says why."""
+
+
+_OTHER_TYPE = "an expression over tags has a value of a type that is not supported"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +61,9 @@ def bind_expressions(fitted: FittedQuery, filter: RunFilter, compute: Compute) -
         return (_decide if number < conditions else _compute)(expression, tags, compute)
 
     def names(expression: TagExpression) -> tuple[str, ...]:
-        return tags_in(expression, fitted.table)
+        found = tags_in(expression, fitted.table)
+        assert found is not None, "a fitted query has expressions over tags only"
+        return found
 
     asked = tuple(TagsAsked(frozenset(names(each)), number) for number, each in enumerate(fitted.over_tags))
     computed = {
@@ -74,7 +79,7 @@ def bind_expressions(fitted: FittedQuery, filter: RunFilter, compute: Compute) -
 def _decide(expression: TagExpression, tags: pa.RecordBatch, compute: Compute) -> pa.Array:
     found = compute(expression, tags)
     if not pa.types.is_boolean(found.type):
-        raise UndecidedTags
+        raise UndecidedTags(_OTHER_TYPE)
     return found
 
 
@@ -84,7 +89,7 @@ def _compute(expression: TagExpression, tags: pa.RecordBatch, compute: Compute) 
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return found.cast(pa.string())
     if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise UndecidedTags
+        raise UndecidedTags(_OTHER_TYPE)
     return found
 
 
@@ -121,9 +126,9 @@ class TagValues:
         except Cancelled:
             raise
         except TsdbError as error:
-            raise UndecidedTags from error
+            raise UndecidedTags(f"an expression over tags fails: {error}") from error
         if answer.num_rows != tags.num_rows:
-            raise UndecidedTags
+            raise UndecidedTags("an expression over tags has another number of values than there are series")
         # Several threads may have computed them.
         values = answer.column(1).combine_chunks()
         return values.take(pa.array(np.argsort(answer.column(0).to_numpy())))

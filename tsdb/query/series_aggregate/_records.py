@@ -16,30 +16,17 @@ from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
 from tsdb.query.series_aggregate._fit import FittedQuery
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
-from tsdb.query.series_aggregate._result import (
-    BucketOutOfRange,
-    MedianOutOfRange,
-    SumOutOfRange,
-    check_buckets,
-    make_rows,
-)
+from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
-from tsdb.sql.series_query import Aggregate
+from tsdb.sql.clauses import Declined
+from tsdb.sql.terms import Aggregate
 
 # How many times as far back each further try looks for the newest buckets.
 _WIDENING = 16
 
 
-class LeftToPlanner(Exception):
-    """The answer is one that only a planner can tell, and whoever asks has another question for it."""
-
-
-def leave_to_planner() -> Records:
-    raise LeftToPlanner
-
-
 class AggregateRecords:
-    """One batch of rows."""
+    """One batch of rows, or those of a planned query if the runs turn out to have no answer."""
 
     def __init__(
         self,
@@ -51,11 +38,11 @@ class AggregateRecords:
         kinds: Sequence[pa.DataType],
         *,
         threads: int,
-        plan: Callable[[], Records],
+        plan: Callable[[], Records] | None = None,
     ) -> None:
         """`bound` is what `bind_expressions` returns, `kinds` are the types of the schema.
 
-        `plan` has the query planned, for the rare answer that only a planner can tell.
+        `plan` runs the fallback when rows are iterated; not needed by callers of `aggregate`.
         """
         self._plan = plan
         self._bound = bound
@@ -69,6 +56,9 @@ class AggregateRecords:
         self._clock = life.clock
         self._rows_ns = 0
         """What ordering and finishing the answer took."""
+        self._running: Records | None = None
+        """The fallback."""
+        self._fallback_reason = ""
         self.statistics = RunStatistics()
 
     @property
@@ -103,6 +93,8 @@ class AggregateRecords:
     def describe_run(self) -> str:
         """Say what it took, once the rows have been read."""
         counts = self.statistics
+        if self._fallback_reason:
+            return f"{self._describe(counts.series)}, left to the planner: {self._fallback_reason}"
         return (
             f"{self._describe(counts.series)}, runs={counts.runs}, cells={counts.cells}, "
             f"pieces={counts.pieces}, blocks={counts.blocks}, plan_ms={counts.plan_ns / 1e6:.3f}, "
@@ -110,21 +102,30 @@ class AggregateRecords:
         )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        found = self.aggregate()
+        if isinstance(found, Declined):
+            assert self._plan is not None, "rows are iterated without a fallback"
+            self._running = self._plan()
+            yield from self._running
+        elif found.num_rows:
+            yield found
+
+    def aggregate(self) -> pa.RecordBatch | Declined:
+        """Compute all rows and release the snapshot; Declined says why only the planner can answer."""
         try:
             self._life.check()
-            try:
-                found = self._aggregate()
-                started_ns = self._clock.monotonic_ns()
-                batch = make_rows(self.fitted, found, self._schema, self._kinds)
-                self._rows_ns = self._clock.monotonic_ns() - started_ns
-            except (BucketOutOfRange, MedianOutOfRange, SumOutOfRange, ScanTooLarge, UndecidedTags):
-                # The planner answers all the same: it can hold groups on disk.
-                yield from self._plan()
-                return
+            found = self._aggregate()
+            started_ns = self._clock.monotonic_ns()
+            batch = make_rows(self.fitted, found, self._schema, self._kinds)
+            self._rows_ns = self._clock.monotonic_ns() - started_ns
             self._is_read_to_end = True
-            if batch.num_rows:
-                yield batch
-        except (TsdbError, LeftToPlanner):
+            return batch
+        except (OutOfRange, UndecidedTags) as error:
+            return self._decline(str(error))
+        except ScanTooLarge:
+            # The planner can hold groups on disk.
+            return self._decline("there are too many groups or values to hold")
+        except TsdbError:
             raise
         except Exception as error:
             if self._life.is_cancelled:
@@ -133,13 +134,17 @@ class AggregateRecords:
         finally:
             self._life.end()
 
+    def _decline(self, reason: str) -> Declined:
+        self._fallback_reason = reason
+        return Declined(reason)
+
     def _aggregate(self) -> Aggregated:
         fitted = self.fitted
         planned = self._plan_cells()
         span = _span_of(planned)
         if span is None and (fitted.over_tags or fitted.computed):
             # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
-            raise UndecidedTags
+            raise UndecidedTags("there are no series to evaluate an expression over tags for")
         if fitted.has_bucket and span is not None:
             check_buckets(fitted, span)
         if fitted.is_by_bucket_alone and span is not None:
@@ -188,6 +193,8 @@ class AggregateRecords:
 
     def close(self) -> None:
         """Stop the work and let go of snapshots; from any thread, any number of times."""
+        if self._running is not None:
+            self._running.close()
         if not self._is_read_to_end:
             self._life.cancel()
         self._life.end()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tsdb.engine.reading import Aggregated, Cells, Positions, sortable_bits
 from tsdb.model import InvalidTimestamp, TimeRange, check_range
 from tsdb.query.series_aggregate._fit import AnswerColumn, BucketColumn, FittedQuery, KeyColumn
-from tsdb.sql.series_query import Aggregate
+from tsdb.sql.terms import Aggregate
 
 _INT64 = range(-(2**63), 2**63)
 _PLAIN = {
@@ -28,16 +28,13 @@ _PLAIN = {
 """How numpy has the values of a type that is mostly answered with."""
 
 
-class BucketOutOfRange(Exception):
-    """The unit of the column cannot tell where a bucket starts; what that means is left to the planner."""
+class OutOfRange(Exception):
+    """A number does not fit what it is computed in; the planner computes it exactly or reports the error."""
 
 
-class MedianOutOfRange(Exception):
-    """Doubles do not hold the integers that a median is of; the planner computes it exactly."""
-
-
-class SumOutOfRange(Exception):
-    """A sum of integers may have left its type; the planner computes it exactly, or says that it did."""
+_BUCKET = "a bucket starts outside of the range of the time index"
+_MEDIAN = "doubles do not hold the integers of a median exactly"
+_SUM = "a sum of integers may overflow"
 
 
 _EXACT_MAX = 2.0**53
@@ -54,9 +51,9 @@ def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
         check_range(start, unit)
         check_range(span.last, unit)
     except InvalidTimestamp as error:
-        raise BucketOutOfRange from error
+        raise OutOfRange(_BUCKET) from error
     if span.start - origin not in _INT64:
-        raise BucketOutOfRange
+        raise OutOfRange(_BUCKET)
 
 
 def make_rows(
@@ -100,7 +97,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
         try:
             return pc.trunc(values).cast(kind)
         except pa.ArrowInvalid as error:
-            raise MedianOutOfRange from error
+            raise OutOfRange(_MEDIAN) from error
     return values.cast(kind)
 
 
@@ -232,7 +229,7 @@ def _finish(
 
 def _check_median(values: npt.NDArray[np.float64]) -> None:
     if len(values) and max(-values.min(), values.max()) >= _EXACT_MAX:
-        raise MedianOutOfRange
+        raise OutOfRange(_MEDIAN)
 
 
 def _check_sum(sums: npt.NDArray[np.generic], totals: npt.NDArray[np.generic] | None) -> None:
@@ -240,7 +237,7 @@ def _check_sum(sums: npt.NDArray[np.generic], totals: npt.NDArray[np.generic] | 
     if totals is None or sums.dtype.kind not in _SUM_MAX or not len(totals):
         return
     if np.abs(totals).max() >= _SUM_MAX[sums.dtype.kind]:
-        raise SumOutOfRange
+        raise OutOfRange(_SUM)
 
 
 def _widened(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
