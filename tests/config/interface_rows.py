@@ -144,6 +144,7 @@ KEY_ROWS: list[KeyRow] = [
     _int(FS, "opentsdb.runtime_size"),
     _bool(FS, "influxdb.enable"),
     _bool(FS, "prom_store.enable"),
+    _int(FS, "query.workers"),
     _bool(FS, "slow_query.enable"),
     _choice(FS, "slow_query.record_type", "log", "system_table", "system_table"),
     _duration(FS, "slow_query.threshold"),
