@@ -11,7 +11,8 @@ import pytest
 
 from tests.promql.memory_series import MemorySeries
 from tsdb.errors import Status
-from tsdb.promql import Matcher, PromqlFailure, PromqlSyntax, PromqlTooLarge, _regex, parse_promql
+from tsdb.model import Matcher, _matcher
+from tsdb.promql import PromqlFailure, PromqlSyntax, PromqlTooLarge, parse_promql
 from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, _selectors, run_instant, run_range
 
 SMALL = QueryOptions(limits=Limits(samples_max=10_000))
@@ -192,10 +193,10 @@ def test_a_query_stops_between_stretches_of_windows(source: MemorySeries, monkey
 def test_long_lists_of_values_are_kept_within_a_budget() -> None:
     for number in range(30):
         listed = "|".join(f"{number}{value}" for value in range(9000))
-        assert len(listed) <= _regex.REGEX_CHARS_MAX
+        assert len(listed) <= _matcher.REGEX_CHARS_MAX
         matcher = Matcher("host", "=~", listed)
-        assert _regex.match_values(matcher, pa.array([f"{number}7", "x"])).tolist() == [True, False]
-        assert not _regex.matches_empty(matcher)
-    for cache in (_regex.listed_values, _regex.anchored, _regex.matches_empty):
-        assert cache.weight <= _regex.KEPT_BYTES_MAX
-    assert 0 < len(_regex.listed_values) < 30
+        assert _matcher.match_values(matcher, pa.array([f"{number}7", "x"])).tolist() == [True, False]
+        assert not _matcher.matches_empty(matcher)
+    for cache in (_matcher.listed_values, _matcher.anchored, _matcher.matches_empty):
+        assert cache.weight <= _matcher.KEPT_BYTES_MAX
+    assert 0 < len(_matcher.listed_values) < 30
