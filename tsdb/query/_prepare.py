@@ -257,7 +257,7 @@ class Preparer:
         return {field.name: kind for field in schema if (kind := type_of_field(field)) is not None}
 
     def prepare_view(self, view: ViewInfo, session: Session, views: ViewChain) -> Job:
-        """Look at the query of a view. Its text is of the generic dialect, whoever asks."""
+        """Look at the query of a view. Its text is in the generic dialect, whatever the dialect of the session."""
         job = views.prepared.get(view)
         if job is None:
             job = views.prepared[view] = self._prepare_view_text(view, session, views)

@@ -247,7 +247,7 @@ class Steps:
         if not step.cancelled():
             self._close_on_thread()
             return
-        # Whoever cancels a step that has not begun holds a lock of the pool, as when that is shut down.
+        # The thread that cancels a step that has not begun holds a lock of the pool, as when that is shut down.
         try:
             loop.call_soon_threadsafe(self._close_on_thread)
         except RuntimeError:  # the loop is closed

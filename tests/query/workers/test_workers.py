@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.query.harness import World, world
 from tests.query.test_planning import FakeStatement, cpu
 from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
-from tsdb.query import QueryOptions, Session
+from tsdb.query import QueryOptions, Session, read_all
 from tsdb.query.errors import OutOfMemory, QueryPanic, TableMissing
 from tsdb.query.session import Channel
 from tsdb.query.workers import Workers, _pool
@@ -148,7 +149,7 @@ def test_a_worker_that_is_killed_costs_one_query(made: World) -> None:
 def test_an_idle_worker_that_is_killed_is_replaced(made: World) -> None:
     before = process_of(made)
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{before}").exists())
+    wait_until(lambda: before not in pool_of(made).processes)
     assert process_of(made) != before
 
 
@@ -157,7 +158,7 @@ def test_workers_are_started_without_their_fork_server(made: World) -> None:
     fork_server = pool_of(made)._fork_server
     assert fork_server is not None
     fork_server._process.kill()
-    wait_until(lambda: not is_alive(before))
+    wait_until(lambda: before not in pool_of(made).processes)
     assert process_of(made) != before
 
 
@@ -231,3 +232,11 @@ def test_nothing_is_left_when_the_server_ends(tmp_path: Path) -> None:
     del running
     wait_until(lambda: not any(is_alive(each) for each in processes))
     assert list((tmp_path / "spill").glob("workers/*")) == []
+
+
+def test_the_deadline_of_a_query_is_not_that_of_the_next(made: World) -> None:
+    process_of(made)
+    pool_of(made)._idle[0].control.settimeout(0.0)
+    rows = pa.table({"n": range(300_000)})
+    text = "SELECT count(*) AS c FROM given a JOIN given b ON a.n = b.n"
+    assert read_all(made.queries.query(text, Session(), tables={"given": rows})).to_pylist() == [{"c": 300_000}]

@@ -18,6 +18,8 @@ from tsdb.query.workers._messages import Gone, Kind, opened, read_batch, receive
 from tsdb.query.workers._pool import Worker, Workers
 from tsdb.query.workers._service import QueryTables
 
+_LEAST_WAIT_SECONDS = 0.001
+
 _log = logging.getLogger(__name__)
 
 
@@ -37,16 +39,17 @@ class Lease:
     def ask(self, request: Any) -> Any:
         """Send a request and return the answer."""
         try:
+            self._limit_wait()
             send_object(self._worker.control, request)
-        except Gone:
+        except (Gone, OSError):
+            self._life.check()
             raise self._gone() from None
         return opened(*self.receive())
 
     def receive(self) -> tuple[Kind, pa.Buffer]:
         """Return the next message; an error of the query is raised as the scan raised it."""
         try:
-            self._life.check()
-            self._worker.control.settimeout(self._life.remaining_seconds())
+            self._limit_wait()
             kind, body = receive(self._worker.control)
         except TimeoutError:
             raise self._life.expired() from None
@@ -57,6 +60,12 @@ class Lease:
         if kind is Kind.ERROR and isinstance(self._life.failure, TsdbError):
             raise self._life.failure
         return kind, body
+
+    def _limit_wait(self) -> None:
+        """Wait for the worker until the deadline of this query; a timeout of 0 would not wait at all."""
+        self._life.check()
+        remaining = self._life.remaining_seconds()
+        self._worker.control.settimeout(None if remaining is None else max(remaining, _LEAST_WAIT_SECONDS))
 
     def park(self, *, is_parked: bool) -> None:
         """Tell whether rows wait for the client."""

@@ -145,7 +145,7 @@ class ResponseEncoder:
         lines.append(b"date: %s\r\n" % date())
         head = b"".join(lines)
         if head.count(b"\n") != len(lines):
-            # Whoever can break a line could write headers, or a whole response, in our name.
+            # A client that can break a line could write headers, or a whole response, in our name.
             raise ValueError("a header of an answer has a line break")
         return head + b"\r\n"
 
