@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.catalog.worlds import World, draft, put, view, with_column
+from tests.engine.reads import count_rows
 from tsdb.catalog import (
     Catalog,
     CatalogCorrupted,
@@ -22,7 +23,6 @@ from tsdb.catalog import (
     TableNotFound,
 )
 from tsdb.clock import ManualClock
-from tsdb.engine.scan import count_rows
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.kv import KvUnavailable, MemoryKv, Put
 from tsdb.model import AddColumn, ColumnExists, DatabaseInfo, DropColumn, MergeMode, RegionId, SchemaChange

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.engine.reads import scan_batches
 from tsdb.clock import Clock
 from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.region_scan import sources_of
-from tsdb.engine.scan import scan_batches
 from tsdb.engine.wal import WalOptions
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id

@@ -10,14 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tsdb.engine.reading import RegionReader, ScanRequest
-from tsdb.engine.region_reader import LocalReader
-from tsdb.engine.scan import SeriesRegisters, Snapshot
-from tsdb.model import RegionId
-
-
-def reader_of(snapshot: Snapshot, *, parallelism: int = 1) -> LocalReader:
-    """Read a snapshot as a query does."""
-    return LocalReader(RegionId(1), snapshot, SeriesRegisters(), parallelism=parallelism)
 
 
 class RegionDataset(ds.Dataset):

@@ -12,11 +12,12 @@ import pytest
 
 from tests.engine import lives
 from tests.engine.harness import DIRECTORY, REGION, Row, batch_of, create, delete, open_engine, put, read, scan
+from tests.engine.reads import count_rows, newest_rows, scan_batches
 from tests.engine.region_dataset import RegionDataset
 from tsdb.clock import SystemClock
 from tsdb.engine import Engine
 from tsdb.engine.manifest import Manifest
-from tsdb.engine.scan import count_rows, last_rows, scan_batches, scan_series
+from tsdb.engine.scan import scan_series
 from tsdb.errors import Unsupported
 from tsdb.model import MergeMode, OpType, RegionOptions, TimeRange
 from tsdb.store import LocalStore
@@ -73,7 +74,7 @@ def test_overwritten_and_deleted_rows_stay_hidden_and_new_ones_are_all_kept(
         *(("a", 0, 4.0, None), ("a", 0, 5.0, None), ("a", 0, 5.0, None)),
         *(("a", 0, 6.0, None), ("a", 1, 7.0, None)),
     ]
-    newest = last_rows(engine.snapshot(REGION), None, ["host", "a"])
+    newest = newest_rows(engine.snapshot(REGION), None, ["host", "a"])
     assert newest.to_pylist() == [{"host": "a", "a": 7.0}]
     engine.close()
 
@@ -96,7 +97,7 @@ def test_rows_from_before_keep_their_merge_mode(tmp_path: Path, restart: bool) -
     assert values(engine) == expected
     engine.flush(REGION).result(10)
     assert values(engine) == expected
-    assert last_rows(engine.snapshot(REGION), None, ["a", "b"]).to_pylist() == [{"a": 9.0, "b": None}]
+    assert newest_rows(engine.snapshot(REGION), None, ["a", "b"]).to_pylist() == [{"a": 9.0, "b": None}]
     engine.close()
 
 

@@ -10,8 +10,9 @@ import datafusion
 import pytest
 
 from tests.engine.harness import OPTIONS, REGION, create, open_engine, put
+from tests.engine.reads import scan_batches
 from tests.engine.region_dataset import RegionDataset
-from tsdb.engine.scan import ScanStatistics, scan_batches
+from tsdb.engine.scan import ScanStatistics
 
 
 @pytest.mark.parametrize(("parallelism", "fragments"), [(0, max(1, (os.cpu_count() or 1) // 4)), (1, 1), (3, 3)])

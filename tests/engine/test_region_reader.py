@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.harness import REGION, create, open_engine, put
-from tests.engine.region_dataset import reader_of
+from tests.engine.reads import reader_of
 from tests.engine.scan.regions import MODES, Region, row
 from tests.engine.scan.regions import put as written
 from tsdb.engine.reading import (

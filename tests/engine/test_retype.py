@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.engine.harness import DIRECTORY, REGION, batch_of, create, delete, open_engine, put, read, scan
+from tests.engine.reads import scan_batches
 from tsdb.engine import region_change
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.scan import scan_batches
 from tsdb.errors import InvalidArguments, Status, Unsupported
 from tsdb.model import AddColumn, MergeMode, RegionOptions, RegionSchema, RetypeColumn, Semantic
 

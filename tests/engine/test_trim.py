@@ -9,10 +9,10 @@ import pytest
 from tests.engine import lives
 from tests.engine.harness import DIRECTORY, OPTIONS, REGION, WAL_OPTIONS, create, delete, open_engine, put, read, scan
 from tests.engine.lives import DAY_MS
+from tests.engine.reads import scan_batches
 from tsdb.clock import ManualClock
 from tsdb.engine import Engine
 from tsdb.engine.housekeeping import EXPIRY_INTERVAL
-from tsdb.engine.scan import scan_batches
 from tsdb.model import MergeMode, RegionOptions, TimeRange
 from tsdb.store import LocalStore
 from tsdb.units import Duration

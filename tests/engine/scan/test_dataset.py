@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tests.engine.region_dataset import RegionDataset, reader_of
+from tests.engine.reads import reader_of, scan_batches
+from tests.engine.region_dataset import RegionDataset
 from tests.engine.scan.regions import MODES, Region, Write, bag, put, row, rows_of, to_rows
 from tsdb.clock import ManualClock
-from tsdb.engine.scan import Snapshot, scan_batches
+from tsdb.engine.scan import Snapshot
 from tsdb.engine.scan import _plan as plan_module
 from tsdb.engine.scan import _projection as projection_module
 from tsdb.engine.source import sort_rows

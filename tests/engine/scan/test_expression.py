@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, make_schema, put, row, rows_of
-from tsdb.engine.scan import scan_batches
 from tsdb.engine.scan._compare import compare, is_in
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref, decode_expression
 from tsdb.engine.scan._filter import Opaque, make_filter

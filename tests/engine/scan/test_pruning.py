@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import MODES, Region, bag, delete, put, row, rows_of
-from tsdb.engine.scan import ScanStatistics, Snapshot, scan_batches
+from tsdb.engine.scan import ScanStatistics, Snapshot
 from tsdb.engine.scan import _parts as parts_module
 from tsdb.engine.scan import _plan as plan_module
 from tsdb.engine.scan import _segments as segments_module

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, put, row, rows_of
-from tsdb.engine.scan import Call, Conditions, Literal, Ref, ScanStatistics, TagIs, scan_batches
+from tsdb.engine.scan import Call, Conditions, Literal, Ref, ScanStatistics, TagIs
 from tsdb.engine.scan import _tag_index as index_module
 from tsdb.model import TimeRange
 

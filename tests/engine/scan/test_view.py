@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.harness import DIRECTORY, REGION, open_engine
+from tests.engine.reads import count_rows, newest_rows
 from tests.engine.region_dataset import RegionDataset
 from tests.metric.rows import write_batch
 from tests.metric.tables import table_of
 from tsdb.engine import Engine
-from tsdb.engine.scan import count_rows, last_rows, scan_series, view_snapshot
+from tsdb.engine.scan import scan_series, view_snapshot
 from tsdb.metric import plan_metric_table
 from tsdb.model import MetricView, OpType, TableInfo, TimeRange, add_labels
 
@@ -147,7 +148,7 @@ def check_series(engine: Engine, table: TableInfo, wanted: dict[Key, float], cho
         for at in range(int(scan.offsets[number]), int(scan.offsets[number + 1]))
     }
     assert found == wanted
-    newest = last_rows(view_snapshot(engine.snapshot(REGION), view_of(table)), chosen, [*table.primary_key, "val"])
+    newest = newest_rows(view_snapshot(engine.snapshot(REGION), view_of(table)), chosen, [*table.primary_key, "val"])
     last = {key[1]: value for key, value in sorted(wanted.items(), key=lambda item: item[0][2])}
     assert {tuple(row[name] for name in table.primary_key): row["val"] for row in newest.to_pylist()} == last
 

@@ -8,14 +8,12 @@ and `Literal`, and mean what they mean in SQL.
 from __future__ import annotations
 
 from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
-from tsdb.engine.scan._count import count_rows
 from tsdb.engine.scan._expression import Call, Literal, Node, Ref, Undecodable, decode_expression, joined
 from tsdb.engine.scan._filter import Conditions, Evaluate, Filter, RowFilter, TagIs, TagMatch, TagsAsked, make_filter
 from tsdb.engine.scan._groups import GroupKeys
-from tsdb.engine.scan._last_rows import last_rows
 from tsdb.engine.scan._parts import matching_rows, rows_within
 from tsdb.engine.scan._pieces import RunStatistics
-from tsdb.engine.scan._plan import Share, plan_scan, scan_batches
+from tsdb.engine.scan._plan import Share, plan_scan
 from tsdb.engine.scan._projection import Projection
 from tsdb.engine.scan._registers import LearnedSeries, SeriesRegisters
 from tsdb.engine.scan._run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
@@ -56,17 +54,14 @@ __all__ = [
     "TagMatch",
     "TagsAsked",
     "Undecodable",
-    "count_rows",
     "decode_expression",
     "joined",
-    "last_rows",
     "list_series",
     "make_filter",
     "matching_rows",
     "merge_aggregated",
     "plan_scan",
     "rows_within",
-    "scan_batches",
     "scan_series",
     "sortable_bits",
     "view_snapshot",

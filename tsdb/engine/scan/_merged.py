@@ -46,17 +46,6 @@ class Bundle:
         for part, places, (low, high) in zip(self.parts, self.places, cuts, strict=True):
             yield part, places, (int(low), int(high))
 
-    def take(self, ranks: Positions) -> Bundle:
-        """Return some of the series of the union, in order."""
-        moved = np.full(len(self.union), -1, dtype=np.int64)
-        moved[ranks] = np.arange(len(ranks))
-        chosen = [np.flatnonzero(moved[places] >= 0) for places in self.places]
-        return Bundle(
-            tuple(part.take(positions) for part, positions in zip(self.parts, chosen, strict=True)),
-            self.union.take(ranks),
-            tuple(moved[places[positions]] for places, positions in zip(self.places, chosen, strict=True)),
-        )
-
     def within(self, time_range: TimeRange) -> Bundle:
         return Bundle(tuple(part.within(time_range) for part in self.parts), self.union, self.places)
 

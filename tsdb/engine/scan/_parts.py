@@ -69,21 +69,6 @@ class Part:
             time_max=self.time_max[cut],
         )
 
-    def take(self, positions: Positions) -> Part:
-        """Return some of the series, in order."""
-        return replace(
-            self,
-            series=self.series.take(positions),
-            starts=self.starts[positions],
-            stops=self.stops[positions],
-            time_min=self.time_min[positions],
-            time_max=self.time_max[positions],
-        )
-
-    def last_row_each(self) -> Part:
-        """Return the last row of every series."""
-        return replace(self, starts=self.stops - 1)
-
     def within(self, time_range: TimeRange) -> Part:
         """Return the part with a smaller range of time; nothing is read yet."""
         is_inside = self.is_inside and time_range.contains(self.time_range)

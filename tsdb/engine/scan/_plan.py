@@ -153,19 +153,6 @@ def plan_scan(
     return ScanPlan(snapshot, wanted, make_segments(snapshot.options, parts), statistics)
 
 
-def scan_batches(
-    snapshot: Snapshot,
-    columns: Sequence[str],
-    filter: RowFilter = None,
-    *,
-    statistics: ScanStatistics | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the visible rows that match, one segment of time after the other, each sorted by series and time."""
-    projection = Projection(snapshot.schema, columns)
-    (share,) = plan_scan(snapshot, filter, statistics or ScanStatistics()).split(1)
-    return share.batches(projection, memory_bytes_max=snapshot.memory_bytes_max)
-
-
 def block_rows(columns: Sequence[Column], bytes_max: int) -> int:
     """Return how many rows with these columns may be held at a time."""
     row_bytes = _KEY_BYTES + sum(_value_bytes(column) for column in columns)

@@ -6,11 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.engine.reads import count_rows, newest_rows
 from tests.engine.scan.regions import MODES, Region, delete, put, row, rows_of
 from tests.engine.scan.test_pruning import watched_snapshot
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan import ScanStatistics, count_rows, last_rows, scan_series
-from tsdb.errors import InvalidArguments, Status
+from tsdb.engine.scan import ScanStatistics, scan_series
+from tsdb.errors import Status
 from tsdb.model import TimeRange
 
 HOST = pc.field("host")
@@ -62,45 +63,40 @@ def test_a_scan_that_finds_nothing_has_no_series() -> None:
     assert (len(scan.series), scan.offsets.tolist(), len(scan.times), len(scan.fields["v"])) == (0, [0], 0, 0)
 
 
-def newest(region: Region, names: tuple[str, ...] = ("host", "v")) -> tuple[list[tuple[object, ...]], int]:
-    statistics = ScanStatistics()
-    batch = last_rows(region.snapshot(), None, names, statistics=statistics)
-    return [tuple(each.values()) for each in rows_of([batch])], statistics.rows_read
+def newest(region: Region, names: tuple[str, ...] = ("host", "v")) -> list[tuple[object, ...]]:
+    return [tuple(each.values()) for each in rows_of([newest_rows(region.snapshot(), None, names)])]
 
 
-def test_newest_rows_are_read_from_the_ends_of_runs() -> None:
+def test_the_newest_rows_of_series_may_be_in_different_sources() -> None:
     first = put(*(row(host, time, 1.0) for host in "abc" for time in range(50)), source=0)
     second = put(*(row(host, time, 2.0) for host in "bcd" for time in range(20, 70)), source=1)
-    assert newest(Region([first, second])) == ([("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 2.0)], 4)
+    assert newest(Region([first, second])) == [("a", 1.0), ("b", 2.0), ("c", 2.0), ("d", 2.0)]
 
 
-def test_only_series_with_an_open_question_are_merged() -> None:
+def test_the_newest_row_is_found_where_rows_were_overwritten_or_deleted() -> None:
     quiet = put(*(row("a", time, 1.0) for time in range(100)), source=0)
     first = put(row("b", 1, 1.0), row("b", 2, 2.0), row("c", 1, 1.0), source=0)
     tie = put(row("c", 1, 9.0), source=1)
     gone = delete(row("b", 2), source=2)
-    found, read = newest(Region([quiet, first, tie, gone]))
-    assert found == [("a", 1.0), ("b", 1.0), ("c", 9.0)]
-    assert read < 10
+    assert newest(Region([quiet, first, tie, gone])) == [("a", 1.0), ("b", 1.0), ("c", 9.0)]
 
 
 def test_the_newest_row_may_take_values_from_several_rows() -> None:
     writes = [put(row("a", 1, 1.0, n=5)), put(row("a", 1, 2.0))]
-    assert newest(Region(writes, MODES[1]), ("host", "v", "n")) == ([("a", 2.0, 5)], 1)
+    assert newest(Region(writes, MODES[1]), ("host", "v", "n")) == [("a", 2.0, 5)]
 
 
 def test_the_newest_row_may_be_past_its_time_to_live() -> None:
     region = Region([put(row("a", 1, 1.0), row("b", 9, 1.0))], ttl_cutoff=5)
-    assert newest(region) == ([("b", 1.0)], 1)
+    assert newest(region) == [("b", 1.0)]
 
 
-def test_newest_rows_are_chosen_by_tags_only() -> None:
+def test_newest_rows_are_chosen_among_those_that_match() -> None:
     region = Region([put(row("a", 1, 1.0), row("b", 2, 2.0))])
-    assert last_rows(region.snapshot(), HOST == "b", ["v"]).to_pydict() == {"v": [2.0]}
-    assert last_rows(region.snapshot(), HOST == "z", ["v"]).num_rows == 0
+    assert newest_rows(region.snapshot(), HOST == "b", ["v"]).to_pydict() == {"v": [2.0]}
+    assert newest_rows(region.snapshot(), HOST == "z", ["v"]).num_rows == 0
     for condition in (pc.field("v") > 1.0, pc.field("ts") > pa.scalar(1, pa.timestamp("ms"))):
-        with pytest.raises(InvalidArguments, match="tags only"):
-            last_rows(region.snapshot(), condition, ["v"])
+        assert newest_rows(region.snapshot(), condition, ["host", "v"]).to_pylist() == [{"host": "b", "v": 2.0}]
 
 
 def test_rows_are_counted_from_series_blocks_where_they_tell() -> None:
