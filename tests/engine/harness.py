@@ -92,7 +92,7 @@ def read(engine: Engine, region: RegionId = REGION) -> list[Row]:
     sources = sources_of(version)
     if not sources:
         return []
-    selections = [Selection.all_of(source) for source in sources]
+    selections = [Selection.all_of(source.reader()) for source in sources]
     merge = Merge(version.schema, version.options, selections, keep_tombstones=False)
     tags = merge.series.read_tags().to_pylist()
     rows: list[Row] = []

@@ -234,7 +234,7 @@ def test_who_reads_a_region_goes_on_reading_after_it_is_truncated_or_dropped(
         path for path in lives.paths(tmp_path / "store" / lives.directory_of(DROPPED)) if path.suffix == ".parquet"
     ]
     assert len(files) == len(reader.files) == 2
-    times = [handle.source.times(_all_rows(handle.source)).tolist() for handle in reader.files]
+    times = [handle.source.reader().times(_all_rows(handle.source)).tolist() for handle in reader.files]
     assert sorted(times) == sorted([[row["ts"]] for row in expected])
     del reader, handle
     lives.tick().run(engine)

@@ -97,7 +97,9 @@ ENGINE_INTERFACE = frozenset(
     f"tsdb.{name}" for name in ("engine", "engine.entry", "engine.errors", "engine.listing", "engine.reading")
 )
 """`entry` is for writers: how series are laid out in a write."""
-INSIDE_THE_ENGINE = frozenset({"Snapshot", "Source", "SstFile", "Region", "Version", "SeriesBlock", "LocalReader"})
+INSIDE_THE_ENGINE = frozenset(
+    {"Snapshot", "Source", "DataFile", "FileReader", "Region", "Version", "SeriesBlock", "LocalReader"}
+)
 
 
 def test_other_packages_know_regions_by_their_interface_only() -> None:

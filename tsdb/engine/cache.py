@@ -16,6 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -227,12 +228,26 @@ class MetaKey(NamedTuple):
     part: str
 
 
-class VectorKey(NamedTuple):
-    """A decoded column of a row group."""
+class ColumnForm(IntEnum):
+    """What is kept of a decoded column."""
+
+    HELD = 0
+    """The values of a row group; integers may be in a narrower type than they were written in."""
+    WIDE = 1
+    """The same in the type they were written in."""
+    FIRST_ROWS = 2
+    """The values in the first rows of all series of a file."""
+    LAST_ROWS = 3
+
+
+class ColumnKey(NamedTuple):
+    """A decoded column of a data file."""
 
     file_id: str
-    row_group: int
     column: ColumnId
+    row_group: int = 0
+    """0 in forms that are of the whole file."""
+    form: ColumnForm = ColumnForm.HELD
 
 
 class PageKey(NamedTuple):
@@ -252,7 +267,7 @@ class Caches:
 
     sst_meta: ByteCache[MetaKey, Any]
     """Footers and series blocks."""
-    vectors: ByteCache[VectorKey, Any]
+    vectors: ByteCache[ColumnKey, Any]
     """Decoded columns."""
     pages: ByteCache[PageKey, bytes]
     """Columns as they are stored, so that decoding them again does not touch the store."""

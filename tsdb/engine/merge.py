@@ -26,7 +26,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Source, as_numpy, find_time, read_stored
+from tsdb.engine.source import SourceReader, as_numpy, find_time, read_stored
 from tsdb.engine.tuning import MergeTuning
 from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 
@@ -41,12 +41,12 @@ def _go_on() -> None: ...
 class Selection:
     """What is wanted of a source: for each series of its block a stretch of its rows, perhaps an empty one."""
 
-    source: Source
+    source: SourceReader
     starts: Positions
     stops: Positions
 
     @classmethod
-    def all_of(cls, source: Source) -> Selection:
+    def all_of(cls, source: SourceReader) -> Selection:
         offsets = source.block.offsets
         return cls(source, offsets[:-1], offsets[1:])
 
@@ -107,7 +107,7 @@ class Merge:
         self.series, self._places = union
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceReader]:
         """Where merged rows come from."""
         return [selection.source for selection in self._selections]
 
@@ -287,7 +287,7 @@ class _Split:
 class _Piece:
     """The rows of one source that belong to a stripe."""
 
-    source: Source
+    source: SourceReader
     rows: Slices
     places: Positions
     """The series of each of its slices, as a position in the union."""
@@ -309,7 +309,7 @@ def _cut(selection: Selection, places: Positions, first: int, last: int) -> _Pie
 class _Cursor:
     """What is left of a long series in one source."""
 
-    source: Source
+    source: SourceReader
     start: int
     stop: int
 
@@ -318,7 +318,7 @@ class _Cursor:
         return self.source.times(Slices.one(self.start, min(self.start + rows, self.stop)))
 
 
-def _advance(cursors: Sequence[_Cursor], rows_max: int, share_min: int) -> list[tuple[Source, Slices]]:
+def _advance(cursors: Sequence[_Cursor], rows_max: int, share_min: int) -> list[tuple[SourceReader, Slices]]:
     """Take the earliest rows of all sources, about as many as a stripe has, and move the cursors behind them.
 
     Rows up to a time are taken from everywhere, so that the versions of a row stay together.

@@ -22,7 +22,7 @@ from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFoun
 from tsdb.engine.manifest import Action, FileMeta, Manifest
 from tsdb.engine.memtable import Memtable
 from tsdb.engine.region_names import RegionNames
-from tsdb.engine.sst import SstFile, delete_files
+from tsdb.engine.sst import DataFile, delete_files
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import StoreError
@@ -52,7 +52,7 @@ class FileHandle:
 
     def __init__(self, context: EngineContext, region: Region, meta: FileMeta) -> None:
         self.meta = meta
-        self.source = SstFile(meta, store=context.store, directory=region.directory, caches=context.caches)
+        self.source = DataFile(meta, store=context.store, directory=region.directory, caches=context.caches)
         self._fate = _Fate()
         # Not the region itself: what `finalize` holds lives as long as the handle, which the region holds.
         owner = weakref.ref(region)

@@ -39,12 +39,8 @@ class Counters(Protocol):
     def add(self, **counts: int) -> None: ...
 
 
-class Source(Protocol):
-    """Rows that can be read along stretches."""
-
-    def observed(self, counters: Counters) -> Source:
-        """Return the source for one reader who wants to know what reading takes."""
-        ...
+class KnownRows(Protocol):
+    """Rows of which is known what pruning needs."""
 
     @property
     def schema(self) -> RegionSchema:
@@ -57,6 +53,18 @@ class Source(Protocol):
     @property
     def block(self) -> SeriesBlock: ...
 
+
+class Source(KnownRows, Protocol):
+    """Rows of a region in one place."""
+
+    def reader(self, counters: Counters | None = None) -> SourceReader:
+        """Return what reads the rows for one scan, and tells `counters` what reading takes."""
+        ...
+
+
+class SourceReader(KnownRows, Protocol):
+    """Reads rows along row ranges, or columns in the pieces in which they lie in memory."""
+
     def times(self, rows: Slices) -> npt.NDArray[np.int64]: ...
 
     def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]: ...
@@ -68,10 +76,6 @@ class Source(Protocol):
     def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
         """Return a field in the type it was written with, or None if the source does not have it."""
         ...
-
-
-class PiecedSource(Source, Protocol):
-    """A source whose columns can be read in the pieces in which they lie in memory, without a copy."""
 
     @property
     def piece_offsets(self) -> npt.NDArray[np.int64]:
@@ -92,7 +96,8 @@ class PiecedSource(Source, Protocol):
     ) -> list[list[pa.Array]]:
         """Return columns, each with an array for each of some pieces, times as int64; all of them must be there.
 
-        With `is_narrow`, integers of 64 bits come as they are held, which may be in a narrower type.
+        With `is_narrow`, integers of 64 bits come as they are held, which may be in a narrower type. Nothing is copied
+        that is in memory.
         """
         ...
 
@@ -105,8 +110,8 @@ class PiecedSource(Source, Protocol):
         ...
 
 
-class EndedSource(Source, Protocol):
-    """A source that keeps the last row of each of its series at hand, and the first."""
+class EndsReader(SourceReader, Protocol):
+    """Reads a source that keeps the last row of each of its series at hand, and the first."""
 
     def series_ends(
         self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
@@ -118,21 +123,16 @@ class EndedSource(Source, Protocol):
         ...
 
 
-def keeps_ends(source: Source) -> TypeGuard[EndedSource]:
+def keeps_ends(source: SourceReader) -> TypeGuard[EndsReader]:
     return hasattr(source, "series_ends")
 
 
-def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
-    """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
-    return hasattr(source, "pieces")
-
-
-def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
+def read_field(source: SourceReader, column: Column, rows: Slices) -> pa.Array:
     """Return a field as the current schema has it: cast to its type, or the default where the source lacks it."""
     return cast_or_null(read_stored(source, column, rows), column.type)
 
 
-def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
+def read_stored(source: SourceReader, column: Column, rows: Slices) -> pa.Array:
     """Return a field in the type it was written with; where the source does not know it, the default it came with."""
     values = source.field(column.id, rows)
     if values is not None:
@@ -141,7 +141,7 @@ def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
     return pa.repeat(pa.scalar(first.default, first.type), rows.rows)
 
 
-def find_time(source: Source, time: int, start: int, stop: int) -> int:
+def find_time(source: SourceReader, time: int, start: int, stop: int) -> int:
     """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
     while start < stop:
         middle = (start + stop) // 2
@@ -190,7 +190,7 @@ class Run:
     _ops: npt.NDArray[np.uint8] | None
     _fields: dict[ColumnId, pa.Array]
 
-    def observed(self, counters: Counters) -> Run:
+    def reader(self, counters: Counters | None = None) -> Run:
         return self  # what is in memory costs nothing worth counting
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:

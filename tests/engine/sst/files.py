@@ -13,8 +13,8 @@ from tsdb.clock import ManualClock
 from tsdb.engine.cache import Caches
 from tsdb.engine.merge import Merge, Selection
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Rows, Run, Source, sort_rows
-from tsdb.engine.sst import SstFile, WrittenFile, write_sst
+from tsdb.engine.source import Rows, Run, SourceReader, sort_rows
+from tsdb.engine.sst import DataFile, FileReader, WrittenFile, write_sst
 from tsdb.model import Batch, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, Semantic
 from tsdb.store import MemoryStore, ObjectStore
 
@@ -75,7 +75,7 @@ class Files:
     row_group_rows: int = 102_400
     stripe_rows: int = 262_144
 
-    def merge(self, sources: Sequence[Source]) -> Merge:
+    def merge(self, sources: Sequence[SourceReader]) -> Merge:
         return Merge(
             self.schema,
             self.options,
@@ -84,7 +84,7 @@ class Files:
             stripe_rows=self.stripe_rows,
         )
 
-    def try_write(self, *sources: Source) -> WrittenFile | None:
+    def try_write(self, *sources: SourceReader) -> WrittenFile | None:
         return write_sst(
             self.merge(sources),
             schema=self.schema,
@@ -97,13 +97,16 @@ class Files:
             row_group_rows=self.row_group_rows,
         )
 
-    def write(self, *sources: Source) -> WrittenFile:
+    def write(self, *sources: SourceReader) -> WrittenFile:
         written = self.try_write(*sources)
         assert written is not None
         return written
 
-    def open(self, written: WrittenFile, caches: Caches | None = None) -> SstFile:
-        return SstFile(written.meta, store=self.store, directory=DIRECTORY, caches=caches or large_caches())
+    def open(self, written: WrittenFile, caches: Caches | None = None) -> DataFile:
+        return DataFile(written.meta, store=self.store, directory=DIRECTORY, caches=caches or large_caches())
+
+    def read(self, written: WrittenFile, caches: Caches | None = None) -> FileReader:
+        return self.open(written, caches).reader()
 
     @property
     def paths(self) -> list[str]:
@@ -155,7 +158,7 @@ def content_of_merge(merge: Merge, schema: RegionSchema) -> Content | None:
     )
 
 
-def content_of(source: Source, rows: Slices | None = None) -> Content:
+def content_of(source: SourceReader, rows: Slices | None = None) -> Content:
     """Read a source along some rows, all of them by default; the tags come from the block."""
     block = source.block
     rows = rows or Slices.one(0, block.rows)
@@ -172,7 +175,7 @@ def content_of(source: Source, rows: Slices | None = None) -> Content:
     )
 
 
-def check_block(source: Source) -> None:
+def check_block(source: SourceReader) -> None:
     """The block says of every series what its rows say."""
     block = source.block
     times = source.times(Slices.one(0, block.rows))

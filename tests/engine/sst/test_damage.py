@@ -58,10 +58,10 @@ def test_a_damaged_index_costs_speed_and_no_answer(
     damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     files, written = make_file()
-    expected = content_of(files.open(written))
+    expected = content_of(files.read(written))
     path = index_path(written)
     files.store.put(path, damage(files.store.get(path)))
-    file = files.open(written, Caches.disabled())
+    file = files.read(written, Caches.disabled())
     with caplog.at_level(logging.WARNING, "tsdb.sst"):
         for _ in range(2):
             content_of(file).check_equal(expected)
@@ -72,25 +72,25 @@ def test_a_damaged_index_costs_speed_and_no_answer(
 
 def test_a_missing_index_costs_speed_and_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     files, written = make_file()
-    expected = content_of(files.open(written))
+    expected = content_of(files.read(written))
     files.store.delete(index_path(written))
-    content_of(files.open(written)).check_equal(expected)
+    content_of(files.read(written)).check_equal(expected)
     assert index_path(written) in caplog.text
 
 
 def test_the_index_of_another_file_is_not_believed() -> None:
     files, written = make_file()
     other = files.write(hosts(HOSTS, series=20, points=50, start=7))
-    expected = content_of(files.open(written))
+    expected = content_of(files.read(written))
     files.store.put(index_path(written), files.store.get(index_path(other)))
-    content_of(files.open(written)).check_equal(expected)
+    content_of(files.read(written)).check_equal(expected)
 
 
 def test_a_file_that_is_missing_is_named() -> None:
     files, written = make_file()
     files.store.delete(data_path(written))
     with pytest.raises(FileCorrupted, match="missing") as caught:
-        files.open(written).times(EVERYTHING)
+        files.read(written).times(EVERYTHING)
     assert caught.value.file == data_path(written)
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_not_what_was_written_is_named(damage: str) -> None:
     }
     files.store.put(data_path(written), changed[damage])
     with pytest.raises(FileCorrupted) as caught:
-        files.open(written).times(EVERYTHING)
+        files.read(written).times(EVERYTHING)
     assert caught.value.file == data_path(written)
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_page_is_found_by_its_checksum_and_leaves_other_columns_readab
     chunk = written.footer.metadata.row_group(1).column(leaf)
     middle = chunk.data_page_offset + chunk.total_compressed_size // 2
     files.store.put(data_path(written), flip(middle)(files.store.get(data_path(written))))
-    file = files.open(written, Caches.of(sst_meta_bytes=1 << 20, vector_bytes=1 << 20, page_bytes=pages))
+    file = files.read(written, Caches.of(sst_meta_bytes=1 << 20, vector_bytes=1 << 20, page_bytes=pages))
     with pytest.raises(FileCorrupted, match="CRC"):
         file.field(usage, EVERYTHING)
     assert file.field(usage, Slices.one(0, 100)) is not None
@@ -129,10 +129,10 @@ def test_a_read_error_of_the_store_is_not_called_corruption(tmp_path: Path) -> N
     files, written = make_file(Files(HOSTS, store=LocalStore(tmp_path, files=disk)))
     disk.fail("pread", errno.EIO)
     with pytest.raises(StoreError) as caught:
-        files.open(written).times(EVERYTHING)
+        files.read(written).times(EVERYTHING)
     assert not isinstance(caught.value, FileCorrupted)
     disk.heal()
-    assert len(files.open(written).times(EVERYTHING)) == 1000
+    assert len(files.read(written).times(EVERYTHING)) == 1000
 
 
 @pytest.mark.parametrize("operation", ["open", "write", "fsync", "rename", "fsync_dir"])
@@ -175,7 +175,7 @@ def test_an_index_that_cannot_be_written_does_not_cost_the_file(
     assert "the index of a data file cannot be written" in caplog.text
     caplog.clear()
     plain_files, plain = make_file()
-    content_of(files.open(written)).check_equal(content_of(plain_files.open(plain)))
+    content_of(files.read(written)).check_equal(content_of(plain_files.read(plain)))
     assert not caplog.records, "a file that never had an index is nothing to warn of"
 
 
@@ -222,5 +222,5 @@ def test_an_error_of_the_merge_leaves_nothing_behind() -> None:
     files.store.put(data_path(written), damaged)
     before = files.paths
     with pytest.raises(FileCorrupted, match=written.meta.file_id):
-        files.write(files.open(written).uncached())
+        files.write(files.open(written).passing_reader())
     assert files.paths == before

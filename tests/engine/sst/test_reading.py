@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts, run_of
-from tsdb.engine.cache import Caches, VectorKey
+from tsdb.engine.cache import Caches, ColumnKey
 from tsdb.engine.slices import Slices
-from tsdb.engine.sst import SstFile, WrittenFile
+from tsdb.engine.sst import DataFile, WrittenFile
 from tsdb.engine.sst._vectors import CarryOver
 from tsdb.model import ColumnId
 from tsdb.store import MemoryStore
@@ -42,7 +42,7 @@ class CountingStore(MemoryStore):
         return self.opened + self.ranges
 
 
-def make_file(caches: Caches) -> tuple[Files, WrittenFile, SstFile, CountingStore]:
+def make_file(caches: Caches) -> tuple[Files, WrittenFile, DataFile, CountingStore]:
     store = CountingStore()
     files = Files(HOSTS, store=store, row_group_rows=ROW_GROUP)
     written = files.write(hosts(HOSTS, series=20, points=50))
@@ -70,7 +70,8 @@ def caches(*, meta: int = LARGE, vectors: int = 0, pages: int = 0) -> Caches:
 )
 def test_only_row_groups_that_rows_lie_in_are_decoded(rows: Slices, groups: int) -> None:
     shared = caches(vectors=LARGE)
-    *_, file, _ = make_file(shared)
+    *_, opened, _ = make_file(shared)
+    file = opened.reader()
     file.times(rows)
     assert shared.vectors.statistics().misses == groups
     file.field(USAGE, rows)
@@ -93,7 +94,8 @@ def test_what_was_written_is_remembered_without_a_read() -> None:
 
 
 def test_a_slice_within_a_cached_vector_shares_its_memory() -> None:
-    *_, file, _ = make_file(caches(vectors=LARGE))
+    *_, opened, _ = make_file(caches(vectors=LARGE))
+    file = opened.reader()
     whole = file.times(Slices.one(0, 100))
     assert np.shares_memory(whole, file.times(Slices.one(20, 30)))
     values = file.field(USAGE, Slices.one(0, 100))
@@ -106,9 +108,9 @@ def test_a_slice_within_a_cached_vector_shares_its_memory() -> None:
 def test_decoded_columns_are_not_read_again() -> None:
     shared = caches(vectors=LARGE)
     *_, file, store = make_file(shared)
-    first = content_of(file)
+    first = content_of(file.reader())
     reads = store.reads
-    content_of(file).check_equal(first)
+    content_of(file.reader()).check_equal(first)
     assert store.reads == reads
     assert shared.vectors.statistics().hits == shared.vectors.statistics().misses
 
@@ -116,18 +118,18 @@ def test_decoded_columns_are_not_read_again() -> None:
 def test_stored_columns_are_decoded_again_without_touching_the_store() -> None:
     shared = caches(pages=LARGE)
     *_, file, store = make_file(shared)
-    first = content_of(file)
+    first = content_of(file.reader())
     reads = store.reads
-    content_of(file).check_equal(first)
+    content_of(file.reader()).check_equal(first)
     assert store.reads == reads
     assert shared.pages.statistics().hits == shared.pages.statistics().misses == 10 * 3
 
 
 def test_without_caches_every_read_goes_to_the_store() -> None:
     *_, file, store = make_file(Caches.disabled())
-    first = content_of(file)
+    first = content_of(file.reader())
     reads = store.reads
-    content_of(file).check_equal(first)
+    content_of(file.reader()).check_equal(first)
     assert store.reads == 2 * reads
 
 
@@ -137,9 +139,9 @@ def test_without_caches_every_read_goes_to_the_store() -> None:
 def test_cache_sizes_change_no_answer(meta: int, vectors: int, pages: int) -> None:
     shared = caches(meta=meta, vectors=vectors, pages=pages)
     files, written, file, _ = make_file(shared)
-    expected = content_of(files.open(written))
+    expected = content_of(files.read(written))
     for _ in range(2):
-        content_of(file).check_equal(expected)
+        content_of(file.reader()).check_equal(expected)
     for cache in (shared.sst_meta, shared.vectors):
         found = cache.statistics()
         assert found.bytes <= cache.capacity_bytes
@@ -154,15 +156,16 @@ def test_cache_sizes_change_no_answer(meta: int, vectors: int, pages: int) -> No
 def test_an_uncached_view_decodes_each_row_group_once_and_leaves_no_trace() -> None:
     shared = caches(vectors=LARGE, pages=LARGE)
     *_, file, store = make_file(shared)
-    view = file.uncached()
+    view = file.passing_reader()
+    assert len(view.block) == 20
     reads = store.reads
     stripes = [Slices.one(start, min(start + 130, 1000)) for start in range(0, 1000, 130)]
     pieces = [view.times(rows) for rows in stripes]
     # The file is opened once and stays open; the last stripe lies in a row group that is at hand.
     assert store.reads == reads + 1
-    assert [len(reader.decoded) for reader in view._idle or ()] == [10]
+    assert [len(reader.decoded) for reader in view._idle] == [10]
     assert [each.entries for each in shared.statistics()] == [0, 0, 0]
-    assert np.array_equal(np.concatenate(pieces), file.times(Slices.one(0, 1000)))
+    assert np.array_equal(np.concatenate(pieces), file.reader().times(Slices.one(0, 1000)))
     assert shared.vectors.statistics().misses == 10
     assert shared.pages.statistics().misses == 10
 
@@ -176,7 +179,7 @@ def test_carrying_over_keeps_the_last_row_group_of_each_column() -> None:
             loads.append((row_group, column))
             return row_group, column
 
-        return carried.get_or_load(VectorKey("f", row_group, ColumnId(column)), load, lambda _: 1)
+        return carried.get_or_load(ColumnKey("f", ColumnId(column), row_group), load, lambda _: 1)
 
     for row_group, column in [(0, 1), (0, 2), (0, 1), (1, 1), (0, 2), (1, 1), (0, 1)]:
         assert get(row_group, column) == (row_group, column)
@@ -187,8 +190,8 @@ def test_a_deleted_file_leaves_the_caches() -> None:
     shared = caches(vectors=LARGE, pages=LARGE)
     files, _, file, _ = make_file(shared)
     other = files.open(files.write(hosts(HOSTS, series=1, points=5)), shared)
-    content_of(file)
-    content_of(other)
+    content_of(file.reader())
+    content_of(other.reader())
     shared.evict_file(file.meta.file_id)
     assert shared.vectors.statistics().entries == 3
     assert shared.pages.statistics().entries == 3
@@ -199,19 +202,20 @@ def test_a_deleted_file_leaves_the_caches() -> None:
 def test_many_readers_at_once_get_the_same_answers(vectors: int) -> None:
     shared = caches(vectors=vectors, pages=LARGE)
     files, written, file, _ = make_file(shared)
-    expected = content_of(files.open(written))
+    expected = content_of(files.read(written))
     usage = expected.fields[USAGE]
 
     def read(seed: int) -> None:
         chance = random.Random(seed)
         for _ in range(40):
+            reader = file.reader()
             start = chance.randrange(1000)
             rows = Slices.one(start, chance.randint(start, 1000))
-            assert np.array_equal(file.times(rows), expected.times[start : int(rows.stops[0])])
-            part = file.field(USAGE, rows)
+            assert np.array_equal(reader.times(rows), expected.times[start : int(rows.stops[0])])
+            part = reader.field(USAGE, rows)
             assert part is not None
             assert part.equals(usage.slice(start, rows.rows))
-        assert len(file.block) == 20
+        assert len(reader.block) == 20
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(read, range(8)))
@@ -240,13 +244,14 @@ def test_integers_are_held_narrow_and_read_in_the_type_they_were_written_with(
     files = Files(HOSTS, row_group_rows=300)
     written = files.write(run)
     for vectors in (0, LARGE):
-        file = files.open(written, caches(vectors=vectors))
+        opened = files.open(written, caches(vectors=vectors))
+        file = opened.reader()
         for rows in (Slices.one(3, 9), Slices.one(0, 400), Slices.one(250, 310), Slices.one(3, 9)):
             found = file.field(count, rows)
             assert found is not None
             assert found.equals(rows.take_arrow(values))
         assert [array.type for array in file.pieces([0, 1], [count], is_narrow=True)[0]] == [held, held]
         assert [array.type for array in file.pieces([0, 1], [count])[0]] == [pa.int64(), pa.int64()]
-    passing = file.uncached()
+    passing = opened.passing_reader()
     assert not passing.holds_narrow
     assert [array.type for array in passing.pieces([0], [count], is_narrow=True)[0]] == [pa.int64()]

@@ -29,7 +29,7 @@ from tests.engine.sst.files import (
 from tsdb.engine.manifest import index_path
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Run
-from tsdb.engine.sst import SstFile, storage_type
+from tsdb.engine.sst import FileReader, storage_type
 from tsdb.errors import Unsupported
 from tsdb.model import ColumnId, MergeMode, OpType, RegionOptions, RegionSchema
 
@@ -182,7 +182,7 @@ def test_a_file_holds_exactly_the_merged_rows(case: Case) -> None:
         assert files.paths == []
         return
     assert written is not None
-    file = files.open(written)
+    file = files.read(written)
     assert file.schema == case.schema
     content_of(file).check_equal(expected.as_stored(case.options))
     check_block(file)
@@ -197,7 +197,7 @@ def test_a_file_holds_exactly_the_merged_rows(case: Case) -> None:
     keys = list(zip(expected.tags, expected.times.tolist(), strict=True))
     assert written.meta.is_unique == (len(set(keys)) == len(keys))
     files.store.delete(index_path(DIRECTORY, written.meta.file_id))
-    rebuilt = files.open(written)
+    rebuilt = files.read(written)
     content_of(rebuilt).check_equal(expected.as_stored(case.options))
     check_block(rebuilt)
     assert np.array_equal(rebuilt.block.table.tsid, written.block.table.tsid)
@@ -216,7 +216,7 @@ def test_every_type_survives_in_columns_long_enough_for_every_encoding(kind: Kin
     run = run_of(schema, {"ts": pa.array(range(rows), pa.timestamp("ms")), "v": values})
     expected = content_of_merge(files.merge([run]), schema)
     assert expected is not None
-    content_of(files.open(files.write(run))).check_equal(expected.as_stored(files.options))
+    content_of(files.read(files.write(run))).check_equal(expected.as_stored(files.options))
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -230,7 +230,7 @@ def test_floats_survive_bit_by_bit_in_every_encoding(whole: bool) -> None:
     values = pa.array(raw).view(pa.float64())
     files = Files(schema)
     run = run_of(schema, {"ts": pa.array(range(5_000), pa.timestamp("ms")), "v": values})
-    read = files.open(files.write(run)).field(schema.fields[0].id, Slices.one(0, 5_000))
+    read = files.read(files.write(run)).field(schema.fields[0].id, Slices.one(0, 5_000))
     assert read is not None
     assert read.view(pa.int64()).equals(pa.array(raw))
 
@@ -240,10 +240,10 @@ def test_files_written_from_files_hold_the_same_rows() -> None:
     runs = [hosts(HOSTS, series=20, points=50, base_sequence=at * 1000, start=at * 25) for at in range(3)]
     expected = content_of_merge(files.merge(runs), HOSTS)
     assert expected is not None
-    parts = [files.open(files.write(run)).uncached() for run in runs]
-    merged = files.open(files.write(*parts))
+    parts = [files.open(files.write(run)).passing_reader() for run in runs]
+    merged = files.read(files.write(*parts))
     content_of(merged).check_equal(expected.as_stored(files.options))
-    assert merged.meta.rows == 20 * 100
+    assert merged.facts.rows == 20 * 100
 
 
 @settings(max_examples=100, deadline=None)
@@ -262,17 +262,17 @@ def test_reading_along_slices_is_slicing(stretches: list[tuple[int, int]]) -> No
 
 
 @functools.cache
-def _sliced_file() -> tuple[SstFile, npt.NDArray[np.int64], pa.Array]:
+def _sliced_file() -> tuple[FileReader, npt.NDArray[np.int64], pa.Array]:
     files = Files(HOSTS, row_group_rows=64)
     run = hosts(HOSTS, series=20, points=50)
     everything = Slices.one(0, 1000)
-    file = files.open(files.write(run))
+    file = files.read(files.write(run))
     return file, run.times(everything), run.field(HOSTS.by_name["usage"].id, everything)
 
 
 def test_a_column_that_the_file_does_not_have_is_none() -> None:
     files = Files(HOSTS)
-    file = files.open(files.write(hosts(HOSTS, series=2, points=2)))
+    file = files.read(files.write(hosts(HOSTS, series=2, points=2)))
     assert file.field(ColumnId(99), Slices.one(0, 4)) is None
 
 
@@ -301,7 +301,7 @@ def test_user_columns_may_have_the_names_of_the_engines_own() -> None:
     run = run_of(schema, columns, base_sequence=7)
     expected = content_of_merge(files.merge([run]), schema)
     assert expected is not None
-    content_of(files.open(files.write(run))).check_equal(expected.as_stored(files.options))
+    content_of(files.read(files.write(run))).check_equal(expected.as_stored(files.options))
 
 
 @pytest.mark.parametrize(

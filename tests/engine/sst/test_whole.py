@@ -13,7 +13,7 @@ from tests.engine.sst.files import DIRECTORY, Files, run_of, schema_of
 from tsdb.engine.manifest import data_path
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Run
-from tsdb.engine.sst import SstFile, WrittenFile
+from tsdb.engine.sst import FileReader, WrittenFile
 from tsdb.model import AddColumn, RegionSchema, alter
 
 SCHEMA = schema_of({"host": pa.string()}, {"usage": pa.float64()})
@@ -40,8 +40,8 @@ def bits(values: pa.Array) -> npt.NDArray[np.int64]:
     return found
 
 
-def usage_of(file: SstFile) -> pa.Array:
-    values = file.field(USAGE, Slices.one(0, file.meta.rows))
+def usage_of(file: FileReader) -> pa.Array:
+    values = file.field(USAGE, Slices.one(0, file.facts.rows))
     assert values is not None
     return values
 
@@ -60,7 +60,7 @@ def usage_of(file: SstFile) -> pa.Array:
 def test_values_come_back_bit_for_bit_however_they_are_stored(values: list[float | None]) -> None:
     files = Files(SCHEMA)
     run = run_with(values)
-    found = usage_of(files.open(files.write(run)))
+    found = usage_of(files.read(files.write(run)))
     expected = run.values(USAGE)
     assert expected is not None
     assert found.is_valid().equals(expected.is_valid())
@@ -89,15 +89,15 @@ def test_whole_numbers_in_short_steps_are_stored_as_integers(values: list[float 
 def test_files_are_merged_as_integers_only_if_all_are_stored_so() -> None:
     files = Files(SCHEMA)
     first, second, odd = (
-        files.open(files.write(run_with(values, start=start)))
+        files.read(files.write(run_with(values, start=start)))
         for values, start in ((WALK, 0), (WALK, 1000), ([0.25], 2000))
     )
     merged = files.write(first, second)
     assert stored_type(files, merged) == pa.int64()
-    assert usage_of(files.open(merged)).to_pylist() == WALK * 2
+    assert usage_of(files.read(merged)).to_pylist() == WALK * 2
     merged = files.write(first, odd)
     assert stored_type(files, merged) == pa.float64()
-    assert usage_of(files.open(merged)).to_pylist() == [*WALK, 0.25]
+    assert usage_of(files.read(merged)).to_pylist() == [*WALK, 0.25]
 
 
 @pytest.mark.parametrize(("default", "is_whole"), [(2.0, True), (2.5, False), (None, True)])
@@ -108,6 +108,6 @@ def test_the_default_of_a_column_that_came_later_counts(default: float | None, i
     files = Files(newer)
     written = files.write(without, run_with(WALK, start=100, schema=newer))
     assert stored_type(files, written) == (pa.int64() if is_whole else pa.float64())
-    found = files.open(written).field(newer.by_name["usage"].id, Slices.one(0, written.meta.rows))
+    found = files.read(written).field(newer.by_name["usage"].id, Slices.one(0, written.meta.rows))
     assert found is not None
     assert found.to_pylist() == [default, *WALK]

@@ -17,7 +17,8 @@ from tsdb.engine.manifest import FileMeta
 from tsdb.engine.merge import STRIPE_ROWS, Merge, Selection
 from tsdb.engine.scan import rows_within
 from tsdb.engine.sst import (
-    SstFile,
+    DataFile,
+    FileReader,
     WrittenFile,
     delete_files,
     estimate_row_bytes,
@@ -43,7 +44,7 @@ class Task:
     schema: RegionSchema
     """With the types in which the values of these files are stored."""
     options: RegionOptions
-    inputs: tuple[SstFile, ...]
+    inputs: tuple[DataFile, ...]
     spans: tuple[TimeRange, ...]
     keeps_tombstones: bool
     has_index: bool
@@ -84,7 +85,7 @@ def write_files(
     """Write the files of a task. If that fails, or `check` raises, they are deleted as far as the store lets us."""
     written: list[WrittenFile] = []
     try:
-        sources = [source.uncached() for source in task.inputs]
+        sources = [source.passing_reader() for source in task.inputs]
         for span in task.spans:
             check()
             selections = [_select(source, span) for source in sources if source.facts.time_range.overlaps(span)]
@@ -148,7 +149,7 @@ def _write_file(
     )
 
 
-def _select(source: SstFile, span: TimeRange) -> Selection:
+def _select(source: FileReader, span: TimeRange) -> Selection:
     if span.contains(source.facts.time_range):
         return Selection.all_of(source)
     starts, stops = rows_within(source, span)

@@ -22,7 +22,7 @@ from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.scan._tag_index import look_up
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import PiecedSource, Source, find_time, is_pieced
+from tsdb.engine.source import SourceReader, find_time
 from tsdb.model import LateTags, SeriesTable, TagKeeper, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ _PROBE_ROWS_MIN = 1 << 20
 class Part:
     """Series of one source, in order, each with a stretch of its rows."""
 
-    source: Source
+    source: SourceReader
     series: SeriesTable
     """As the current schema has them."""
     starts: Positions
@@ -98,7 +98,7 @@ class Part:
             times = self.source.times(Slices.one(int(starts[at]), int(stops[at])))
             low, high = np.searchsorted(times, first), np.searchsorted(times, last, side="right")
             starts[at], stops[at] = starts[at] + low, starts[at] + high
-        elif len(where) and is_pieced(self.source) and self.source.holds_narrow:
+        elif len(where) and self.source.holds_narrow:
             starts[where], stops[where] = _narrow_in_pieces(self.source, starts[where], stops[where], first, last)
         elif len(where):
             rows = Slices(starts[where], stops[where])
@@ -125,7 +125,7 @@ class Part:
 
 
 def _narrow_in_pieces(
-    source: PiecedSource, starts: Positions, stops: Positions, first: int, last: int
+    source: SourceReader, starts: Positions, stops: Positions, first: int, last: int
 ) -> tuple[Positions, Positions]:
     """Return where the rows of stretches with times from `first` to `last` start and stop; no times are copied."""
     offsets = source.piece_offsets
@@ -142,7 +142,7 @@ def _narrow_in_pieces(
     return low, high
 
 
-def rows_within(source: Source, span: TimeRange) -> tuple[Positions, Positions]:
+def rows_within(source: SourceReader, span: TimeRange) -> tuple[Positions, Positions]:
     """Return where the rows of every series that lie in a range of time start and stop.
 
     The times of a few series are read at a time, so that it takes no memory to speak of.
@@ -204,18 +204,18 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
     for source in snapshot.sources:
         if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
             continue
-        observed = source.observed(statistics)
-        series = conform_series(observed.block.table, observed.schema, snapshot.schema)
+        reader = source.reader(statistics)
+        series = conform_series(reader.block.table, reader.schema, snapshot.schema)
         series_total += len(series)
         if wanted.is_of_time_alone and time_range.contains(source.facts.time_range):
-            found.append(_make_whole(observed, series))
+            found.append(_make_whole(reader, series))
             continue
         looked_up = look_up(series, wanted)
         if looked_up is not None:
-            found.append(_make_looked_up(observed, series, *looked_up, wanted, time_range))
+            found.append(_make_looked_up(reader, series, *looked_up, wanted, time_range))
             continue
         frame, matching = _match(wanted, series, frames)
-        found.append(_make_part(observed, series, frame, matching, wanted, time_range))
+        found.append(_make_part(reader, series, frame, matching, wanted, time_range))
     parts = [part for part in found if len(part.starts)]
     statistics.add(
         sources_total=len(snapshot.sources),
@@ -244,7 +244,7 @@ def matching_rows(snapshot: Snapshot, wanted: Filter) -> tuple[TimeRange, int] |
 
 
 def _make_looked_up(
-    source: Source, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
+    source: SourceReader, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
 ) -> Part:
     """Make a part of series that an index found for a condition; nothing is as long as all series are."""
     block, first, last = source.block, time_range.start, time_range.last
@@ -265,7 +265,7 @@ def _make_looked_up(
     return _part_of(source, take_late(series, where), starts, stops, time_min, time_max, span, checks, time_range)
 
 
-def _make_whole(source: Source, series: SeriesTable) -> Part:
+def _make_whole(source: SourceReader, series: SeriesTable) -> Part:
     """Make a part of all rows."""
     block = source.block
     return Part(
@@ -295,7 +295,7 @@ def _match(
 
 
 def _make_part(
-    source: Source, series: SeriesTable, frame: SeriesFrame, matching: Mask, wanted: Filter, time_range: TimeRange
+    source: SourceReader, series: SeriesTable, frame: SeriesFrame, matching: Mask, wanted: Filter, time_range: TimeRange
 ) -> Part:
     block = source.block
     kept = matching & (block.time_max >= time_range.start) & (block.time_min <= time_range.last)
@@ -319,7 +319,7 @@ def _make_part(
 
 
 def _part_of(
-    source: Source,
+    source: SourceReader,
     series: SeriesTable,
     starts: Positions,
     stops: Positions,

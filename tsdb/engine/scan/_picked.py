@@ -27,7 +27,7 @@ from tsdb.engine.scan._parts import Part, group_rows
 from tsdb.engine.scan._pieces import is_number
 from tsdb.engine.series import Positions
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import PiecedSource, is_pieced, read_field
+from tsdb.engine.source import SourceReader, read_field
 from tsdb.model import Column, ColumnId, RegionSchema, Semantic
 
 _PIECES_MAX = 8
@@ -42,7 +42,7 @@ _OF_ONE = frozenset({"is_in", "is_null", "is_valid"})
 def can_pick(part: Part, schema: RegionSchema, checks: Sequence[Check]) -> bool:
     """Tell whether checks can be evaluated on pieces as they lie in memory."""
     source = part.source
-    if not checks or source.facts.has_tombstones or not is_pieced(source):
+    if not checks or source.facts.has_tombstones:
         return False
     for check in checks:
         if not isinstance(check, Call) or not _is_plain(check) or not check.names:
@@ -89,7 +89,6 @@ def pick(
     none has more than `rows_max` rows.
     """
     source = part.source
-    assert is_pieced(source)
     is_first = True
     for first, last in group_rows(part.starts, part.stops, group_rows_max):
         group = part.slice(first, last).narrowed()
@@ -115,7 +114,7 @@ def _touched(stretches: Slices, offsets: npt.NDArray[np.int64]) -> list[int]:
 
 
 def _pick_rows(
-    source: PiecedSource,
+    source: SourceReader,
     schema: RegionSchema,
     checks: Sequence[Check],
     stretches: Slices,
@@ -165,6 +164,7 @@ class PickedBlock:
 
     def __init__(self, part: Part, rows: Positions, ranks: Positions) -> None:
         self._part = part
+        self._source = part.source
         self._places = rows
         self._ranks = ranks
         self.series = part.series
@@ -182,12 +182,6 @@ class PickedBlock:
         numbers: list[int] = np.flatnonzero(cuts[1:] > cuts[:-1]).tolist()
         places = [pa.array(self._places[cuts[each] : cuts[each + 1]] - offsets[each]) for each in numbers]
         return numbers, places
-
-    @property
-    def _source(self) -> PiecedSource:
-        source = self._part.source
-        assert is_pieced(source)
-        return source
 
     def times(self) -> npt.NDArray[np.int64]:
         (found,) = self._take([self._source.schema.time.id], [True])

@@ -21,7 +21,7 @@ from tsdb.engine.scan._parts import Part
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, State, Values
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import Positions
-from tsdb.engine.source import PiecedSource, is_pieced
+from tsdb.engine.source import SourceReader
 from tsdb.model import RegionSchema
 
 RUNS_MAX = 1 << 22
@@ -63,7 +63,7 @@ def too_many_runs() -> ScanTooLarge:
 def can_take_pieces(part: Part, schema: RegionSchema, query: RunQuery) -> bool:
     """Tell whether a part's columns can be used as they lie in memory."""
     source = part.source
-    if source.facts.has_tombstones or not is_pieced(source):
+    if source.facts.has_tombstones:
         return False
     for name in query.columns:
         column = schema.by_name[name]
@@ -76,7 +76,7 @@ def can_take_pieces(part: Part, schema: RegionSchema, query: RunQuery) -> bool:
 class _Chunks:
     """Pieces of one source, and what was read of them."""
 
-    source: PiecedSource
+    source: SourceReader
     schema: RegionSchema
     numbers: list[int]
     columns: dict[str, list[pa.Array]] = field(default_factory=dict)
@@ -115,7 +115,6 @@ class PieceBatch:
     ) -> Iterator[Cells]:
         """Take the runs of a part; yields cells when enough is held. `check` raises when the query is over."""
         source = part.source
-        assert is_pieced(source)
         offsets = source.piece_offsets
         numbers, rows = _kernels.touched_chunks(part.starts, part.stops, offsets)
         counters.add(rows_read=rows)
@@ -138,7 +137,6 @@ class PieceBatch:
     ) -> bool:
         """Take runs of pieces whose columns are all decoded; False, and nothing is done, if one is not."""
         source, query = part.source, self._query
-        assert is_pieced(source)
         if query.newest is not None or query.oldest is not None:
             return False
         own = [schema.by_name[name] for name in query.states]
@@ -164,7 +162,7 @@ class PieceBatch:
         return True
 
     def _plan_steps(
-        self, source: PiecedSource, schema: RegionSchema, numbers: list[int], offsets: npt.NDArray[np.int64]
+        self, source: SourceReader, schema: RegionSchema, numbers: list[int], offsets: npt.NDArray[np.int64]
     ) -> tuple[int, int]:
         """Decide how many pieces are taken at a time, and what decoding them takes."""
         wanted = [schema.time.id, *(schema.by_name[name].id for name in self._query.columns)]
@@ -188,7 +186,6 @@ class PieceBatch:
 
     def _add(self, part: Part, schema: RegionSchema, groups: Positions, numbers: list[int], offsets: Positions) -> None:
         source, query = part.source, self._query
-        assert is_pieced(source)
         needs_times = query.needs_times or not part.is_inside
         times = source.pieces(numbers, [schema.time.id])[0] if needs_times else None
         added = self._add_runs(part, groups, numbers, offsets, times)

@@ -29,7 +29,7 @@ from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.series import SeriesBlock, conform_series
-from tsdb.engine.source import PiecedSource, Run, Source, is_pieced
+from tsdb.engine.source import Run, Source, SourceReader
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
 
 Numbers = npt.NDArray[np.uint32]
@@ -56,7 +56,7 @@ class Registered:
 class _Known:
     """What is kept of a source."""
 
-    source: weakref.ref[PiecedSource]
+    source: weakref.ref[Source]
     numbers: Numbers
     stretches: _kernels.SeriesStretches
     memory: dict[ColumnId, _kernels.SamplePiece] = field(default_factory=dict)
@@ -75,17 +75,17 @@ class _Layout:
     types: dict[ColumnId, pa.DataType | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, source: PiecedSource) -> _Layout:
+    def of(cls, source: SourceReader) -> _Layout:
         begins = source.piece_offsets
         return cls(source.schema.time.id, begins, pa.array(begins))
 
-    def stored_type(self, source: PiecedSource, column: ColumnId) -> pa.DataType | None:
+    def stored_type(self, source: SourceReader, column: ColumnId) -> pa.DataType | None:
         if column not in self.types:
             self.types[column] = source.stored_type(column)
         return self.types[column]
 
 
-LearnedSource = tuple[PiecedSource, _Known]
+LearnedSource = tuple[Source, _Known]
 """A source, and what is kept of it."""
 
 _numbers = count(1)
@@ -124,7 +124,7 @@ class SeriesRegister:
             facts = source.facts
             if not facts.rows or not facts.time_range.overlaps(time_range):
                 continue
-            if facts.has_tombstones or not facts.is_unique or not is_pieced(source):
+            if facts.has_tombstones or not facts.is_unique:
                 return None
             known = self._known.get(id(source))
             if known is None or known.source() is not source:
@@ -160,7 +160,7 @@ class SeriesRegister:
                 parts.append((known.stretches, piece))
                 continue
             snapshot.check()
-            pieces = _pieces_of(source, column, known, wanted, time_range, counters, budget)
+            pieces = _pieces_of(source.reader(counters), column, known, wanted, time_range, budget)
             if pieces is None:
                 return None
             budget -= sum(len(piece) for piece in pieces)
@@ -186,7 +186,7 @@ class SeriesRegister:
                 is_used[known.numbers[known.numbers < count]] = True
         return int(is_used.sum()) * 2 < count
 
-    def _learn(self, source: PiecedSource) -> _Known:
+    def _learn(self, source: Source) -> _Known:
         shown = self._show(source)
         block = shown.block
         series = conform_series(block.table, shown.schema, self._schema)
@@ -262,12 +262,11 @@ def _whole_column(run: Run, column: Column, known: _Known) -> _kernels.SamplePie
 
 
 def _pieces_of(
-    source: PiecedSource,
+    source: SourceReader,
     column: Column,
     known: _Known,
     chosen: pa.Array,
     time_range: TimeRange,
-    counters: ScanStatistics,
     rows_max: int,
 ) -> list[_kernels.SamplePiece] | None:
     """Return the pieces of a source that have rows of chosen series; None for a scan, also if they are too large."""
@@ -281,9 +280,7 @@ def _pieces_of(
     rows = int((begins[1:] - begins[:-1])[touched].sum())
     if layout.stored_type(source, column.id) != column.type or rows > rows_max:
         return None
-    reader: Source = source.observed(counters)
-    assert is_pieced(reader)
-    times, values = reader.pieces(touched, [layout.time, column.id])
+    times, values = source.pieces(touched, [layout.time, column.id])
     pieces = [_piece(int(begins[number]), *each) for number, *each in zip(touched, times, values, strict=True)]
     return None if None in pieces else [piece for piece in pieces if piece is not None]
 

@@ -12,7 +12,6 @@ touched that they leave out.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +25,7 @@ from tsdb.engine.scan._expression import Call, Node, Ref
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, PiecedSource, Source, SourceFacts, is_pieced
+from tsdb.engine.source import Counters, Source, SourceFacts, SourceReader
 from tsdb.model import (
     METRIC_LABELS,
     METRIC_TABLE_ID,
@@ -60,8 +59,6 @@ def view_sources(physical: RegionSchema, view: MetricView) -> tuple[RegionSchema
     labels = [name for name, _ in view.tags if name not in _OWN]
 
     def show(source: Source) -> Source:
-        if is_pieced(source):
-            return PiecedView(source, schema, view.table_id, labels)
         return ViewSource(source, schema, view.table_id, labels)
 
     return schema, show
@@ -94,10 +91,8 @@ class ViewSource:
         self._labels = labels
         self.schema = schema
 
-    def observed(self, counters: Counters) -> ViewSource:
-        view = copy.copy(self)
-        view._source = self._source.observed(counters)
-        return view
+    def reader(self, counters: Counters | None = None) -> ViewReader:
+        return ViewReader(self, self._source.reader(counters))
 
     @property
     def facts(self) -> SourceFacts:
@@ -135,42 +130,50 @@ class ViewSource:
         names = [tag.name for tag in self.schema.tags]
         return make_tags([shown[name] for name in names], names, len(tsid))
 
+
+class ViewReader:
+    """Reads a view: rows have the numbers that they have in the whole source."""
+
+    def __init__(self, view: ViewSource, rows: SourceReader) -> None:
+        self._view = view
+        self._rows = rows
+        self.schema = view.schema
+        self.facts = rows.facts
+
+    @property
+    def block(self) -> SeriesBlock:
+        return self._view.block
+
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
-        return self._source.times(rows)
+        return self._rows.times(rows)
 
     def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
-        return self._source.sequences(rows)
+        return self._rows.sequences(rows)
 
     def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
-        return self._source.ops(rows)
+        return self._rows.ops(rows)
 
     def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
-        return self._source.field(column, rows)
-
-
-class PiecedView(ViewSource):
-    """A view of a source that can be read in pieces: rows have the numbers that they have in the whole source."""
-
-    _source: PiecedSource
+        return self._rows.field(column, rows)
 
     @property
     def piece_offsets(self) -> npt.NDArray[np.int64]:
-        return self._source.piece_offsets
+        return self._rows.piece_offsets
 
     @property
     def holds_narrow(self) -> bool:
-        return self._source.holds_narrow
+        return self._rows.holds_narrow
 
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
-        return self._source.stored_type(column)
+        return self._rows.stored_type(column)
 
     def pieces(
         self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
     ) -> list[list[pa.Array]]:
-        return self._source.pieces(numbers, columns, is_narrow=is_narrow)
+        return self._rows.pieces(numbers, columns, is_narrow=is_narrow)
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
-        return self._source.has_pieces(numbers, columns)
+        return self._rows.has_pieces(numbers, columns)
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
-        return self._source.pieces_at_hand(numbers, columns)
+        return self._rows.pieces_at_hand(numbers, columns)

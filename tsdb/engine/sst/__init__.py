@@ -1,6 +1,7 @@
 """Data files: sorted rows in Parquet beside an index file with their series. Format: `docs/format/sst.md`."""
 
-from tsdb.engine.sst._file import SstFile
+from tsdb.engine.sst._file import DataFile
+from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
 from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, estimate_row_bytes, plan_row_group_rows
 from tsdb.engine.sst._types import check_storable, storage_type
@@ -13,8 +14,9 @@ __all__ = [
     "CRASH_POINTS",
     "FORMAT_VERSION",
     "ROW_GROUP_ROWS",
+    "DataFile",
+    "FileReader",
     "Footer",
-    "SstFile",
     "WrittenFile",
     "check_storable",
     "delete_files",

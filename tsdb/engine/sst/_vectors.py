@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tsdb.engine.cache import VectorKey
+from tsdb.engine.cache import ColumnKey
 from tsdb.engine.slices import Slices
 from tsdb.model import ColumnId
 
@@ -18,13 +18,13 @@ from tsdb.model import ColumnId
 class Vectors(Protocol):
     """Where decoded columns are kept: the cache, or something smaller."""
 
-    def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any: ...
+    def get_or_load(self, key: ColumnKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any: ...
 
-    def get_many(self, keys: Sequence[VectorKey]) -> list[Any]:
+    def get_many(self, keys: Sequence[ColumnKey]) -> list[Any]:
         """Return what is at hand, None for the rest."""
         ...
 
-    def has_all(self, keys: Iterable[VectorKey]) -> bool: ...
+    def has_all(self, keys: Iterable[ColumnKey]) -> bool: ...
 
 
 class CarryOver:
@@ -37,17 +37,17 @@ class CarryOver:
     def __init__(self) -> None:
         self._last: dict[ColumnId, tuple[int | None, Any]] = {}
 
-    def get_or_load(self, key: VectorKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any:
+    def get_or_load(self, key: ColumnKey, load: Callable[[], Any], weigh: Callable[[Any], int]) -> Any:
         row_group, vector = self._last.get(key.column, (None, None))
         if row_group != key.row_group:
             vector = load()
             self._last[key.column] = key.row_group, vector
         return vector
 
-    def get_many(self, keys: Sequence[VectorKey]) -> list[Any]:
+    def get_many(self, keys: Sequence[ColumnKey]) -> list[Any]:
         return [None] * len(keys)
 
-    def has_all(self, keys: Iterable[VectorKey]) -> bool:
+    def has_all(self, keys: Iterable[ColumnKey]) -> bool:
         return False
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.source import Run, Source
+from tsdb.engine.source import Run, SourceReader
 from tsdb.engine.sst._encoding import sample_stretches, step_bits
 from tsdb.model import Column, ColumnId, RegionSchema
 
@@ -32,14 +32,14 @@ class _StoresWhole(Protocol):
     def stores_whole(self, column: ColumnId) -> bool: ...
 
 
-def whole_columns(sources: Iterable[Source], schema: RegionSchema) -> frozenset[ColumnId]:
+def whole_columns(sources: Iterable[SourceReader], schema: RegionSchema) -> frozenset[ColumnId]:
     """Return the fields that can be stored as integers, wherever rows of these sources go together."""
     sources = list(sources)
     fields = [column for column in schema.fields if column.type == _FLOAT]
     return frozenset(column.id for column in fields if _is_whole_in_all(sources, column))
 
 
-def _is_whole_in_all(sources: Sequence[Source], column: Column) -> bool:
+def _is_whole_in_all(sources: Sequence[SourceReader], column: Column) -> bool:
     """Whether no value contradicts, and there is one at all."""
     found = False
     for source in sources:
@@ -50,7 +50,7 @@ def _is_whole_in_all(sources: Sequence[Source], column: Column) -> bool:
     return found
 
 
-def _is_whole_in(source: Source, column: Column) -> bool | None:
+def _is_whole_in(source: SourceReader, column: Column) -> bool | None:
     """Whether the values of a source are whole; None if it has none."""
     if column.id not in source.schema.by_id:
         first = column.first

@@ -1,0 +1,97 @@
+"""The content of a data file and of its index as they are stored: read and checked, not kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tsdb.engine.cache import ByteCache, PageKey
+from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.manifest import FileMeta, data_path, index_path
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
+from tsdb.engine.sst._column_reader import ColumnReader
+from tsdb.engine.sst._columns import TSID
+from tsdb.engine.sst._container import IndexDamaged, IndexFile
+from tsdb.engine.sst._footer import Footer, read_footer
+from tsdb.engine.sst._input import RangeFile
+from tsdb.store import ObjectStore, StoreError
+
+_log = logging.getLogger("tsdb.sst")
+
+Pages = ByteCache[PageKey, bytes]
+
+
+class FileContent:
+    """What is stored of a data file."""
+
+    __slots__ = ("_directory", "_has_warned", "_store", "meta")
+
+    def __init__(self, meta: FileMeta, store: ObjectStore, directory: str) -> None:
+        self.meta = meta
+        self._store = store
+        self._directory = directory
+        self._has_warned = False
+
+    @property
+    def _path(self) -> str:
+        return data_path(self._directory, self.meta.file_id)
+
+    @property
+    def _index_path(self) -> str:
+        return index_path(self._directory, self.meta.file_id)
+
+    def read_footer(self) -> Footer:
+        footer = read_footer(self._store, self._path, self.meta.size_bytes)
+        if footer.rows != self.meta.rows:
+            raise FileCorrupted(file=self._path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
+        return footer
+
+    def read_block(self, footer: Footer, pages: Pages | None) -> SeriesBlock:
+        """Read the series block from the index, or make it from the rows if there is none."""
+        if self.meta.has_index:
+            try:
+                return self._read_indexed_block(footer)
+            except (IndexDamaged, StoreError) as error:
+                self._warn(error)
+        with self.open_columns(footer, pages) as reader:
+            return rebuild_block(_keys(footer, reader), footer.schema)
+
+    def open_columns(self, footer: Footer, pages: Pages | None, *, holds_narrow: bool = False) -> ColumnReader:
+        """Return a reader of columns; bytes go through `pages`."""
+        path = self._path
+        if pages is None:
+            return ColumnReader(path, footer, lambda: self._store.open_input(path), holds_narrow=holds_narrow)
+
+        def read_page(offset: int, length: int) -> bytes:
+            key = PageKey(self.meta.file_id, offset, length)
+            return pages.get_or_load(key, lambda: self._store.get_range(path, offset, length), len)
+
+        def open_pages() -> pa.NativeFile:
+            return RangeFile(self.meta.size_bytes, read_page).as_arrow()
+
+        return ColumnReader(path, footer, open_pages, read_page, holds_narrow=holds_narrow)
+
+    def _read_indexed_block(self, footer: Footer) -> SeriesBlock:
+        index = IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
+        blob = index.blob(SERIES_BLOB)
+        if blob is None:
+            raise IndexDamaged("it has no series block")
+        block = decode_block(blob, footer.schema)
+        if block.rows != self.meta.rows or len(block) != self.meta.series:
+            raise IndexDamaged(f"its series block is of {len(block)} series and {block.rows} rows")
+        return block
+
+    def _warn(self, error: Exception) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)
+
+
+def _keys(footer: Footer, reader: ColumnReader) -> Iterator[RowGroupKeys]:
+    wanted = [*(tag.id for tag in footer.schema.tags), TSID, footer.schema.time.id]
+    for row_group in range(footer.row_groups):
+        *tags, tsid, times = reader.read_stored(row_group, wanted)
+        yield RowGroupKeys(tags, tsid.to_numpy(), times.view(pa.int64()).to_numpy())

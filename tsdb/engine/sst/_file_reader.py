@@ -1,0 +1,324 @@
+"""Reading rows of a data file: no more of it than the row groups that rows lie in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tsdb.engine.cache import ColumnForm, ColumnKey
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.slices import Slices
+from tsdb.engine.source import Counters, SourceFacts
+from tsdb.engine.sst._column_reader import ColumnReader
+from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
+from tsdb.engine.sst._content import FileContent
+from tsdb.engine.sst._footer import Footer
+from tsdb.engine.sst._policy import CachePolicy
+from tsdb.engine.sst._vectors import split_by_row_group
+from tsdb.model import ColumnId, RegionSchema
+
+_DECODERS_MAX = min(4, os.cpu_count() or 1)
+"""How many threads decode for one reader."""
+_WIDE = pa.int64()
+"""The type whose values may be held in a narrower one."""
+_WIDE_ROWS_RATIO = 8
+"""A read of one row in this many, or of more, takes them from a column in its own type."""
+_THREAD_COLUMNS_MIN = 4
+"""How many columns of row groups are worth a second thread."""
+
+
+@cache
+def _decoders() -> ThreadPoolExecutor:
+    """The threads that decode for all readers together: more than there are cores would only wait."""
+    return ThreadPoolExecutor(_DECODERS_MAX, thread_name_prefix="tsdb-decode")
+
+
+class FileReader:
+    """A `SourceReader` over one data file, for one scan. Safe for the threads of that scan.
+
+    It keeps the footer, the series block and the open file between columns: opening one costs as much as it has
+    columns.
+    """
+
+    __slots__ = (
+        "_block",
+        "_content",
+        "_counters",
+        "_file_id",
+        "_footer",
+        "_idle",
+        "_policy",
+        "_vectors",
+        "facts",
+    )
+
+    def __init__(
+        self, content: FileContent, facts: SourceFacts, policy: CachePolicy, counters: Counters | None
+    ) -> None:
+        self.facts = facts
+        self._content = content
+        self._file_id = content.meta.file_id
+        self._policy = policy
+        self._vectors = policy.vectors
+        self._counters = counters
+        self._footer: Footer | None = None
+        self._block: SeriesBlock | None = None
+        self._idle: list[ColumnReader] = []
+
+    @property
+    def footer(self) -> Footer:
+        footer = self._footer
+        if footer is None:
+            footer = self._footer = self._policy.footer(self._content)
+        return footer
+
+    @property
+    def schema(self) -> RegionSchema:
+        return self.footer.schema
+
+    @property
+    def block(self) -> SeriesBlock:
+        block = self._block
+        if block is None:
+            block = self._block = self._policy.block(self._content, lambda: self.footer)
+        return block
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]:
+        footer = self.footer
+        if len(rows.starts) == 1 and (known := self._known_times(footer, int(rows.starts[0]), int(rows.stops[0]))):
+            return known[0]
+        return self._read_numpy(footer, footer.schema.time.id, rows, np.dtype(np.int64))
+
+    def _known_times(self, footer: Footer, start: int, stop: int) -> list[npt.NDArray[np.int64]]:
+        """Return the times of a row range if it lies in one row group whose times are decoded; otherwise nothing."""
+        row_group = int(footer.row_offsets.searchsorted(start, side="right")) - 1
+        if start >= stop or stop > footer.row_offsets[row_group + 1]:
+            return []
+        (times,) = self._vectors.get_many([ColumnKey(self._file_id, footer.schema.time.id, row_group)])
+        if times is None:
+            return []
+        if self._counters is not None:
+            self._counters.add(vector_hits=1)
+        first = int(footer.row_offsets[row_group])
+        return [times[start - first : stop - first]]
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
+        footer = self.footer
+        if SEQUENCE not in footer.leaves:
+            return np.full(rows.rows, footer.constant_sequence, dtype=np.uint64)
+        return self._read_numpy(footer, SEQUENCE, rows, np.dtype(np.uint64))
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        if not self.facts.has_tombstones:
+            return None
+        return self._read_numpy(self.footer, OP_TYPE, rows, np.dtype(np.uint8))
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        footer = self.footer
+        if column not in footer.leaves:
+            return None
+        kind = footer.schema.by_id[column].type
+        pieces = [self._take_field(key, vector, part, kind) for key, vector, part in self._along(footer, column, rows)]
+        if not pieces:
+            return pa.nulls(0, kind)
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        return self.footer.row_offsets
+
+    @property
+    def holds_narrow(self) -> bool:
+        return self._policy.holds_narrow
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        footer = self.footer
+        return footer.schema.by_id[column].type if column in footer.leaves else None
+
+    def stores_whole(self, column: ColumnId) -> bool:
+        """Whether the values of a field are known to be whole numbers, because they are stored as such."""
+        return self.footer.is_whole(column)
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        return self._vectors.has_all(self._keys(numbers, columns))
+
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        """Return columns of row groups, times as int64; with `is_narrow` integers as they are held."""
+        keys = self._keys(numbers, columns)
+        vectors = self._vectors.get_many(keys)
+        missing = [at for at, vector in enumerate(vectors) if vector is None]
+        if missing:
+            for at, vector in self._decode_many(keys, missing):
+                vectors[at] = vector
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(keys) - len(missing))
+        found = _by_column(vectors, len(numbers))
+        if is_narrow:
+            return found
+        kinds = self.footer.schema.by_id
+        return [
+            [_widened(values, kinds[column].type) for values in own] if column in kinds else own
+            for column, own in zip(columns, found, strict=True)
+        ]
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        vectors = self._vectors.get_many(self._keys(numbers, columns))
+        if any(vector is None for vector in vectors):
+            return None
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(vectors))
+        return _by_column(vectors, len(numbers))
+
+    def _keys(self, row_groups: Sequence[int], columns: Sequence[ColumnId]) -> list[ColumnKey]:
+        file_id = self._file_id
+        return [ColumnKey(file_id, column, row_group) for column in columns for row_group in row_groups]
+
+    def series_ends(
+        self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
+    ) -> list[pa.Array] | None:
+        """Return fields in the last rows of series, or in the first; None if rows are others, or few."""
+        offsets = self.block.offsets
+        ends = offsets[1:] - 1 if is_newest else offsets[:-1]
+        series = offsets.searchsorted(rows, side="right") - 1
+        if not np.array_equal(ends[series], rows):
+            return None
+        form = ColumnForm.LAST_ROWS if is_newest else ColumnForm.FIRST_ROWS
+        keys = [ColumnKey(self._file_id, column, form=form) for column in columns]
+        if 2 * len(rows) < len(ends) and not self._vectors.has_all(keys):
+            return None
+        found = self._load_ends(keys, ends)
+        if np.array_equal(rows, ends):
+            return found
+        places = pa.array(series)
+        return [values.take(places) for values in found]
+
+    def _load_ends(self, keys: Sequence[ColumnKey], rows: npt.NDArray[np.int64]) -> list[pa.Array]:
+        """Return columns in some rows, on several threads if several have to be read."""
+        footer = self.footer
+
+        def load(key: ColumnKey) -> pa.Array:
+            return self._vectors.get_or_load(key, lambda: self._read_ends(footer, key.column, rows), _weigh)
+
+        found = self._vectors.get_many(keys)
+        missing = [at for at, values in enumerate(found) if values is None]
+        wanted = [keys[at] for at in missing]
+        loaded = list(map(load, wanted) if len(missing) < 2 else _decoders().map(load, wanted))
+        for at, values in zip(missing, loaded, strict=True):
+            found[at] = values
+        if self._counters is not None:
+            self._counters.add(vector_hits=len(keys) - len(missing))
+        return found
+
+    def _read_ends(self, footer: Footer, column: ColumnId, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Read a column in some rows; what is decoded for that is not kept."""
+        pieces = []
+        with self._lend_reader(footer) as reader:
+            before = len(reader.decoded)
+            for row_group, part in split_by_row_group(Slices(rows, rows + 1), footer.row_offsets):
+                (vector,) = self._vectors.get_many([ColumnKey(self._file_id, column, row_group)])
+                if vector is None:
+                    vector = reader.decode(row_group, column)
+                pieces.append(_widened(vector.take(pa.array(part.positions())), footer.schema.by_id[column].type))
+            if self._counters is not None:
+                decoded = reader.decoded[before:]
+                read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
+                self._counters.add(vector_misses=len(decoded), bytes_read=read)
+        return pa.concat_arrays(pieces)
+
+    def _decode_many(self, keys: Sequence[ColumnKey], places: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Decode some of the keys, on several threads when there are several: Arrow lets them work side by side."""
+        footer = self.footer
+        workers = min(_DECODERS_MAX, len(places) // _THREAD_COLUMNS_MIN)
+        if workers < 2:
+            yield from self._decode(footer, keys, places)
+            return
+        others = [_decoders().submit(self._decode, footer, keys, places[first::workers]) for first in range(1, workers)]
+        yield from self._decode(footer, keys, places[::workers])
+        for other in others:
+            yield from other.result()
+
+    def _decode(self, footer: Footer, keys: Sequence[ColumnKey], places: Sequence[int]) -> list[tuple[int, Any]]:
+        found = []
+        with self._lend_reader(footer) as reader:
+            before = len(reader.decoded)
+            for at in places:
+                load = partial(reader.decode, keys[at].row_group, keys[at].column)
+                found.append((at, self._vectors.get_or_load(keys[at], load, _weigh)))
+            if self._counters is not None:
+                # A column that another scan decoded meanwhile counts as read all the same.
+                read = sum(footer.chunk_bytes(keys[at].row_group, keys[at].column) for at in places)
+                self._counters.add(vector_misses=len(reader.decoded) - before, bytes_read=read)
+        return found
+
+    def _take_field(self, key: ColumnKey, vector: pa.Array, rows: Slices, kind: pa.DataType) -> pa.Array:
+        """Return rows of a decoded column in the type they were written with.
+
+        A read of many rows of a narrow column keeps a wide one too: scans then share its memory.
+        """
+        if kind == _WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
+            wide = key._replace(form=ColumnForm.WIDE)
+            vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), _weigh)
+        return _widened(rows.take_arrow(vector), kind)
+
+    def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+        pieces = [part.take(vector) for _, vector, part in self._along(footer, column, rows)]
+        if not pieces:
+            return np.empty(0, dtype=kind)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _along(self, footer: Footer, column: ColumnId, rows: Slices) -> Iterator[tuple[ColumnKey, Any, Slices]]:
+        """Yield the decoded column of each row group that rows lie in, with its key and the rows in it."""
+        with self._lend_reader(footer) as reader:
+            before = len(reader.decoded)
+            row_groups = split_by_row_group(rows, footer.row_offsets)
+            for row_group, part in row_groups:
+                key = ColumnKey(self._file_id, column, row_group)
+                yield key, self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
+            if self._counters is not None:
+                decoded = reader.decoded[before:]
+                read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
+                hits = len(row_groups) - len(decoded)
+                self._counters.add(vector_hits=hits, vector_misses=len(decoded), bytes_read=read)
+
+    @contextmanager
+    def _lend_reader(self, footer: Footer) -> Iterator[ColumnReader]:
+        """Lend a reader of columns to one thread."""
+        idle = self._idle
+        try:
+            reader = idle.pop()
+        except IndexError:
+            policy = self._policy
+            reader = self._content.open_columns(footer, policy.pages, holds_narrow=policy.holds_narrow)
+        try:
+            yield reader
+        except BaseException:
+            reader.close()
+            raise
+        # There are never more than threads that read at the same time; they are closed with this reader.
+        idle.append(reader)
+
+
+def _weigh(vector: Any) -> int:
+    return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
+
+
+def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return integers in the type they were written with; everything else has it, times are numbers."""
+    is_narrow = kind == _WIDE and values.type != kind
+    return values.cast(kind) if is_narrow else values
+
+
+def _by_column(vectors: list[Any], count: int) -> list[list[pa.Array]]:
+    """Return decoded columns, each with an array for each of some row groups."""
+    arrays = [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
+    return [arrays[at : at + count] for at in range(0, len(arrays), count or 1)]

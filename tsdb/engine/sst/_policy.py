@@ -1,0 +1,85 @@
+"""Cache policies of readers: what a reader finds in memory, and what stays there after it.
+
+| policy    | used by                 | decoded columns                | footer and series block             |
+|-----------|-------------------------|--------------------------------|-------------------------------------|
+| `Cached`  | queries                 | in the cache, integers narrow  | in the cache                        |
+| `Passing` | flushes and compactions | the last row group of each one | from the cache if there, never kept |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tsdb.engine.cache import Caches, MetaKey
+from tsdb.engine.series import SeriesBlock
+from tsdb.engine.sst._content import FileContent, Pages
+from tsdb.engine.sst._footer import Footer
+from tsdb.engine.sst._vectors import CarryOver, Vectors
+
+
+class CachePolicy(Protocol):
+    """Where a reader looks before it reads."""
+
+    @property
+    def vectors(self) -> Vectors:
+        """Decoded columns."""
+        ...
+
+    @property
+    def pages(self) -> Pages | None:
+        """Columns as they are stored."""
+        ...
+
+    @property
+    def holds_narrow(self) -> bool:
+        """Whether integers of 64 bits are held in the narrowest type that has room for them."""
+        ...
+
+    def footer(self, content: FileContent) -> Footer: ...
+
+    def block(self, content: FileContent, footer: Callable[[], Footer]) -> SeriesBlock: ...
+
+
+class Cached:
+    """What is read stays in the caches of the process."""
+
+    __slots__ = ("_meta", "pages", "vectors")
+    holds_narrow = True
+
+    def __init__(self, caches: Caches) -> None:
+        self._meta = caches.sst_meta
+        self.vectors: Vectors = caches.vectors
+        self.pages = caches.pages if caches.pages.is_enabled else None
+
+    def footer(self, content: FileContent) -> Footer:
+        key = MetaKey(content.meta.file_id, "footer")
+        footer: Footer = self._meta.get_or_load(key, content.read_footer, lambda footer: footer.nbytes)
+        return footer
+
+    def block(self, content: FileContent, footer: Callable[[], Footer]) -> SeriesBlock:
+        key = MetaKey(content.meta.file_id, "block")
+        block: SeriesBlock = self._meta.get_or_load(
+            key, lambda: content.read_block(footer(), self.pages), lambda block: block.nbytes
+        )
+        return block
+
+
+class Passing:
+    """A reader goes through a file once and leaves no trace in the caches. For one reader."""
+
+    __slots__ = ("_meta", "vectors")
+    pages = None
+    holds_narrow = False
+
+    def __init__(self, caches: Caches) -> None:
+        self._meta = caches.sst_meta
+        self.vectors: Vectors = CarryOver()
+
+    def footer(self, content: FileContent) -> Footer:
+        footer: Footer | None = self._meta.peek(MetaKey(content.meta.file_id, "footer"))
+        return footer or content.read_footer()
+
+    def block(self, content: FileContent, footer: Callable[[], Footer]) -> SeriesBlock:
+        block: SeriesBlock | None = self._meta.peek(MetaKey(content.meta.file_id, "block"))
+        return content.read_block(footer(), None) if block is None else block
