@@ -128,6 +128,28 @@ def test_the_interface_of_regions_names_nothing_inside_the_engine() -> None:
         assert not names & INSIDE_THE_ENGINE, module
 
 
+SCAN_LAYERS = ("filters", "snapshot", "plan", "cells", "readers", "queries")
+
+
+def test_packages_of_scans_import_only_those_before_them() -> None:
+    offences = []
+    root = ROOT / "tsdb" / "engine" / "scan"
+    for path in sorted(root.rglob("*.py")):
+        here = path.relative_to(root).parts[0]
+        if here == "__init__.py":
+            continue
+        for line, module in _imports(path):
+            parts = module.split(".")
+            if parts[:3] != ["tsdb", "engine", "scan"]:
+                continue
+            place = f"{path.relative_to(ROOT)}:{line}"
+            if len(parts) < 4:
+                offences.append(f"{place} imports the whole package")
+            elif SCAN_LAYERS.index(parts[3]) > SCAN_LAYERS.index(here):
+                offences.append(f"{place} imports {module}")
+    assert not offences, "\n".join(offences)
+
+
 def test_every_package_has_a_layer() -> None:
     found = {path.relative_to(ROOT / "tsdb").with_suffix("").parts[0] for path in _sources()} - {"__init__"}
     assert found <= set(LAYERS)

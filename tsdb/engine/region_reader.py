@@ -31,17 +31,18 @@ from tsdb.engine.scan import (
     Evaluate,
     Filter,
     LearnedSeries,
+    Partition,
     Projection,
     RegionScan,
     RowFilter,
     RunPlan,
     ScanStatistics,
     SeriesRegisters,
-    Share,
     Snapshot,
     list_series,
     make_filter,
     matching_rows,
+    partition_scan,
     plan_scan,
     scan_series,
     view_snapshot,
@@ -74,7 +75,7 @@ class LocalReader:
         self._check = check
         self._statistics = ScanStatistics()
         self._numbers = count()
-        self._scans: dict[int, list[Share]] = {}
+        self._scans: dict[int, list[Partition]] = {}
         self._cells: dict[int, RunPlan] = {}
         self._learned: LearnedSeries | None = None
 
@@ -99,18 +100,18 @@ class LocalReader:
         return len(self._whole.sources)
 
     def plan_scan(self, filter: RowFilter) -> PlannedScan:
-        plan = plan_scan(self._snapshot, filter, self._statistics, self._also)
-        shares = plan.split(self._parallelism)
-        self._statistics.add(fragments=len(shares))
+        plan = plan_scan(self._snapshot, self._filter(filter), self._statistics)
+        partitions = partition_scan(plan, self._parallelism)
+        self._statistics.add(fragments=len(partitions))
         number = next(self._numbers)
-        self._scans[number] = shares
-        return PlannedScan(number, len(shares), plan.segments)
+        self._scans[number] = partitions
+        return PlannedScan(number, len(partitions), len(plan.segments))
 
     def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
         snapshot = self._snapshot
-        projection = Projection(snapshot.schema, request.columns)
-        share = self._scans[request.plan][request.share]
-        return share.batches(projection, memory_bytes_max=snapshot.memory_bytes_max // self._parallelism)
+        projection = Projection(snapshot, request.columns)
+        partition = self._scans[request.plan][request.share]
+        return partition.batches(projection, memory_bytes_max=snapshot.memory_bytes_max // self._parallelism)
 
     def bounds(self, filter: RowFilter) -> Bounds | None:
         found = matching_rows(self._snapshot, self._filter(filter))

@@ -27,6 +27,7 @@ def take_snapshot(context: EngineContext, region: Region, *, timeout: Duration |
         ttl_cutoff=ttl_cutoff(context, version),
         on_release=pinned.clear,
         clock=context.clock,
+        tuning=context.options.tuning.scan,
     )
 
 

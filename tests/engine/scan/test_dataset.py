@@ -15,19 +15,16 @@ from tests.engine.region_dataset import RegionDataset
 from tests.engine.scan.regions import MODES, Region, Write, bag, put, row, rows_of, to_rows
 from tsdb.clock import ManualClock
 from tsdb.engine.scan import Snapshot
-from tsdb.engine.scan import _plan as plan_module
-from tsdb.engine.scan import _projection as projection_module
 from tsdb.engine.source import sort_rows
+from tsdb.engine.tuning import ScanTuning
 from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.model import RegionOptions, RegionSchema, Semantic
 
 NAMES = ("host", "ts", "v")
 
 
-@pytest.fixture(autouse=True)
-def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few rows be enough to be shared out."""
-    monkeypatch.setattr(plan_module, "_SHARED_ROWS_MIN", 8)
+SMALL = ScanTuning(partition_rows_min=8)
+"""A few rows are enough to be divided into partitions."""
 
 
 def hosts(count: int, steps: int, options: RegionOptions = MODES[0]) -> Region:
@@ -54,47 +51,47 @@ def query(dataset: RegionDataset, text: str) -> list[dict[str, Any]]:
 def test_any_number_of_fragments_gives_the_same_rows(parallelism: int, options: RegionOptions) -> None:
     region = hosts(11, 20, options)
     region.writes.append(put(*(row("host_004", step, -1.0) for step in range(3, 17)), source=2))
-    dataset = RegionDataset(reader_of(region.snapshot(), parallelism=parallelism))
+    dataset = RegionDataset(reader_of(region.snapshot(tuning=SMALL), parallelism=parallelism))
     fragments = list(dataset.get_fragments())
     assert len(fragments) == parallelism == dataset.statistics["fragments"]
-    shares = [rows_of(fragment.scanner(columns=list(NAMES)).to_batches()) for fragment in fragments]
-    assert bag((each for share in shares for each in share), NAMES) == bag(region.visible(), NAMES)
+    partitions = [rows_of(fragment.scanner(columns=list(NAMES)).to_batches()) for fragment in fragments]
+    assert bag((each for partition in partitions for each in partition), NAMES) == bag(region.visible(), NAMES)
     assert bag(query(dataset, "select host, ts, v from t"), NAMES) == bag(region.visible(), NAMES)
 
 
 def test_fragments_are_about_equally_long_and_keep_series_together() -> None:
-    dataset = RegionDataset(reader_of(hosts(100, 20).snapshot(), parallelism=4))
-    shares = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
-    assert [len(share) for share in shares] == [500] * 4
-    assert [len({each["host"] for each in share}) for share in shares] == [25] * 4
+    dataset = RegionDataset(reader_of(hosts(100, 20).snapshot(tuning=SMALL), parallelism=4))
+    partitions = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
+    assert [len(partition) for partition in partitions] == [500] * 4
+    assert [len({each["host"] for each in partition}) for partition in partitions] == [25] * 4
 
 
-def test_small_segments_are_dealt_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "_SHARED_ROWS_MIN", 1000)
-    dataset = RegionDataset(reader_of(hosts(3, 20).snapshot(), parallelism=3))
-    shares = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
-    assert [len(share) for share in shares] == [30, 30, 0]
+def test_small_segments_are_dealt_out_whole() -> None:
+    snapshot = hosts(3, 20).snapshot(tuning=ScanTuning(partition_rows_min=1000))
+    dataset = RegionDataset(reader_of(snapshot, parallelism=3))
+    partitions = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
+    assert [len(partition) for partition in partitions] == [30, 30, 0]
 
 
-def test_one_series_is_shared_out_too_within_the_time_that_is_asked_for() -> None:
+def test_one_series_is_partitiond_out_too_within_the_time_that_is_asked_for() -> None:
     dataset = RegionDataset(
-        reader_of(Region([put(*(row(None, step) for step in range(1000)))]).snapshot(), parallelism=4)
+        reader_of(Region([put(*(row(None, step) for step in range(1000)))]).snapshot(tuning=SMALL), parallelism=4)
     )
     late = pc.field("ts") >= pa.scalar(800, pa.timestamp("ms"))
     fragments = dataset.get_fragments(filter=late)
-    shares = [rows_of(each.scanner(columns=["ts"], filter=late).to_batches()) for each in fragments]
-    assert [len(share) for share in shares] == [50] * 4
+    partitions = [rows_of(each.scanner(columns=["ts"], filter=late).to_batches()) for each in fragments]
+    assert [len(partition) for partition in partitions] == [50] * 4
 
 
 def test_count_and_empty_projections_have_rows() -> None:
-    dataset = RegionDataset(reader_of(hosts(3, 10).snapshot(), parallelism=2))
+    dataset = RegionDataset(reader_of(hosts(3, 10).snapshot(tuning=SMALL), parallelism=2))
     assert query(dataset, "select count(*) as n from t") == [{"n": 30}]
     assert query(dataset, "select count(*) as n from t where v > 5") == [{"n": 12}]
     assert query(dataset, "select 1 as x from t where host = 'host_001'") == [{"x": 1}] * 10
 
 
 def test_filters_arrive_at_series_and_slices() -> None:
-    dataset = RegionDataset(reader_of(hosts(50, 20).snapshot(), parallelism=2))
+    dataset = RegionDataset(reader_of(hosts(50, 20).snapshot(tuning=SMALL), parallelism=2))
     where = "host in ('host_001', 'host_002', 'host_003', 'host_004', 'nobody') and ts < '1970-01-01T00:00:00.005'"
     assert query(dataset, f"select sum(v) as s from t where {where}") == [{"s": 40.0}]
     counted = dataset.statistics
@@ -104,7 +101,7 @@ def test_filters_arrive_at_series_and_slices() -> None:
 def test_tags_are_strings() -> None:
     region = hosts(3, 4)
     region.writes.append(put(row(None, 1), row("ä" * 40, 1), source=3))
-    dataset = RegionDataset(reader_of(region.snapshot()))
+    dataset = RegionDataset(reader_of(region.snapshot(tuning=SMALL)))
     assert dataset.schema.field("host").type == pa.string()
     assert bag(query(dataset, "select host, ts, v from t"), NAMES) == bag(region.visible(), NAMES)
     found = query(dataset, "select host, count(*) as n from t where host > 'host_000' group by host order by host")
@@ -113,16 +110,15 @@ def test_tags_are_strings() -> None:
 
 def test_not_in_leaves_null_out_and_nan_is_the_largest_number() -> None:
     region = Region([put(row(None, 1, 1.0), row("z", 1, float("nan")), row("a", 1, 5.0))])
-    dataset = RegionDataset(reader_of(region.snapshot()))
+    dataset = RegionDataset(reader_of(region.snapshot(tuning=SMALL)))
     assert query(dataset, "select host from t where host not in ('a', 'b', 'c', 'd', 'e')") == [{"host": "z"}]
     assert query(dataset, "select host from t where v > 4 order by host") == [{"host": "a"}, {"host": "z"}]
 
 
-def test_a_limit_stops_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection_module, "BATCH_ROWS_MAX", 10)
+def test_a_limit_stops_reading() -> None:
     region = hosts(20, 40)
     released: list[int] = []
-    snapshot = region.snapshot(on_release=lambda: released.append(1))
+    snapshot = region.snapshot(on_release=lambda: released.append(1), tuning=ScanTuning(batch_rows_max=10))
     dataset = RegionDataset(reader_of(snapshot))
     context = connect(dataset, partitions=1)
     assert len(rows_of(context.sql("select host from t limit 3").collect())) == 3
@@ -161,7 +157,7 @@ def test_an_abandoned_generator_keeps_nothing_pinned() -> None:
 
 
 def test_a_plan_may_read_its_fragments_again() -> None:
-    dataset = RegionDataset(reader_of(hosts(1, 4).snapshot(), parallelism=2))
+    dataset = RegionDataset(reader_of(hosts(1, 4).snapshot(tuning=SMALL), parallelism=2))
     text = """
         with recursive r as (
             select 0 as n
@@ -173,15 +169,15 @@ def test_a_plan_may_read_its_fragments_again() -> None:
 
 
 def test_a_join_with_itself_reads_the_region_twice() -> None:
-    dataset = RegionDataset(reader_of(hosts(3, 4).snapshot(), parallelism=2))
+    dataset = RegionDataset(reader_of(hosts(3, 4).snapshot(tuning=SMALL), parallelism=2))
     assert query(dataset, "select count(*) as n from t a join t b on a.host = b.host and a.ts = b.ts") == [{"n": 12}]
     assert dataset.statistics["fragments"] == 4
 
 
-def test_the_deadline_is_looked_at_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection_module, "BATCH_ROWS_MAX", 10)
+def test_the_deadline_is_looked_at_between_batches() -> None:
     clock = ManualClock()
-    batches = scan_batches(hosts(4, 40).snapshot(deadline_ns=5_000_000_000, clock=clock), ["host"])
+    tuning = ScanTuning(batch_rows_max=10)
+    batches = scan_batches(hosts(4, 40).snapshot(deadline_ns=5_000_000_000, clock=clock, tuning=tuning), ["host"])
     next(batches)
     clock.advance(seconds=5)
     with pytest.raises(DeadlineExceeded):
@@ -209,6 +205,6 @@ def test_a_region_without_tags_is_one_series() -> None:
     rows = [to_rows(schema, Write([{"ts": time, "v": 1.0 * time} for time in range(20)]), 1)]
     other = [to_rows(schema, Write([{"ts": time, "v": -1.0} for time in range(5)]), 100)]
     sources = tuple(sort_rows(schema, each, drop_overwritten=True) for each in (rows, other))
-    dataset = RegionDataset(reader_of(Snapshot(schema, RegionOptions(), sources), parallelism=3))
+    dataset = RegionDataset(reader_of(Snapshot(schema, RegionOptions(), sources, tuning=SMALL), parallelism=3))
     assert query(dataset, "select count(*) as n, sum(v) as s from t where v < 19") == [{"n": 19, "s": 156.0}]
     assert query(dataset, "select ts, v from t where ts >= '1970-01-01T00:00:00.019'") == [{"ts": 19, "v": 19.0}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tsdb.engine.scan._decoded_labels import DecodedLabels
+from tsdb.engine.scan.snapshot.decoded_labels import DecodedLabels
 from tsdb.model import encode_labels
 
 

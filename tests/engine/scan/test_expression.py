@@ -13,10 +13,10 @@ import pytest
 
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, make_schema, put, row, rows_of
-from tsdb.engine.scan._compare import compare, is_in
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref, decode_expression
-from tsdb.engine.scan._filter import Opaque, make_filter
-from tsdb.engine.scan._time_span import find_time_span
+from tsdb.engine.scan.filters.compare import compare, is_in
+from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref, decode_expression
+from tsdb.engine.scan.filters.filter import Opaque, make_filter
+from tsdb.engine.scan.filters.time_span import find_time_span
 from tsdb.errors import InvalidArguments
 from tsdb.model import TimeRange
 

@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import MODES, Region, bag, delete, put, row, rows_of
-from tsdb.engine.scan import ScanStatistics, Snapshot
-from tsdb.engine.scan import _parts as parts_module
-from tsdb.engine.scan import _plan as plan_module
-from tsdb.engine.scan import _segments as segments_module
+from tsdb.engine.scan import Conditions, ScanStatistics, Snapshot
+from tsdb.engine.scan.filters.filter import TagCheck
 from tsdb.engine.slices import Slices
-from tsdb.model import MergeMode, RegionOptions, RegionSchema
+from tsdb.engine.tuning import ScanTuning
+from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 
 HOST, when, V = pc.field("host"), pc.field("ts"), pc.field("v")
 NAMES = ("host", "ts", "v")
+TUNING = ScanTuning()
 
 
 def at(value: int) -> pa.Scalar:
@@ -48,10 +47,12 @@ class Watched:
         return self._source.field(column, rows)
 
 
-def scan(region: Region, expression: pc.Expression | None, names: tuple[str, ...] = NAMES) -> dict[str, int]:
+def scan(
+    region: Region, expression: pc.Expression | None, names: tuple[str, ...] = NAMES, tuning: ScanTuning = TUNING
+) -> dict[str, int]:
     """Scan, check the rows against those that are visible and match, and return the statistics."""
     statistics = ScanStatistics()
-    found = rows_of(scan_batches(region.snapshot(), names, expression, statistics=statistics))
+    found = rows_of(scan_batches(region.snapshot(tuning=tuning), names, expression, statistics=statistics))
     plain = Region(region.writes, region.options, region.unit, region.ttl_cutoff)
     everything = pa.Table.from_pylist([{**each, "ts": at(each["ts"])} for each in plain.visible()], region.schema.arrow)
     wanted = everything if expression is None else everything.filter(expression)
@@ -110,9 +111,9 @@ def test_conditions_on_null_fields_are_checked_on_rows() -> None:
     assert scan(region, V.is_null() & (HOST == "a"))["rows_returned"] == 1
 
 
-def watched_snapshot(region: Region) -> tuple[Snapshot, list[Watched]]:
+def watched_snapshot(region: Region, tuning: ScanTuning = TUNING) -> tuple[Snapshot, list[Watched]]:
     sources = [Watched(source) for source in region.sources()]
-    return Snapshot(region.schema, region.options, tuple(sources)), sources  # type: ignore[arg-type]
+    return Snapshot(region.schema, region.options, tuple(sources), tuning=tuning), sources  # type: ignore[arg-type]
 
 
 def test_what_tags_and_slices_decide_is_not_checked_again() -> None:
@@ -210,49 +211,53 @@ def test_rows_that_pass_a_condition_are_picked_out_of_the_stretches_in_the_time_
     assert (found["rows_read"], found["rows_returned"]) == (3 * 14, 3 * 3)
 
 
-def test_rows_are_picked_in_blocks_of_the_size_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "_BLOCK_ROWS_MIN", 16)
+def test_rows_are_picked_in_blocks_of_the_size_that_memory_allows() -> None:
     region = Region([put(*(row("a", time, float(time)) for time in range(100)))])
-    batches = list(scan_batches(region.snapshot(memory_bytes_max=1), NAMES, V >= 10.0))
+    batches = list(
+        scan_batches(region.snapshot(memory_bytes_max=1, tuning=ScanTuning(block_rows_min=16)), NAMES, V >= 10.0)
+    )
     assert [batch.num_rows for batch in batches] == [16, 16, 16, 16, 16, 10]
     assert [each["v"] for each in rows_of(batches)] == [float(value) for value in range(10, 100)]
 
 
-def test_long_stretches_of_one_source_are_cut_off_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments_module, "_ALONE_ROWS_MIN", 20)
+def test_long_stretches_of_one_source_are_cut_off_the_merge() -> None:
+    tuning = ScanTuning(alone_rows_min=20)
     first = put(*(row("a", time, 1.0) for time in range(100)), source=0)
     second = put(*(row("a", time, 2.0) for time in range(90, 200)), source=1)
-    found = scan(Region([first, second]), None)
+    found = scan(Region([first, second]), None, tuning=tuning)
     assert (found["segments_direct"], found["segments_merged"]) == (2, 1)
     late = put(row("a", 0, 3.0), row("a", 199, 3.0), source=2)
-    assert scan(Region([first, second, late]), None)["segments_direct"] == 0
+    assert scan(Region([first, second, late]), None, tuning=tuning)["segments_direct"] == 0
 
 
-def test_equal_sets_of_series_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    match = parts_module.match_series
-    monkeypatch.setattr(parts_module, "match_series", lambda *given: calls.append(1) or match(*given))
-    assert scan(two_days(), HOST == "a")["series_kept"] == 2
-    assert len(calls) == 1
+def test_equal_sets_of_series_are_matched_once() -> None:
+    asked: list[list[str]] = []
+
+    def is_a(tags: pa.RecordBatch) -> pa.Array:
+        asked.append(tags.column("host").to_pylist())
+        return pc.equal(tags.column("host"), "a")
+
+    conditions = Conditions(TimeRange.ALL, (TagCheck(frozenset({"host"}), is_a),))
+    rows = rows_of(scan_batches(two_days().snapshot(), ["host"], conditions))
+    assert [each["host"] for each in rows] == ["a"] * 20
+    assert asked == [["a", "b", "c"]]
 
 
-def test_a_long_series_is_searched_by_probing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "_PROBE_ROWS_MIN", 16)
+def test_a_long_series_is_searched_by_probing() -> None:
     region = Region([put(*(row("a", time // 3, n=time) for time in range(600)))], MODES[2])
-    snapshot, (source,) = watched_snapshot(region)
+    snapshot, (source,) = watched_snapshot(region, ScanTuning(probe_rows_min=16))
     rows = rows_of(scan_batches(snapshot, ["n"], (when >= at(50)) & (when <= at(60))))
     assert [each["n"] for each in rows] == list(range(150, 183))
     assert set(source.reads[:-1]) == {"times 1"}
     assert len(source.reads) < 30
 
 
-def test_a_long_series_is_merged_in_pieces_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "_BLOCK_ROWS_MIN", 64)
+def test_a_long_series_is_merged_in_pieces_of_time() -> None:
     times = np.random.default_rng(5).integers(0, 5000, 3000)
     first = put(*(row("a", int(time), 1.0) for time in times), source=0)
     second = put(*(row("a", int(time), 2.0) for time in times[:1500]), source=1)
     region = Region([first, second])
-    batches = list(scan_batches(region.snapshot(memory_bytes_max=1), NAMES))
+    batches = list(scan_batches(region.snapshot(memory_bytes_max=1, tuning=ScanTuning(block_rows_min=64)), NAMES))
     assert bag(rows_of(batches), NAMES) == bag(region.visible(), NAMES)
     assert max(batch.num_rows for batch in batches) <= 64
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datafusion
-import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
@@ -11,10 +10,8 @@ from tests.engine.reads import count_rows, newest_rows, reader_of, scan_batches
 from tests.engine.region_dataset import RegionDataset
 from tests.engine.scan.filters import CONDITIONS, TAG_CONDITIONS, Condition
 from tests.engine.scan.regions import TAGS, Region, Row, bag, regions, rows_of
-from tsdb.engine.scan import _merged as merged_module
-from tsdb.engine.scan import _plan as plan_module
-from tsdb.engine.scan import _segments as segments_module
 from tsdb.engine.scan import scan_series
+from tsdb.engine.tuning import ScanTuning
 from tsdb.model import TimeRange
 
 COLUMNS = ("host", "v", "ts", "zone", "n", "s", "b")
@@ -22,13 +19,8 @@ PROJECTIONS = st.lists(st.sampled_from(COLUMNS), unique=True)
 PARALLELISM = st.sampled_from([1, 2, 5])
 
 
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few rows be enough to cut segments, stripes and blocks."""
-    monkeypatch.setattr(segments_module, "_ALONE_ROWS_MIN", 2)
-    monkeypatch.setattr(plan_module, "_BLOCK_ROWS_MIN", 3)
-    monkeypatch.setattr(plan_module, "_SHARED_ROWS_MIN", 4)
-    monkeypatch.setattr(merged_module, "GROUP_ROWS", 8)
+SMALL = ScanTuning(alone_rows_min=2, block_rows_min=3, partition_rows_min=4, group_rows=8)
+"""A few rows are enough to cut segments, stripes and blocks."""
 
 
 def expected(region: Region, condition: Condition | None) -> list[Row]:
@@ -40,7 +32,7 @@ def expected(region: Region, condition: Condition | None) -> list[Row]:
 def test_batches_hold_exactly_the_visible_rows_that_match(
     region: Region, condition: Condition | None, names: list[str], memory_bytes_max: int
 ) -> None:
-    snapshot = region.snapshot(memory_bytes_max=memory_bytes_max)
+    snapshot = region.snapshot(memory_bytes_max=memory_bytes_max, tuning=SMALL)
     expression = None if condition is None else condition.arrow(region.unit)
     batches = list(scan_batches(snapshot, names, expression))
     for batch in batches:
@@ -54,7 +46,9 @@ def test_sql_over_the_dataset_gives_the_visible_rows_that_match(
     region: Region, condition: Condition, names: list[str], parallelism: int
 ) -> None:
     context = datafusion.SessionContext()
-    context.register_dataset("t", RegionDataset(reader_of(region.snapshot(), parallelism=max(1, parallelism))))
+    context.register_dataset(
+        "t", RegionDataset(reader_of(region.snapshot(tuning=SMALL), parallelism=max(1, parallelism)))
+    )
     wanted = expected(region, condition)
     where = condition.sql(region.unit)
     # DataFusion takes `n in (1) and not n in (1)` for false, also where n is null: it is wrong about any table.
@@ -83,7 +77,7 @@ def test_series_are_whole_and_in_the_order_of_time(
 ) -> None:
     window = TimeRange(*bounds) if bounds[0] > -4 else TimeRange.ALL
     expression = None if condition is None else condition.arrow(region.unit)
-    scan = scan_series(region.snapshot(), expression, window, ["v", "s"])
+    scan = scan_series(region.snapshot(tuning=SMALL), expression, window, ["v", "s"])
     found = []
     for number, (start, stop) in enumerate(zip(scan.offsets, scan.offsets[1:], strict=False)):
         tags = scan.series.read_tags().slice(number, 1).to_pylist()[0]
@@ -113,7 +107,7 @@ def test_newest_rows_are_the_newest_visible_rows(
     # In append mode a series can have several rows of one time, any of which may be the newest.
     names = (*TAGS, "ts") if region.options.append_mode else COLUMNS
     expression = None if condition is None else condition.arrow(region.unit)
-    batch = newest_rows(region.snapshot(memory_bytes_max=memory_bytes_max), expression, names)
+    batch = newest_rows(region.snapshot(memory_bytes_max=memory_bytes_max, tuning=SMALL), expression, names)
     batch.validate(full=True)
     assert bag(rows_of([batch]), names) == bag(newest.values(), names)
 
@@ -121,4 +115,4 @@ def test_newest_rows_are_the_newest_visible_rows(
 @settings(max_examples=50, deadline=None)
 @given(regions())
 def test_rows_are_counted_as_they_are_seen(region: Region) -> None:
-    assert count_rows(region.snapshot()) == len(region.visible())
+    assert count_rows(region.snapshot(tuning=SMALL)) == len(region.visible())

@@ -8,7 +8,8 @@ import pytest
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, put, row, rows_of
 from tsdb.engine.scan import Call, Conditions, Literal, Ref, ScanStatistics, TagIs
-from tsdb.engine.scan import _tag_index as index_module
+from tsdb.engine.scan.plan.tag_index import HashIndex, hash_values
+from tsdb.engine.tuning import ScanTuning
 from tsdb.model import TimeRange
 
 HOSTS = ["a", "b", "c", "", None, "it's"]
@@ -27,28 +28,21 @@ def make_region() -> Region:
 @pytest.mark.parametrize("span", [TimeRange.ALL, TimeRange(4, 13), TimeRange(18, 40), TimeRange(5, 5)])
 @pytest.mark.parametrize("values", [("b",), ("a", "nobody", "a"), ("",), ("it's", "d", "c"), ("nobody",)])
 def test_an_index_finds_the_series_that_a_comparison_finds(
-    monkeypatch: pytest.MonkeyPatch, values: tuple[str, ...], span: TimeRange, rest: Call | None
+    values: tuple[str, ...], span: TimeRange, rest: Call | None
 ) -> None:
     conditions = Conditions(span, (TagIs.one_of("host", values),), rest)
     answers = []
     for series_min, few_max in ((1 << 30, 0), (1, 16), (1, 0)):
-        monkeypatch.setattr(index_module, "SERIES_MIN", series_min)
-        monkeypatch.setattr(index_module, "_FEW_MAX", few_max)
+        snapshot = make_region().snapshot(tuning=ScanTuning(index_series_min=series_min, index_few_max=few_max))
         statistics = ScanStatistics()
-        found = rows_of(
-            scan_batches(make_region().snapshot(), ("host", "zone", "ts", "v"), conditions, statistics=statistics)
-        )
+        found = rows_of(scan_batches(snapshot, ("host", "zone", "ts", "v"), conditions, statistics=statistics))
         answers.append((sorted(map(str, found)), statistics.series_kept))
     assert answers[0] == answers[1] == answers[2]
     assert all(each["host"] in values for each in found)
 
 
 @pytest.mark.parametrize("few_max", [0, 16])
-def test_hashes_that_agree_are_not_enough(monkeypatch: pytest.MonkeyPatch, few_max: int) -> None:
-    monkeypatch.setattr(index_module, "SERIES_MIN", 1)
-    monkeypatch.setattr(index_module, "_FEW_MAX", few_max)
-    plain = index_module._hash
-    monkeypatch.setattr(index_module, "_hash", lambda values: plain(values) & 1)
-    conditions = Conditions(TimeRange.ALL, (TagIs.one_of("host", ["b", "c"]),))
-    found = rows_of(scan_batches(make_region().snapshot(), ("host",), conditions))
-    assert {each["host"] for each in found} == {"b", "c"}
+def test_hashes_that_agree_are_not_enough(few_max: int) -> None:
+    hosts = pa.array([host for host in HOSTS for _ in range(2)])
+    index = HashIndex(hosts, hash=lambda values: hash_values(values) & 1)
+    assert index.find(hosts, ["b", "c", "nobody"], few_max).tolist() == [2, 3, 4, 5]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb._kernels import repeat_strings
-from tsdb.engine.scan._tags import repeat_tags
+from tsdb.engine.scan.readers.tags import repeat_tags
 
 TEXTS = st.lists(
     st.none() | st.text(max_size=20) | st.just("longer than the twelve bytes that a view holds"), min_size=1

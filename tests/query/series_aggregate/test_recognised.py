@@ -193,7 +193,7 @@ def test_a_closed_query_over_cells_lets_go_of_its_snapshot(made: World) -> None:
 
 def test_a_query_over_too_many_cells_is_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT date_trunc('minute', ts) AS b, max(f) + 1 AS m FROM t GROUP BY b ORDER BY b"
-    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan.readers.pieces.RUNS_MAX", 10)
     found, planned = both(made, text)
     assert found.num_rows == 80
     assert found.equals(planned)
@@ -243,14 +243,14 @@ def test_times_at_the_limits_of_their_type_are_answered_as_the_planner_does(
 
 def test_more_buckets_than_are_held_are_left_to_the_planner(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT date_trunc('minute', ts) AS b, max(f) FROM t GROUP BY b ORDER BY b"
-    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan.readers.pieces.RUNS_MAX", 10)
     found, planned = both(made, text)
     assert found.num_rows == 80
     assert found.equals(planned)
 
 
 def test_explain_analyze_says_when_a_fast_path_fell_back(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.scan._pieces.RUNS_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan.readers.pieces.RUNS_MAX", 10)
     for item in ("max(f)", "max(f) + 1"):
         text = f"SELECT date_trunc('minute', ts) AS b, {item} FROM t GROUP BY b"
         plans = explain(made, text, is_analyze=True).column("plan").to_pylist()
@@ -288,6 +288,6 @@ def test_a_query_over_cells_that_differs_in_conditions_is_not_taken_apart_again(
 
 
 def test_the_middle_of_more_values_than_are_held_is_the_planners(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.engine.scan._aggregate.GATHERED_MAX", 10)
+    monkeypatch.setattr("tsdb.engine.scan.queries.aggregate.GATHERED_MAX", 10)
     found, planned = both(made, "SELECT host, median(f) FROM t GROUP BY host ORDER BY host")
     assert found.equals(planned)

@@ -7,21 +7,31 @@ and `Literal`, and mean what they mean in SQL.
 
 from __future__ import annotations
 
-from tsdb.engine.scan._aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref, Undecodable, decode_expression, joined
-from tsdb.engine.scan._filter import Conditions, Evaluate, Filter, RowFilter, TagIs, TagMatch, TagsAsked, make_filter
-from tsdb.engine.scan._groups import GroupKeys
-from tsdb.engine.scan._parts import matching_rows, rows_within
-from tsdb.engine.scan._pieces import RunStatistics
-from tsdb.engine.scan._plan import Share, plan_scan
-from tsdb.engine.scan._projection import Projection
-from tsdb.engine.scan._registers import LearnedSeries, SeriesRegisters
-from tsdb.engine.scan._run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
-from tsdb.engine.scan._series_register import Registered, SeriesRegister
-from tsdb.engine.scan._series_scan import SeriesScan, list_series, scan_series
-from tsdb.engine.scan._snapshot import Snapshot
-from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.scan._view import view_snapshot, visible_rows
+from tsdb.engine.scan.cells.groups import GroupKeys
+from tsdb.engine.scan.cells.run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
+from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref, Undecodable, decode_expression, joined
+from tsdb.engine.scan.filters.filter import (
+    Conditions,
+    Evaluate,
+    Filter,
+    RowFilter,
+    TagIs,
+    TagMatch,
+    TagsAsked,
+    make_filter,
+)
+from tsdb.engine.scan.plan.parts import matching_rows, rows_within
+from tsdb.engine.scan.plan.plan import plan_scan
+from tsdb.engine.scan.queries.aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
+from tsdb.engine.scan.queries.registers import LearnedSeries, SeriesRegisters
+from tsdb.engine.scan.queries.rows import Partition, partition_scan
+from tsdb.engine.scan.queries.series_register import Registered, SeriesRegister
+from tsdb.engine.scan.queries.series_scan import SeriesScan, list_series, scan_series
+from tsdb.engine.scan.readers.pieces import RunStatistics
+from tsdb.engine.scan.readers.projection import Projection
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
+from tsdb.engine.scan.snapshot.statistics import ScanStatistics
+from tsdb.engine.scan.snapshot.view import view_snapshot, visible_rows
 
 __all__ = [
     "Aggregated",
@@ -36,6 +46,7 @@ __all__ = [
     "LearnedSeries",
     "Literal",
     "Node",
+    "Partition",
     "Projection",
     "Ref",
     "RegionScan",
@@ -48,7 +59,6 @@ __all__ = [
     "SeriesRegister",
     "SeriesRegisters",
     "SeriesScan",
-    "Share",
     "Snapshot",
     "TagIs",
     "TagMatch",
@@ -60,6 +70,7 @@ __all__ = [
     "make_filter",
     "matching_rows",
     "merge_aggregated",
+    "partition_scan",
     "plan_scan",
     "rows_within",
     "scan_series",

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tsdb.engine.scan._compare import Value
-from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate, is_understood
-from tsdb.engine.scan._expression import Call, Node, Undecodable, conjuncts_of, decode_expression
-from tsdb.engine.scan._time_span import EVERYTHING, UNKNOWN, TimeSpan, find_time_span
+from tsdb.engine.scan.filters.compare import Value
+from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate, is_understood
+from tsdb.engine.scan.filters.expression import Call, Node, Undecodable, conjuncts_of, decode_expression
+from tsdb.engine.scan.filters.time_span import EVERYTHING, UNKNOWN, TimeSpan, find_time_span
 from tsdb.errors import InvalidArguments
 from tsdb.model import Matcher, RegionSchema, TimeRange, match_values, matches_empty
 

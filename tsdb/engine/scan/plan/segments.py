@@ -22,12 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tsdb.engine.scan._parts import Part
+from tsdb.engine.scan.plan.parts import Part
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.series import number_series
 from tsdb.model import RegionOptions, TimeRange
-
-# A part alone must have about this many rows for a cut to pay: every cut costs a binary search per series.
-_ALONE_ROWS_MIN = 65_536
 
 Key = tuple[tuple[bool, Any], ...]
 
@@ -50,27 +48,29 @@ class Segment:
         return min(part.time_range.start for part in self.parts)
 
 
-def make_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segment]:
+def make_segments(snapshot: Snapshot, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts in segments, in the order of time."""
+    options = snapshot.options
     if len(parts) == 1:
         # The usual case of a query of few series, in less time than looking for what overlaps takes.
         (alone,) = parts
         return [Segment((alone,), alone.source.facts.is_unique or _is_kept(options, alone))]
     kept = [part for part in parts if _is_kept(options, part)]
     if not kept:
-        return cluster_segments(options, parts)
+        return cluster_segments(snapshot, parts)
     # What append mode keeps hides nothing and is not hidden: only what was written before it is to be merged.
-    merged = cluster_segments(options, [part for part in parts if not _is_kept(options, part)])
+    merged = cluster_segments(snapshot, [part for part in parts if not _is_kept(options, part)])
     return sorted([*merged, *(Segment((part,), True) for part in kept)], key=lambda segment: segment.start)
 
 
-def cluster_segments(options: RegionOptions, parts: Sequence[Part]) -> list[Segment]:
+def cluster_segments(snapshot: Snapshot, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts so that rows of one series that overlap in time are in one segment."""
+    options, alone_rows_min = snapshot.options, snapshot.tuning.alone_rows_min
     groups = [
         group
         for cluster in _cluster_by_time(parts)
         for component in _cluster_by_series(cluster)
-        for group in _separate(component)
+        for group in _separate(component, alone_rows_min)
     ]
     segments = [
         Segment(tuple(group), len(group) == 1 and (group[0].source.facts.is_unique or _is_kept(options, group[0])))
@@ -135,12 +135,12 @@ def _key(part: Part, position: int) -> Key:
     return tuple((value is not None, value) if value is not None else (False, 0) for value in values)
 
 
-def _separate(parts: list[Part]) -> Iterator[list[Part]]:
+def _separate(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:
     """Tell parts apart that overlap in time and series, as far as they share no key."""
     if len(parts) > 1 and _are_disjoint(parts):
         yield from ([part] for part in parts)
     else:
-        yield from _cut_alone(parts)
+        yield from _cut_alone(parts, alone_rows_min)
 
 
 def _are_disjoint(parts: list[Part]) -> bool:
@@ -155,14 +155,14 @@ def _are_disjoint(parts: list[Part]) -> bool:
     return True
 
 
-def _cut_alone(parts: list[Part]) -> Iterator[list[Part]]:
+def _cut_alone(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:
     """Cut parts that overlap at the ends of long stretches of time that only one of them covers."""
     if len(parts) == 1:
         yield parts
         return
     low = min(part.time_range.start for part in parts)
     high = max(part.time_range.end for part in parts)
-    for alone in [*_find_alone(parts), TimeRange(high, high)]:
+    for alone in [*_find_alone(parts, alone_rows_min), TimeRange(high, high)]:
         yield from _overlapping(parts, TimeRange(low, alone.start))
         yield from _overlapping(parts, alone)
         low = alone.end
@@ -174,7 +174,7 @@ def _overlapping(parts: list[Part], span: TimeRange) -> Iterator[list[Part]]:
         yield found
 
 
-def _find_alone(parts: list[Part]) -> Iterator[TimeRange]:
+def _find_alone(parts: list[Part], alone_rows_min: int) -> Iterator[TimeRange]:
     """Yield the spans, in order, that one part covers with rows enough."""
     events = sorted(
         [(part.time_range.start, 1, number) for number, part in enumerate(parts)]
@@ -186,7 +186,7 @@ def _find_alone(parts: list[Part]) -> Iterator[TimeRange]:
         if len(active) == 1 and time > since:
             part = parts[next(iter(active))]
             share = (time - since) / (part.time_range.end - part.time_range.start)
-            if share * part.rows >= _ALONE_ROWS_MIN:
+            if share * part.rows >= alone_rows_min:
                 yield TimeRange(since, time)
         since = time
         if is_start:

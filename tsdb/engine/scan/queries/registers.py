@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tsdb.engine.scan._series_register import LearnedSource, SeriesRegister
-from tsdb.engine.scan._snapshot import Snapshot
-from tsdb.engine.scan._view import view_sources
+from tsdb.engine.scan.queries.series_register import LearnedSource, SeriesRegister
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
+from tsdb.engine.scan.snapshot.view import view_sources
 from tsdb.model import MetricView, RegionId, RegionSchema, TimeRange
 from tsdb.telemetry import gauge
 from tsdb.units import Size

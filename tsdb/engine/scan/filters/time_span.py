@@ -7,8 +7,8 @@ from functools import reduce
 
 import pyarrow as pa
 
-from tsdb.engine.scan._compare import FLIPPED, NEGATED, convert_time_bound
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.compare import FLIPPED, NEGATED, convert_time_bound
+from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
 from tsdb.model import Column, TimeRange
 
 

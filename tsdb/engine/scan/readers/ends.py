@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tsdb.engine.scan._parts import Part
-from tsdb.engine.scan._run_query import Cells, Ends, RunQuery
+from tsdb.engine.scan.cells.run_query import Cells, Ends, RunQuery
+from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.series import Positions
 from tsdb.engine.source import keeps_ends
 from tsdb.model import RegionSchema, TimeRange
@@ -26,7 +26,10 @@ from tsdb.model import RegionSchema, TimeRange
 class EndTask(Protocol):
     """What is read of a segment."""
 
-    groups: Positions
+    @property
+    def groups(self) -> Positions:
+        """The group of each series."""
+        ...
 
     @property
     def time_range(self) -> TimeRange: ...

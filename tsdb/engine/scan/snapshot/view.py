@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.scan._decoded_labels import DECODED
-from tsdb.engine.scan._expression import Call, Node, Ref
-from tsdb.engine.scan._snapshot import Snapshot
+from tsdb.engine.scan.filters.expression import Call, Node, Ref
+from tsdb.engine.scan.snapshot.decoded_labels import DECODED
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.series import SeriesBlock
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import Counters, Source, SourceFacts, SourceReader

@@ -16,19 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
-from tsdb.engine.scan._snapshot import Snapshot
-from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.scan._tag_index import look_up
+from tsdb.engine.scan.filters.filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
+from tsdb.engine.scan.plan.tag_index import look_up
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
+from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.engine.series import Positions, conform_series
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import SourceReader, find_time
+from tsdb.engine.tuning import ScanTuning
 from tsdb.model import LateTags, SeriesTable, TagKeeper, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]
 
-# A stretch longer than this is searched by probing: reading all of its times would take more than a scan should hold.
-_PROBE_ROWS_MIN = 1 << 20
+_TUNING = ScanTuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +49,7 @@ class Part:
     """Rows outside are not wanted."""
     is_inside: bool
     """All rows of all stretches are known to be in the time range."""
+    tuning: ScanTuning
 
     @property
     def rows(self) -> int:
@@ -87,7 +88,7 @@ class Part:
         if not astride.any():
             return replace(self, stops=stops, is_inside=True)
         starts = self.starts.copy()
-        is_long = astride & (stops - starts > _PROBE_ROWS_MIN)
+        is_long = astride & (stops - starts > self.tuning.probe_rows_min)
         for at in np.flatnonzero(is_long):
             starts[at] = find_time(self.source, first, int(starts[at]), int(stops[at]))
             stops[at] = find_time(self.source, last + 1, int(starts[at]), int(stops[at]))
@@ -158,9 +159,11 @@ def rows_within(source: SourceReader, span: TimeRange) -> tuple[Positions, Posit
         checks=(),
         time_range=span,
         is_inside=False,
+        tuning=_TUNING,
     )
     pieces = [
-        part.slice(first, last).narrowed() for first, last in group_rows(part.starts, part.stops, _PROBE_ROWS_MIN)
+        part.slice(first, last).narrowed()
+        for first, last in group_rows(part.starts, part.stops, _TUNING.probe_rows_min)
     ]
     return np.concatenate([piece.starts for piece in pieces]), np.concatenate([piece.stops for piece in pieces])
 
@@ -201,6 +204,7 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
     frames: list[tuple[SeriesTable, SeriesFrame, Mask]] = []
     found = []
     series_total = 0
+    tuning = snapshot.tuning
     for source in snapshot.sources:
         if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
             continue
@@ -208,14 +212,14 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
         series = conform_series(reader.block.table, reader.schema, snapshot.schema)
         series_total += len(series)
         if wanted.is_of_time_alone and time_range.contains(source.facts.time_range):
-            found.append(_make_whole(reader, series))
+            found.append(_make_whole(reader, series, tuning))
             continue
-        looked_up = look_up(series, wanted)
+        looked_up = look_up(series, wanted, tuning)
         if looked_up is not None:
-            found.append(_make_looked_up(reader, series, *looked_up, wanted, time_range))
+            found.append(_make_looked_up(reader, series, *looked_up, wanted, time_range, tuning))
             continue
         frame, matching = _match(wanted, series, frames)
-        found.append(_make_part(reader, series, frame, matching, wanted, time_range))
+        found.append(_make_part(reader, series, frame, matching, wanted, time_range, tuning))
     parts = [part for part in found if len(part.starts)]
     statistics.add(
         sources_total=len(snapshot.sources),
@@ -244,7 +248,13 @@ def matching_rows(snapshot: Snapshot, wanted: Filter) -> tuple[TimeRange, int] |
 
 
 def _make_looked_up(
-    source: SourceReader, series: SeriesTable, positions: Positions, done: TagIs, wanted: Filter, time_range: TimeRange
+    source: SourceReader,
+    series: SeriesTable,
+    positions: Positions,
+    done: TagIs,
+    wanted: Filter,
+    time_range: TimeRange,
+    tuning: ScanTuning,
 ) -> Part:
     """Make a part of series that an index found for a condition; nothing is as long as all series are."""
     block, first, last = source.block, time_range.start, time_range.last
@@ -262,10 +272,12 @@ def _make_looked_up(
         checks = remaining_checks(wanted, frame, matching)
         picked, span = pick(picked[0][matching])
     where, starts, stops, time_min, time_max = picked
-    return _part_of(source, take_late(series, where), starts, stops, time_min, time_max, span, checks, time_range)
+    return _part_of(
+        source, take_late(series, where), starts, stops, time_min, time_max, span, checks, time_range, tuning
+    )
 
 
-def _make_whole(source: SourceReader, series: SeriesTable) -> Part:
+def _make_whole(source: SourceReader, series: SeriesTable, tuning: ScanTuning) -> Part:
     """Make a part of all rows."""
     block = source.block
     return Part(
@@ -278,6 +290,7 @@ def _make_whole(source: SourceReader, series: SeriesTable) -> Part:
         checks=(),
         time_range=source.facts.time_range,
         is_inside=True,
+        tuning=tuning,
     )
 
 
@@ -295,7 +308,13 @@ def _match(
 
 
 def _make_part(
-    source: SourceReader, series: SeriesTable, frame: SeriesFrame, matching: Mask, wanted: Filter, time_range: TimeRange
+    source: SourceReader,
+    series: SeriesTable,
+    frame: SeriesFrame,
+    matching: Mask,
+    wanted: Filter,
+    time_range: TimeRange,
+    tuning: ScanTuning,
 ) -> Part:
     block = source.block
     kept = matching & (block.time_max >= time_range.start) & (block.time_min <= time_range.last)
@@ -315,7 +334,7 @@ def _make_part(
             starts, stops = offsets[where], offsets[where + 1]
             time_min, time_max = block.time_min[where], block.time_max[where]
     span = (int(time_min.min()), int(time_max.max())) if len(starts) else None
-    return _part_of(source, series, starts, stops, time_min, time_max, span, checks, time_range)
+    return _part_of(source, series, starts, stops, time_min, time_max, span, checks, time_range, tuning)
 
 
 def _part_of(
@@ -328,6 +347,7 @@ def _part_of(
     span: tuple[int, int] | None,
     checks: tuple[Check, ...],
     time_range: TimeRange,
+    tuning: ScanTuning,
 ) -> Part:
     """Make a part; `span` is the earliest and the latest time of its series, None if there are none."""
     own = time_range if span is None else TimeRange(span[0], span[1] + 1)
@@ -342,6 +362,7 @@ def _part_of(
         checks=checks,
         time_range=own if is_inside else time_range.intersection(own),
         is_inside=is_inside,
+        tuning=tuning,
     )
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine.scan._blocks import Block
-from tsdb.engine.scan._compare import Value
-from tsdb.engine.scan._evaluate import evaluate
-from tsdb.engine.scan._expression import Node
-from tsdb.engine.scan._filter import Check, Opaque, SeriesFrame, evaluate_opaque
+from tsdb.engine.scan.filters.compare import Value
+from tsdb.engine.scan.filters.evaluate import evaluate
+from tsdb.engine.scan.filters.expression import Node
+from tsdb.engine.scan.filters.filter import Check, Opaque, SeriesFrame, evaluate_opaque
+from tsdb.engine.scan.readers.block import Block
 from tsdb.model import RegionSchema
 
 

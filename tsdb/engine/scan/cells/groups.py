@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine.scan._filter import Evaluate
-from tsdb.engine.scan._run_query import ComputedKey
+from tsdb.engine.scan.cells.run_query import ComputedKey
+from tsdb.engine.scan.filters.filter import Evaluate
 from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.source import Source
+from tsdb.engine.tuning import ScanTuning
 from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.model import RegionOptions, RegionSchema, TimeRange
 
 MEMORY_BYTES_DEFAULT = 256 << 20
 _SYSTEM_CLOCK = SystemClock()
+_TUNING = ScanTuning()
 
 
 def _never() -> bool:
@@ -43,6 +45,7 @@ class Snapshot:
     """Rows before this time, in the unit of the time column, are not visible."""
     on_release: Callable[[], None] = _nothing
     clock: Clock = _SYSTEM_CLOCK
+    tuning: ScanTuning = _TUNING
 
     def __post_init__(self) -> None:
         finalizer = weakref.finalize(self, self.on_release)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tsdb.engine.scan._parts import Part
+from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.series import Positions, union_ordered
 from tsdb.model import SeriesTable
 

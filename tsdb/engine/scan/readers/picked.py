@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.engine.scan._blocks import Runs
-from tsdb.engine.scan._compare import FLIPPED, Value
-from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref
-from tsdb.engine.scan._filter import Check
-from tsdb.engine.scan._parts import Part, group_rows
-from tsdb.engine.scan._pieces import is_number
+from tsdb.engine.scan.filters.compare import FLIPPED, Value
+from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate
+from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.filter import Check
+from tsdb.engine.scan.plan.parts import Part, group_rows
+from tsdb.engine.scan.readers.block import Runs
+from tsdb.engine.scan.readers.pieces import is_number
 from tsdb.engine.series import Positions
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import SourceReader, read_field
@@ -81,16 +81,15 @@ class _PieceFrame:
 
 
 def pick(
-    part: Part, schema: RegionSchema, checks: Sequence[Check], *, rows_max: int, group_rows_max: int
+    part: Part, schema: RegionSchema, checks: Sequence[Check], *, rows_max: int
 ) -> Iterator[tuple[int, PickedBlock]]:
     """Yield the rows of a part that pass all checks, each block with how many rows were looked at for it.
 
-    Series are narrowed to the time range in groups of about `group_rows_max` rows. The first block is of one piece, and
-    none has more than `rows_max` rows.
+    The first block is of one piece, and none has more than `rows_max` rows.
     """
     source = part.source
     is_first = True
-    for first, last in group_rows(part.starts, part.stops, group_rows_max):
+    for first, last in group_rows(part.starts, part.stops, part.tuning.group_rows):
         group = part.slice(first, last).narrowed()
         filled = np.flatnonzero(group.stops > group.starts)
         stretches = Slices(group.starts[filled], group.stops[filled])
@@ -101,7 +100,7 @@ def pick(
             ranks = filled[owners]
             for low in range(0, max(1, len(rows)), rows_max):
                 cut = slice(low, low + rows_max)
-                yield 0 if low else looked_at, PickedBlock(group, rows[cut], ranks[cut])
+                yield 0 if low else looked_at, PickedBlock(group, rows[cut], ranks[cut], first=first)
             is_first, numbers = False, numbers[count:]
 
 
@@ -162,12 +161,13 @@ def _mask(checks: Sequence[Check], frame: _PieceFrame, length: int) -> pa.Array:
 class PickedBlock:
     """Rows of one part, each told by its place in the source; they ascend."""
 
-    def __init__(self, part: Part, rows: Positions, ranks: Positions) -> None:
+    def __init__(self, part: Part, rows: Positions, ranks: Positions, *, first: int) -> None:
         self._part = part
         self._source = part.source
         self._places = rows
         self._ranks = ranks
         self.series = part.series
+        self.first = first
         self.rows = len(rows)
 
     @cached_property
@@ -216,7 +216,7 @@ class PickedBlock:
         return pa.concat_arrays([piece.take(own) for piece, own in zip(pieces, places, strict=True)])
 
     def select(self, chosen: Positions) -> PickedBlock:
-        return PickedBlock(self._part, self._places[chosen], self._ranks[chosen])
+        return PickedBlock(self._part, self._places[chosen], self._ranks[chosen], first=self.first)
 
 
 def _viewed(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -7,8 +7,8 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine.scan._compare import FLIPPED, Value, compare, is_in
-from tsdb.engine.scan._expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.compare import FLIPPED, Value, compare, is_in
+from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
 
 CONNECTIVES = frozenset({"and", "and_kleene", "or", "or_kleene", "invert"})
 _PATTERNS = frozenset({"match_substring", "match_substring_regex", "match_like", "starts_with", "ends_with"})

@@ -10,16 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan._blocks import Block
-from tsdb.engine.scan._disjoint import Disjoint, find_disjoint
-from tsdb.engine.scan._filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
-from tsdb.engine.scan._layout import Layout, Placed
-from tsdb.engine.scan._parts import make_parts
-from tsdb.engine.scan._plan import ScanPlan
-from tsdb.engine.scan._projection import Projection
-from tsdb.engine.scan._segments import cluster_segments
-from tsdb.engine.scan._snapshot import Snapshot
-from tsdb.engine.scan._statistics import ScanStatistics
+from tsdb.engine.scan.filters.filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
+from tsdb.engine.scan.plan.disjoint import Disjoint, find_disjoint
+from tsdb.engine.scan.plan.parts import make_parts
+from tsdb.engine.scan.plan.plan import plan_in_order
+from tsdb.engine.scan.queries.layout import Layout, Placed
+from tsdb.engine.scan.queries.rows import all_blocks
+from tsdb.engine.scan.readers.block import Block
+from tsdb.engine.scan.readers.projection import Projection
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
+from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.engine.series import Positions, conform_series, union_ordered
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import read_field
@@ -67,15 +67,14 @@ def scan_series(
     """Return the visible rows in a range of time of all series that match, or ScanTooLarge."""
     counters = statistics or ScanStatistics()
     wanted = make_filter(snapshot.schema, filter, within=time_range, also=also)
-    columns = Projection(snapshot.schema, fields).columns
+    columns = Projection(snapshot, fields).columns
     parts = make_parts(snapshot, wanted, counters)
     snapshot.check()
     disjoint = find_disjoint(parts)
     if disjoint is not None:
         return _read_disjoint(snapshot, disjoint, columns, counters)
-    # Rows of one series must come in the order of time, with append mode too: so clusters there as well.
-    plan = ScanPlan(snapshot, wanted, cluster_segments(snapshot.options, parts), counters)
-    pieces = list(_read_all(plan.blocks(columns), columns, bytes_max=snapshot.memory_bytes_max))
+    plan = plan_in_order(snapshot, wanted, parts, counters)
+    pieces = list(_read_all(all_blocks(plan, columns), columns, bytes_max=snapshot.memory_bytes_max))
     return _assemble(snapshot, pieces, columns)
 
 

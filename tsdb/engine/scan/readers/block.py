@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.merge import Stripe
-from tsdb.engine.scan._parts import Part
+from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.series import Positions
 from tsdb.engine.slices import Slices
 from tsdb.engine.source import read_field
@@ -85,6 +85,11 @@ class Block(Protocol):
     def series(self) -> SeriesTable: ...
 
     @property
+    def first(self) -> int:
+        """Where `series` start among all series of the task."""
+        ...
+
+    @property
     def runs(self) -> Runs:
         """The series of the rows; ranks are positions in `series`."""
         ...
@@ -140,10 +145,11 @@ class DirectBlock:
     """Rows of one part as they are in its source: those from `start` to before `stop`, or some of them."""
 
     def __init__(
-        self, part: Part, stretches: Stretches, start: int, stop: int, chosen: Positions | None = None
+        self, part: Part, stretches: Stretches, start: int, stop: int, *, first: int, chosen: Positions | None = None
     ) -> None:
         self._part = part
         self.series = part.series
+        self.first = first
         self._stretches = stretches
         self._bounds = start, stop
         self._chosen = chosen
@@ -182,7 +188,7 @@ class DirectBlock:
 
     def select(self, chosen: Positions) -> DirectBlock:
         within = chosen if self._chosen is None else self._chosen[chosen]
-        block = DirectBlock(self._part, self._stretches, *self._bounds, within)
+        block = DirectBlock(self._part, self._stretches, *self._bounds, first=self.first, chosen=within)
         block._columns = self._columns.choose(chosen, block._read)
         return block
 
@@ -198,7 +204,6 @@ class MergedBlock:
     def __init__(self, series: SeriesTable, stripe: Stripe, *, first: int, chosen: Positions | None = None) -> None:
         self.series = series
         self.first = first
-        """Where `series` start among all series that are merged."""
         self._stripe = stripe
         self._chosen = chosen
         self._columns = ColumnsRead(self._read)

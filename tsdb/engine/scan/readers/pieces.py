@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.scan._parts import Part
-from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, State, Values
-from tsdb.engine.scan._statistics import ScanStatistics
+from tsdb.engine.scan.cells.run_query import Cells, Ends, RunQuery, State, Values
+from tsdb.engine.scan.plan.parts import Part
+from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.engine.series import Positions
 from tsdb.engine.source import SourceReader
 from tsdb.model import RegionSchema

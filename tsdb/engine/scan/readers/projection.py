@@ -6,14 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tsdb.engine.scan._blocks import Block
-from tsdb.engine.scan._tags import repeat_tags
+from tsdb.engine.scan.readers.block import Block
+from tsdb.engine.scan.readers.tags import repeat_tags
+from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.errors import InvalidArguments
-from tsdb.model import Column, RegionSchema, Semantic
-
-# Over 3.4 M rows, DataFusion took 22 ms of CPU for sums in batches of 8 k rows and 15 ms in batches of 64 k: a batch
-# that comes from Python has a price of its own.
-BATCH_ROWS_MAX = 65_536
+from tsdb.model import Column, Semantic
 
 
 class Projection:
@@ -25,7 +22,9 @@ class Projection:
     every row and checks them itself, and the maximum of eight hosts took 48 ms instead of 5.5 ms.
     """
 
-    def __init__(self, schema: RegionSchema, names: Sequence[str]) -> None:
+    def __init__(self, snapshot: Snapshot, names: Sequence[str]) -> None:
+        schema = snapshot.schema
+        self._batch_rows_max = snapshot.tuning.batch_rows_max
         unknown = [name for name in names if name not in schema.by_name]
         if unknown:
             raise InvalidArguments("there is no such column", column=unknown[0])
@@ -47,14 +46,15 @@ class Projection:
         """Yield a block in batches."""
         if not self._has_tags:
             whole = self.make_batch(block)
-            step = BATCH_ROWS_MAX if self._columns else max(block.rows, 1)
+            step = self._batch_rows_max if self._columns else max(block.rows, 1)
             for start in range(0, block.rows, step):
                 yield whole.slice(start, step)
             return
         # Tags are spread over the rows of one batch at a time, which keeps them in the cache of the processor.
         columns = self._read(block)
-        for start in range(0, block.rows, BATCH_ROWS_MAX):
-            yield self._with_tags(block, columns, start, min(start + BATCH_ROWS_MAX, block.rows))
+        step = self._batch_rows_max
+        for start in range(0, block.rows, step):
+            yield self._with_tags(block, columns, start, min(start + step, block.rows))
 
     def _read(self, block: Block) -> list[pa.Array | None]:
         """Read what is stored per row: everything but tags."""

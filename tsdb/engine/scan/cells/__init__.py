@@ -1,0 +1,1 @@
+"""What an aggregation asks for, its groups and its cells."""

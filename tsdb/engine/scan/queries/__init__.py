@@ -1,0 +1,1 @@
+"""What queries get: rows in batches, cells of aggregates, whole series."""
