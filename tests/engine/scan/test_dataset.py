@@ -66,14 +66,14 @@ def test_fragments_are_about_equally_long_and_keep_series_together() -> None:
     assert [len({each["host"] for each in partition}) for partition in partitions] == [25] * 4
 
 
-def test_small_segments_are_dealt_out_whole() -> None:
+def test_small_segments_are_not_cut() -> None:
     snapshot = hosts(3, 20).snapshot(tuning=ScanTuning(partition_rows_min=1000))
     dataset = RegionDataset(reader_of(snapshot, parallelism=3))
     partitions = [rows_of(fragment.scanner(columns=["host"]).to_batches()) for fragment in dataset.get_fragments()]
     assert [len(partition) for partition in partitions] == [30, 30, 0]
 
 
-def test_one_series_is_partitiond_out_too_within_the_time_that_is_asked_for() -> None:
+def test_one_series_is_cut_too_within_the_time_that_is_asked_for() -> None:
     dataset = RegionDataset(
         reader_of(Region([put(*(row(None, step) for step in range(1000)))]).snapshot(tuning=SMALL), parallelism=4)
     )
@@ -131,7 +131,7 @@ def test_a_limit_stops_reading() -> None:
     assert released == [1]
 
 
-def test_a_snapshot_is_released_once_whoever_asks() -> None:
+def test_a_snapshot_is_released_once() -> None:
     released: list[int] = []
     snapshot = hosts(2, 4).snapshot(on_release=lambda: released.append(1))
     batches = scan_batches(snapshot, ["host"])

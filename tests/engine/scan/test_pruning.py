@@ -203,7 +203,7 @@ def test_sources_whose_series_follow_each_other_are_not_merged_though_they_overl
     assert (found["segments_merged"], found["rows_returned"]) == (1, 6)
 
 
-def test_rows_that_pass_a_condition_are_picked_out_of_the_stretches_in_the_time_range() -> None:
+def test_rows_that_pass_a_condition_are_picked_out_of_the_row_ranges_in_the_time_range() -> None:
     hosts, times = "abc", range(20)
     region = Region([put(*(row(host, time, float(time % 7), n=time) for host in hosts for time in times))])
     wanted = (when >= at(3)) & (when < at(17)) & (V > 4.0) & (pc.field("n") != 5)
@@ -220,7 +220,7 @@ def test_rows_are_picked_in_blocks_of_the_size_that_memory_allows() -> None:
     assert [each["v"] for each in rows_of(batches)] == [float(value) for value in range(10, 100)]
 
 
-def test_long_stretches_of_one_source_are_cut_off_the_merge() -> None:
+def test_long_row_ranges_of_one_source_are_cut_off_the_merge() -> None:
     tuning = ScanTuning(alone_rows_min=20)
     first = put(*(row("a", time, 1.0) for time in range(100)), source=0)
     second = put(*(row("a", time, 2.0) for time in range(90, 200)), source=1)

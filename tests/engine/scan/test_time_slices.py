@@ -21,13 +21,13 @@ def slices_of(offsets: Any, ts: Any, first: int, last: int) -> list[tuple[int, i
 
 
 @given(st.lists(st.lists(TIMES, max_size=8).map(sorted), max_size=6), TIMES, TIMES)
-def test_slices_hold_the_rows_in_the_range(stretches: list[list[int]], first: int, last: int) -> None:
+def test_slices_hold_the_rows_in_the_range(row_ranges: list[list[int]], first: int, last: int) -> None:
     offsets = [0]
-    for stretch in stretches:
-        offsets.append(offsets[-1] + len(stretch))
-    times = [time for stretch in stretches for time in stretch]
+    for row_range in row_ranges:
+        offsets.append(offsets[-1] + len(row_range))
+    times = [time for row_range in row_ranges for time in row_range]
     found = slices_of(pa.array(offsets, pa.int64()), pa.array(times, pa.int64()), first, last)
-    assert len(found) == len(stretches)
+    assert len(found) == len(row_ranges)
     for (start, stop), low, high in zip(found, offsets, offsets[1:], strict=False):
         assert low <= start <= stop <= high
         assert list(range(start, stop)) == [row for row in range(low, high) if first <= times[row] <= last]

@@ -1,4 +1,4 @@
-"""Views of a physical region: what several logical tables wrote, each reads back and nobody else."""
+"""Views of a physical region: what several logical tables wrote, each reads back alone."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def check_table(engine: Engine, table: TableInfo, wanted: dict[Key, float], host
 
 
 def check_series(engine: Engine, table: TableInfo, wanted: dict[Key, float], chosen: pc.Expression) -> None:
-    """The same through the doors for whole series and for newest rows."""
+    """The same through the readers of whole series and for newest rows."""
     scan = scan_series(view_snapshot(engine.snapshot(REGION), view_of(table)), chosen, TimeRange.ALL, ["val"])
     tags = [tuple(row[name] for name in table.primary_key) for row in scan.series.read_tags().to_pylist()]
     values = scan.fields["val"].to_pylist()

@@ -248,9 +248,9 @@ def test_files_written_from_files_hold_the_same_rows() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 300)), max_size=60))
-def test_reading_along_slices_is_slicing(stretches: list[tuple[int, int]]) -> None:
+def test_reading_along_slices_is_slicing(row_ranges: list[tuple[int, int]]) -> None:
     file, times, usage = _sliced_file()
-    points = sorted(min(start + shift, 1000) for start, length in stretches for shift in (0, length))
+    points = sorted(min(start + shift, 1000) for start, length in row_ranges for shift in (0, length))
     starts, stops = np.array(points[::2], dtype=np.int64), np.array(points[1::2], dtype=np.int64)
     rows = Slices(starts, stops)
     chosen = rows.positions()

@@ -1,8 +1,18 @@
-"""Reading a region: snapshots of its sources, pruned, merged and handed out in batches.
+"""Reading a region: snapshots of its sources, pruned, merged and handed out.
 
-`plan_scan` is for rows, `RunPlan` for aggregates, `SeriesRegister` and `scan_series` for whole series; all see exactly
-the newest version of every key. Filters are expressions of Arrow over the region's columns, or trees of `Call`, `Ref`
-and `Literal`, and mean what they mean in SQL.
+    filters ─▶ snapshot ─▶ plan ─▶ readers ─▶ queries
+
+| package    | what it has                                                                               |
+|------------|-------------------------------------------------------------------------------------------|
+| `filters`  | expressions, and what a filter says about series, time and rows                           |
+| `snapshot` | sources that stay as they are for a query, views of them, counters                        |
+| `plan`     | `plan_scan`: parts (what pruning leaves of each source) and segments (what is merged)     |
+| `cells`    | what an aggregation asks for, its groups and its cells                                    |
+| `readers`  | `blocks` for rows, `pieces` for columns as they lie in memory, `ends` for newest rows     |
+| `queries`  | rows in batches, `RunPlan` for aggregates, `scan_series` and registers for whole series   |
+
+A package imports only those before it. All readers see exactly the newest version of every key. Filters are expressions
+of Arrow over the region's columns, or trees of `Call`, `Ref` and `Literal`, and mean what they mean in SQL.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 SAMPLE_ROWS = 10_000
-_SAMPLE_STRETCHES = 10
+_SAMPLE_RANGES = 10
 _STEP_GROUP = 32
 DELTA = "DELTA_BINARY_PACKED"
 _SPLIT = "BYTE_STREAM_SPLIT"
@@ -62,20 +62,20 @@ def choose_encodings(rows: pa.Table, *, steady: set[str], hashes: set[str]) -> E
 
 
 def _sample(rows: pa.Table) -> pa.Table:
-    """Take stretches from all over the table, so that both repetition within series and variety between them show."""
-    return pa.concat_tables([rows.slice(start, stop - start) for start, stop in _stretches(rows.num_rows)])
+    """Take row ranges from all over the table, so that both repetition within series and variety between them show."""
+    return pa.concat_tables([rows.slice(start, stop - start) for start, stop in _row_ranges(rows.num_rows)])
 
 
-def sample_stretches(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Take stretches from all over some values."""
-    return [values[start:stop] for start, stop in _stretches(len(values))]
+def sample_ranges(values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """Take row ranges from all over some values."""
+    return [values[start:stop] for start, stop in _row_ranges(len(values))]
 
 
-def _stretches(rows: int) -> list[tuple[int, int]]:
+def _row_ranges(rows: int) -> list[tuple[int, int]]:
     if rows <= SAMPLE_ROWS:
         return [(0, rows)]
-    length = SAMPLE_ROWS // _SAMPLE_STRETCHES
-    starts = np.linspace(0, rows - length, _SAMPLE_STRETCHES).astype(int)
+    length = SAMPLE_ROWS // _SAMPLE_RANGES
+    starts = np.linspace(0, rows - length, _SAMPLE_RANGES).astype(int)
     return [(int(start), int(start) + length) for start in starts]
 
 

@@ -49,7 +49,7 @@ class DataFile:
         return self._cached.block(self._content, lambda: self.footer)
 
     def reader(self, counters: Counters | None = None) -> FileReader:
-        """Return a reader for one scan; `counters` are told what was decoded before and what has to be read."""
+        """Return a reader for one scan; it adds what it found decoded and what it had to read to `counters`."""
         return FileReader(self._content, self.facts, self._cached, counters)
 
     def passing_reader(self) -> FileReader:

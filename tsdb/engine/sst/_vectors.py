@@ -68,7 +68,7 @@ def _split_many(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int,
         return []
     first = np.searchsorted(offsets, joined.starts, side="right") - 1
     last = np.searchsorted(offsets, joined.stops, side="left") - 1
-    # A group is touched where more stretches have begun than ended.
+    # A group is touched where more row ranges have begun than ended.
     steps = np.zeros(len(offsets) + 1, dtype=np.int64)
     np.add.at(steps, first, 1)
     np.add.at(steps, last + 1, -1)
@@ -82,7 +82,7 @@ def _split_many(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int,
 
 
 def _split_one(start: int, stop: int, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
-    """The same for one stretch, the usual case of a query of one series, in less time than numpy needs to begin."""
+    """The same for one row range, the usual case of a query of one series, in less time than numpy needs to begin."""
     if start >= stop:
         return []
     first = bisect_right(offsets, start) - 1

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.source import Run, SourceReader
-from tsdb.engine.sst._encoding import sample_stretches, step_bits
+from tsdb.engine.sst._encoding import sample_ranges, step_bits
 from tsdb.model import Column, ColumnId, RegionSchema
 
 STEP_BITS_MAX = 12
@@ -78,4 +78,4 @@ def are_whole(values: pa.Array) -> bool:
             again = part.astype(np.int64).astype(np.float64)
             if not np.array_equal(again.view(np.int64), part.view(np.int64)):
                 return False
-    return step_bits(np.concatenate(sample_stretches(floats)).astype(np.int64)) <= STEP_BITS_MAX
+    return step_bits(np.concatenate(sample_ranges(floats)).astype(np.int64)) <= STEP_BITS_MAX

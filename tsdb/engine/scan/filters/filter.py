@@ -218,7 +218,7 @@ class SeriesFrame:
             if not check.names <= self._tags:
                 return pa.nulls(self.series.num_rows, pa.bool_())
             return evaluate_opaque(check, self.series)
-        assert not isinstance(check, TagsAsked), "a condition that nobody answers"
+        assert not isinstance(check, TagsAsked), "a condition without a callback"
         found = evaluate(check, self)
         return pa.repeat(found, self.series.num_rows) if isinstance(found, pa.Scalar) else found
 

@@ -1,8 +1,8 @@
 """Parts whose rows need no merge, because of every series they have different times.
 
 Sources overlap in time as soon as writers are not in step, but the samples of one series come in order: each source has
-the next stretch of them. Then nothing hides anything, and the stretches only have to be laid end to end. The series
-blocks tell whether that is so.
+the next of them. Then no row hides another, and the row ranges only have to be laid end to end. The series blocks tell
+whether that is so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Parts: what pruning leaves of each source.
 
-    sources ─ time range ─▶ sources that overlap ─ tags ─▶ series kept ─ span of each ─▶ stretches of rows
+    sources ─ time range ─▶ sources that overlap ─ tags ─▶ series kept ─ span of each ─▶ row ranges
 
 Making parts reads series blocks only. Which rows of a series lie in the time range is found when a part is about to
 be read, and only for series that are partly outside.
@@ -33,7 +33,7 @@ _TUNING = ScanTuning()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Series of one source, in order, each with a stretch of its rows."""
+    """Series of one source, in order, each with a range of its rows."""
 
     source: SourceReader
     series: SeriesTable
@@ -41,19 +41,19 @@ class Part:
     starts: Positions
     stops: Positions
     time_min: Times
-    """No row of the series is earlier; for a stretch that was cut this may be too early."""
+    """No row of the series is earlier; for a row range that was cut this may be too early."""
     time_max: Times
     checks: tuple[Check, ...]
     """What is still to be checked on rows."""
     time_range: TimeRange
     """Rows outside are not wanted."""
     is_inside: bool
-    """All rows of all stretches are known to be in the time range."""
+    """All rows of all row ranges are known to be in the time range."""
     tuning: ScanTuning
 
     @property
     def rows(self) -> int:
-        """The rows of all stretches, those outside of the time range included."""
+        """The rows of all row ranges, those outside of the time range included."""
         return int(np.add.reduce(self.stops - self.starts))
 
     def slice(self, first: int, last: int) -> Part:
@@ -76,7 +76,7 @@ class Part:
         return replace(self, time_range=self.time_range.intersection(time_range), is_inside=is_inside)
 
     def narrowed(self) -> Part:
-        """Return exactly the rows in the time range: the stretches of all series, some of them perhaps empty."""
+        """Return exactly the rows in the time range: the row ranges of all series, some of them perhaps empty."""
         if self.is_inside:
             return self
         if self.time_range.is_empty:
@@ -112,7 +112,7 @@ class Part:
         return replace(self, starts=starts, stops=stops, time_min=time_min, time_max=time_max, is_inside=True)
 
     def estimate(self) -> tuple[Positions, Positions]:
-        """Guess where the time range starts and stops in each stretch, as if rows were spread evenly over time."""
+        """Guess where the time range starts and stops in each row range, as if rows were spread evenly over time."""
         if self.is_inside:
             return self.starts, self.stops
         first, last = self.time_range.start, self.time_range.last
@@ -128,7 +128,7 @@ class Part:
 def _narrow_in_pieces(
     source: SourceReader, starts: Positions, stops: Positions, first: int, last: int
 ) -> tuple[Positions, Positions]:
-    """Return where the rows of stretches with times from `first` to `last` start and stop; no times are copied."""
+    """Return where the rows of row ranges with times from `first` to `last` start and stop; no times are copied."""
     offsets = source.piece_offsets
     numbers, _ = _kernels.touched_chunks(starts, stops, offsets)
     runs = _kernels.SeriesRuns(runs_max=len(starts) + len(offsets))
@@ -174,7 +174,7 @@ def slice_series(series: SeriesTable, first: int, last: int) -> SeriesTable:
 
 
 def take_late(series: SeriesTable, positions: Positions) -> SeriesTable:
-    """Return some of the series; their tags are taken when somebody asks for them, which many a query never does."""
+    """Return some of the series; their tags are taken when they are read, which many queries never do."""
     if series.late is not None:
         return series.take(positions)
     tags, numbers = series.read_tags(), positions.astype(np.uint32)
@@ -367,7 +367,7 @@ def _part_of(
 
 
 def group_rows(starts: Positions, stops: Positions, rows_max: int) -> Iterator[tuple[int, int]]:
-    """Cut stretches into groups of at most about `rows_max` rows: yield the first and the last of each group."""
+    """Cut row ranges into groups of at most about `rows_max` rows: yield the first and the last of each group."""
     total = np.cumsum(stops - starts)
     first = 0
     while first < len(total):

@@ -1,12 +1,12 @@
-"""Plans of scans: what is read, by whatever reader.
+"""Plans of scans: what all readers read.
 
     filter ─▶ parts ─▶ segments ─▶ tasks ─┬─▶ partition i of n ─▶ blocks ─▶ batches of rows
                                           ├─▶ blocks ─▶ whole series
                                           └─▶ pieces, ends or blocks ─▶ cells of aggregates
 
 Partition i has the i-th part of the rows of every large segment, cut between series or within one. So partitions are
-equally long, and, where segments have the same series, rows of one series meet in one partition, which aggregations
-like. Small segments are dealt out whole.
+about equally long, and, where segments have the same series, the rows of one series are in one partition, which makes
+aggregations faster. Small segments are not cut.
 """
 
 from __future__ import annotations

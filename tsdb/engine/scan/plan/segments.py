@@ -1,13 +1,13 @@
 """Segments: parts that must be read together, because they can hold rows of the same key.
 
 Parts are first clustered by overlap in time, a cluster then by overlap of their ranges of series. What is left of a
-cluster is cut where a single part covers a long stretch of time, so that late rows in a memtable do not drag a whole
+cluster is cut where a single part covers a long range of time, so that late rows in a memtable do not drag a whole
 data file through the merge:
 
     file      ████████████████████████            segments   ├ file alone ─┤├ merge ┤├ memtable alone ┤
     memtable                 ██████████████
 
-Where sources overlap in time only because writers were not in step, each series still has its next stretch of rows in
+Where sources overlap in time only because writers were not in step, each series still has its next rows in
 the next source. Then no two parts share a key, and each is a segment of its own.
 
 A segment of one part whose keys are unique is read directly.
@@ -156,7 +156,7 @@ def _are_disjoint(parts: list[Part]) -> bool:
 
 
 def _cut_alone(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:
-    """Cut parts that overlap at the ends of long stretches of time that only one of them covers."""
+    """Cut parts that overlap at the ends of long ranges of time that only one of them covers."""
     if len(parts) == 1:
         yield parts
         return
@@ -185,8 +185,8 @@ def _find_alone(parts: list[Part], alone_rows_min: int) -> Iterator[TimeRange]:
     for time, is_start, number in events:
         if len(active) == 1 and time > since:
             part = parts[next(iter(active))]
-            share = (time - since) / (part.time_range.end - part.time_range.start)
-            if share * part.rows >= alone_rows_min:
+            part_of_time = (time - since) / (part.time_range.end - part.time_range.start)
+            if part_of_time * part.rows >= alone_rows_min:
                 yield TimeRange(since, time)
         since = time
         if is_start:

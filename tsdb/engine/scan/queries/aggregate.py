@@ -4,9 +4,9 @@
                                  └─ merged, or checked on rows      ─▶ blocks ─▶ runs ─▶ cells ────────────┘ combined
 
 Rows of a series are neighbours and in the order of time, so the rows of a cell in one piece are runs: a kernel finds
-where they start and stop in the times of the piece and adds up the slices. What sources overlap in is merged as for any
-other scan, stretch by stretch of time, and only that. Pieces are held in batches, so that what is decoded at a time
-stays within the memory of the query.
+where they start and stop in the times of the piece and adds up the slices. Only what sources
+overlap in is merged, as for any other scan. Pieces are held in batches, so that what is decoded at a time stays within
+the memory of the query.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The series of a table under numbers, and which of them every source has: found once, used by all queries.
 
-    sources ─ once each ─▶ numbers of their series, stretches of rows ─┐
+    sources ─ once each ─▶ numbers of their series, row ranges ────────┐
     conditions on labels ─▶ numbers of the chosen series ──────────────┴─▶ `Samples`: where their rows lie
 
 A query of whole series spends its time on finding out what a source holds, although sources never change. So that is
@@ -37,7 +37,7 @@ Show = Callable[[Source], Source]
 """Returns a source as the table sees it."""
 
 _SAMPLE_BYTES = 16
-_STRETCH_BYTES = 28
+_ROW_RANGE_BYTES = 28
 _SPARE_SERIES = 1024
 
 
@@ -58,7 +58,7 @@ class _Known:
 
     source: weakref.ref[Source]
     numbers: Numbers
-    stretches: _kernels.SeriesStretches
+    row_ranges: _kernels.SeriesStretches
     memory: dict[ColumnId, _kernels.SamplePiece] = field(default_factory=dict)
     """Whole columns of a run, which is in memory anyway."""
     layout: _Layout | None = None
@@ -111,8 +111,8 @@ class SeriesRegister:
     @property
     def nbytes(self) -> int:
         """About what it takes, without what sources have anyway."""
-        stretches = sum(len(known.numbers) for known in list(self._known.values()))
-        return self.registered.series.nbytes + stretches * _STRETCH_BYTES
+        row_ranges = sum(len(known.numbers) for known in list(self._known.values()))
+        return self.registered.series.nbytes + row_ranges * _ROW_RANGE_BYTES
 
     def learn(self, snapshot: Snapshot, time_range: TimeRange) -> list[LearnedSource] | None:
         """Return the sources with rows in a range of time and what is known of them; None if a scan has to read them.
@@ -157,14 +157,14 @@ class SeriesRegister:
                 piece = _whole_column(source, column, known)
                 if piece is None:
                     return None
-                parts.append((known.stretches, piece))
+                parts.append((known.row_ranges, piece))
                 continue
             snapshot.check()
             pieces = _pieces_of(source.reader(counters), column, known, wanted, time_range, budget)
             if pieces is None:
                 return None
             budget -= sum(len(piece) for piece in pieces)
-            parts.extend((known.stretches, piece) for piece in pieces)
+            parts.extend((known.row_ranges, piece) for piece in pieces)
         samples_max = snapshot.memory_bytes_max // (2 * _SAMPLE_BYTES)
         try:
             samples = _kernels.Samples.find(parts, wanted, time_range.start, time_range.last, samples_max)
@@ -192,7 +192,7 @@ class SeriesRegister:
         series = conform_series(block.table, shown.schema, self._schema)
         with self._lock:
             numbers = self._number(series)
-            known = _Known(weakref.ref(source, self._forget(id(source))), numbers, _stretches(numbers, block))
+            known = _Known(weakref.ref(source, self._forget(id(source))), numbers, _row_ranges(numbers, block))
             self._known[id(source)] = known
             self.learned += 1
         return known
@@ -243,7 +243,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _stretches(numbers: Numbers, block: SeriesBlock) -> _kernels.SeriesStretches:
+def _row_ranges(numbers: Numbers, block: SeriesBlock) -> _kernels.SeriesStretches:
     return _kernels.SeriesStretches(
         pa.array(numbers), pa.array(block.offsets), pa.array(block.time_min), pa.array(block.time_max)
     )
@@ -273,7 +273,7 @@ def _pieces_of(
     layout = known.layout
     if layout is None:
         layout = known.layout = _Layout.of(source)
-    touched = known.stretches.pieces(chosen, time_range.start, time_range.last, layout.begins_array)
+    touched = known.row_ranges.pieces(chosen, time_range.start, time_range.last, layout.begins_array)
     if not touched:
         return []
     begins = layout.begins

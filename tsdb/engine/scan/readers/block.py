@@ -107,8 +107,8 @@ class Block(Protocol):
         ...
 
 
-class Stretches:
-    """The rows of a part, counted over all of its stretches."""
+class RowRanges:
+    """The rows of a part, counted over all of its row ranges."""
 
     def __init__(self, part: Part) -> None:
         self._starts = part.starts
@@ -145,21 +145,21 @@ class DirectBlock:
     """Rows of one part as they are in its source: those from `start` to before `stop`, or some of them."""
 
     def __init__(
-        self, part: Part, stretches: Stretches, start: int, stop: int, *, first: int, chosen: Positions | None = None
+        self, part: Part, row_ranges: RowRanges, start: int, stop: int, *, first: int, chosen: Positions | None = None
     ) -> None:
         self._part = part
         self.series = part.series
         self.first = first
-        self._stretches = stretches
+        self._row_ranges = row_ranges
         self._bounds = start, stop
         self._chosen = chosen
-        self._slices = stretches.slices(start, stop)
+        self._slices = row_ranges.slices(start, stop)
         self._columns = ColumnsRead(self._read)
         self.rows = stop - start if chosen is None else len(chosen)
 
     @cached_property
     def runs(self) -> Runs:
-        runs = self._stretches.runs(*self._bounds)
+        runs = self._row_ranges.runs(*self._bounds)
         return runs if self._chosen is None else runs.select(self._chosen)
 
     def times(self) -> npt.NDArray[np.int64]:
@@ -188,7 +188,7 @@ class DirectBlock:
 
     def select(self, chosen: Positions) -> DirectBlock:
         within = chosen if self._chosen is None else self._chosen[chosen]
-        block = DirectBlock(self._part, self._stretches, *self._bounds, first=self.first, chosen=within)
+        block = DirectBlock(self._part, self._row_ranges, *self._bounds, first=self.first, chosen=within)
         block._columns = self._columns.choose(chosen, block._read)
         return block
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tsdb.engine.scan.plan.parts import Part, group_rows
-from tsdb.engine.scan.readers.block import DirectBlock, Stretches
+from tsdb.engine.scan.readers.block import DirectBlock, RowRanges
 
 
 def read_direct(part: Part, *, block_rows_max: int, first_rows_max: int) -> Iterator[DirectBlock]:
     """Yield the rows of a part in blocks, of which the first may be smaller; tombstones are left out."""
     rows_max = min(first_rows_max, block_rows_max)
     for first, group in _narrowed_groups(part):
-        stretches = Stretches(group)
+        row_ranges = RowRanges(group)
         position = 0
-        while position < stretches.rows:
-            until = min(stretches.rows, position + rows_max)
-            block = DirectBlock(group, stretches, position, until, first=first)
+        while position < row_ranges.rows:
+            until = min(row_ranges.rows, position + rows_max)
+            block = DirectBlock(group, row_ranges, position, until, first=first)
             yield block.puts() if part.source.facts.has_tombstones else block
             position, rows_max = until, block_rows_max
 

@@ -1,8 +1,8 @@
-"""The newest or oldest row of each group of series, from the ends of stretches: no times are read.
+"""The newest or oldest row of each group of series, from the ends of row ranges: no times are read.
 
-A stretch of rows is in the order of time, so its last row is the newest of its series, and a series block knows its
-time. That leaves a row for each series, of which the latest is the newest of its group. A data file keeps the last
-rows of all its series beside its decoded columns, because these are what everybody asks for.
+A row range is in the order of time, so its last row is the newest of its series, and a series block knows its time.
+That leaves a row for each series, of which the latest is the newest of its group. A data file keeps the last rows of
+all its series beside its decoded columns, because many queries read them.
 
 Of segments, the latest in time come first: a group that has a row there needs none of an earlier segment, which may
 then not be read at all.
@@ -75,7 +75,7 @@ def aggregate_ends(
 
 
 def take_ends(part: Part, schema: RegionSchema, query: RunQuery, groups: Positions) -> Cells | None:
-    """Return the cells of a part from the ends of its stretches; None if that takes a look at times."""
+    """Return the cells of a part from the ends of its row ranges; None if that takes a look at times."""
     source, span = part.source, part.time_range
     if not keeps_ends(source):
         return None

@@ -1,9 +1,9 @@
 """Rows that pass checks on fields, picked out of the pieces in which columns lie in memory.
 
-    part ─▶ stretches in its time range ─▶ pieces they lie in ─▶ checks on their columns ─▶ rows that pass ─▶ block
+    part ─▶ row ranges in its time range ─▶ pieces they lie in ─▶ checks on their columns ─▶ rows that pass ─▶ block
 
 Checks are evaluated on columns as they are held, which may be in a narrow type, and over everything between the first
-and the last row of a piece that is wanted; what lies between stretches is dropped afterwards. So what does not pass is
+and the last row of a piece that is wanted; what lies between row ranges is dropped afterwards. So what does not pass is
 never copied, and of the other columns only rows that pass are.
 """
 
@@ -92,11 +92,11 @@ def pick(
     for first, last in group_rows(part.starts, part.stops, part.tuning.group_rows):
         group = part.slice(first, last).narrowed()
         filled = np.flatnonzero(group.stops > group.starts)
-        stretches = Slices(group.starts[filled], group.stops[filled])
-        numbers = _touched(stretches, source.piece_offsets)
+        row_ranges = Slices(group.starts[filled], group.stops[filled])
+        numbers = _touched(row_ranges, source.piece_offsets)
         while numbers:
             rows_aim = 0 if is_first else min(_ROWS_AIM, rows_max)
-            count, looked_at, rows, owners = _pick_rows(source, schema, checks, stretches, numbers, rows_aim)
+            count, looked_at, rows, owners = _pick_rows(source, schema, checks, row_ranges, numbers, rows_aim)
             ranks = filled[owners]
             for low in range(0, max(1, len(rows)), rows_max):
                 cut = slice(low, low + rows_max)
@@ -104,10 +104,10 @@ def pick(
             is_first, numbers = False, numbers[count:]
 
 
-def _touched(stretches: Slices, offsets: npt.NDArray[np.int64]) -> list[int]:
-    """Return the numbers of the pieces that stretches lie in; none of them is empty."""
-    low = stretches.stops.searchsorted(offsets[:-1], side="right")
-    high = stretches.starts.searchsorted(offsets[1:], side="left")
+def _touched(row_ranges: Slices, offsets: npt.NDArray[np.int64]) -> list[int]:
+    """Return the numbers of the pieces that row ranges lie in; none of them is empty."""
+    low = row_ranges.stops.searchsorted(offsets[:-1], side="right")
+    high = row_ranges.starts.searchsorted(offsets[1:], side="left")
     numbers: list[int] = np.flatnonzero(high > low).tolist()
     return numbers
 
@@ -116,14 +116,14 @@ def _pick_rows(
     source: SourceReader,
     schema: RegionSchema,
     checks: Sequence[Check],
-    stretches: Slices,
+    row_ranges: Slices,
     numbers: Sequence[int],
     rows_aim: int,
 ) -> tuple[int, int, Positions, Positions]:
     """Pick rows of pieces, one after the other, until there are enough.
 
-    Returns how many pieces that took, how many of their rows are in stretches, those that pass the checks, and for each
-    of these which stretch it is of.
+    Returns how many pieces that took, how many of their rows are in row ranges, the rows that pass the checks, and the
+    number of the row range of each of these.
     """
     names = sorted(frozenset().union(*(check.names for check in checks)))
     columns = source.pieces(numbers[:_PIECES_MAX], [schema.by_name[name].id for name in names], is_narrow=True)
@@ -132,10 +132,10 @@ def _pick_rows(
     owners: list[Positions] = []
     for number, *arrays in zip(numbers, *columns, strict=False):
         begin, end = (int(each) for each in source.piece_offsets[number : number + 2])
-        low = int(stretches.stops.searchsorted(begin, side="right"))
-        high = int(stretches.starts.searchsorted(end, side="left"))
-        starts = np.maximum(stretches.starts[low:high], begin)
-        stops = np.minimum(stretches.stops[low:high], end)
+        low = int(row_ranges.stops.searchsorted(begin, side="right"))
+        high = int(row_ranges.starts.searchsorted(end, side="left"))
+        starts = np.maximum(row_ranges.starts[low:high], begin)
+        stops = np.minimum(row_ranges.stops[low:high], end)
         looked_at += int((stops - starts).sum())
         first, length = int(starts[0]), int(stops[-1] - starts[0])
         own = {name: values.slice(first - begin, length) for name, values in zip(names, arrays, strict=True)}
@@ -159,7 +159,7 @@ def _mask(checks: Sequence[Check], frame: _PieceFrame, length: int) -> pa.Array:
 
 
 class PickedBlock:
-    """Rows of one part, each told by its place in the source; they ascend."""
+    """Rows of one part, each given by its place in the source; they ascend."""
 
     def __init__(self, part: Part, rows: Positions, ranks: Positions, *, first: int) -> None:
         self._part = part

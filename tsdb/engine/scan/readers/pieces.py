@@ -252,7 +252,7 @@ def new_runs(query: RunQuery) -> _kernels.SeriesRuns:
 def add_runs(
     runs: _kernels.SeriesRuns, starts: Positions, stops: Positions, groups: Positions, times: pa.Array | None
 ) -> int:
-    """Add the stretches of one chunk to runs; ScanTooLarge when there are too many."""
+    """Add the row ranges of one chunk to runs; ScanTooLarge when there are too many."""
     try:
         return runs.add(starts, stops, groups, times)
     except _kernels.LimitExceeded as error:
