@@ -36,12 +36,19 @@ def find_disjoint(parts: Sequence[Part]) -> Disjoint | None:
         return None
     ordered = sorted(parts, key=lambda part: part.time_range.start)
     series, places = union_ordered([part.series for part in ordered])
-    latest = np.full(len(series), np.iinfo(np.int64).min)
-    for part, place in zip(ordered, places, strict=True):
-        if (part.time_min <= latest[place]).any():
-            return None
-        latest[place] = part.time_max
+    if not follow_each_other(ordered, places, len(series)):
+        return None
     return Disjoint(series, [part.narrowed() for part in ordered], places)
+
+
+def follow_each_other(parts: Sequence[Part], places: Sequence[Positions], count: int) -> bool:
+    """Tell whether each of `count` series has all its rows of one part before those of the next."""
+    latest = np.full(count, np.iinfo(np.int64).min)
+    for part, place in zip(parts, places, strict=True):
+        if (part.time_min <= latest[place]).any():
+            return False
+        latest[place] = part.time_max
+    return True
 
 
 def _may_hide(part: Part) -> bool:

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from tsdb.engine.scan.plan.disjoint import follow_each_other
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.series import number_series
@@ -147,12 +147,7 @@ def _are_disjoint(parts: list[Part]) -> bool:
     """Tell whether each series has all its rows of one part before those of the next."""
     ordered = sorted(parts, key=_start)
     count, places = number_series([part.series for part in ordered])
-    latest = np.full(count, np.iinfo(np.int64).min)
-    for part, place in zip(ordered, places, strict=True):
-        if (part.time_min <= latest[place]).any():
-            return False
-        latest[place] = part.time_max
-    return True
+    return follow_each_other(ordered, places, count)
 
 
 def _cut_alone(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:

@@ -105,7 +105,8 @@ class _GroupedTask:
         return self.task.time_range
 
     def within(self, span: TimeRange) -> _GroupedTask:
-        return replace(self, task=self.task.within(span))
+        task = self.task.within(span)
+        return self if task is self.task else _GroupedTask(task, self.groups)
 
 
 class RunPlan:
