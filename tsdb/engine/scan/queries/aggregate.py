@@ -99,14 +99,14 @@ class _GroupedTask:
 
     task: Task
     groups: Positions
-
-    @property
-    def time_range(self) -> TimeRange:
-        return self.task.time_range
+    time_range: TimeRange
+    """Of the task."""
 
     def within(self, span: TimeRange) -> _GroupedTask:
+        if span.contains(self.time_range):
+            return self
         task = self.task.within(span)
-        return self if task is self.task else _GroupedTask(task, self.groups)
+        return _GroupedTask(task, self.groups, task.time_range)
 
 
 class RunPlan:
@@ -129,7 +129,7 @@ class RunPlan:
         self._plan = plan_scan(scan.snapshot, wanted, scan.statistics)
         tasks = self._plan.tasks()
         self._groups = groups_of(query.keys, [task.series for task in tasks], query.computed, evaluate)
-        self._tasks = [_GroupedTask(task, self._groups.of(number)) for number, task in enumerate(tasks)]
+        self._tasks = [_GroupedTask(task, self._groups.of(at), task.time_range) for at, task in enumerate(tasks)]
         self._statistics.series += self.series
         self._statistics.plan_ns += self._clock.monotonic_ns() - started_ns
 
