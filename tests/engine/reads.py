@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tsdb.engine.reading import CellsRequest, CellsRun, RegionReader, RowFilter, RunQuery, ScanRequest
-from tsdb.engine.region_reader import LocalReader
+from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.scan import ScanStatistics, SeriesRegisters, Snapshot
 from tsdb.model import RegionId
 

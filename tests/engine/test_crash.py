@@ -22,7 +22,12 @@ from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import manifest, region_change, region_compact, region_drop, region_flush, region_trim, sst, wal
+from tsdb.engine import manifest, sst, wal
+from tsdb.engine.region import change as region_change
+from tsdb.engine.region import compact as region_compact
+from tsdb.engine.region import drop as region_drop
+from tsdb.engine.region import flush as region_flush
+from tsdb.engine.region import trim as region_trim
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size

@@ -29,10 +29,10 @@ from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engi
 from tests.engine.reads import count_rows, newest_rows, scan_batches
 from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import Pick, is_closed
-from tsdb.engine.flush_plan import stored_schema
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
-from tsdb.engine.region_compact import install_job, make_job, write_job
+from tsdb.engine.region.compact import install_job, make_job, write_job
+from tsdb.engine.region.flush_plan import stored_schema
 from tsdb.engine.tuning import EngineTuning, MemtableTuning
 from tsdb.errors import InvalidArguments
 from tsdb.ids import SeededIds

@@ -13,11 +13,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import gauges, region_change, region_compact, region_drop, region_scan, region_trim
-from tsdb.engine.background import Background
-from tsdb.engine.buffer import WriteBuffer
-from tsdb.engine.cache import Caches
-from tsdb.engine.context import EngineContext, EngineOptions
+from tsdb.engine import gauges
 from tsdb.engine.entry import encode_batch
 from tsdb.engine.errors import (
     ManifestMismatch,
@@ -27,22 +23,31 @@ from tsdb.engine.errors import (
     SchemaOutdated,
     StorageUnavailable,
 )
-from tsdb.engine.housekeeping import Housekeeping
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
-from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.reading import no_check
-from tsdb.engine.recovery import finish_drops, make_region, recover
-from tsdb.engine.region import Region, StrictWindows
-from tsdb.engine.region_flush import start_flush
-from tsdb.engine.region_reader import LocalReader
-from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
-from tsdb.engine.region_sweep import start_sweep
-from tsdb.engine.region_write import check_batch, check_operation, commit_writes
+from tsdb.engine.region import change as region_change
+from tsdb.engine.region import compact as region_compact
+from tsdb.engine.region import drop as region_drop
+from tsdb.engine.region import snapshot as region_scan
+from tsdb.engine.region import trim as region_trim
+from tsdb.engine.region.background import Background
+from tsdb.engine.region.context import EngineContext, EngineOptions
+from tsdb.engine.region.flush import start_flush
+from tsdb.engine.region.housekeeping import Housekeeping
+from tsdb.engine.region.reader import LocalReader
+from tsdb.engine.region.recovery import finish_drops, make_region, recover
+from tsdb.engine.region.region import Region, StrictWindows
+from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
+from tsdb.engine.region.sweep import start_sweep
+from tsdb.engine.region.worker import Worker, WriteRequest
+from tsdb.engine.region.write import check_batch, check_operation, commit_writes
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.merge_memory import MergeMemory
+from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
-from tsdb.engine.worker import Worker, WriteRequest
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange

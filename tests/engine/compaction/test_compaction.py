@@ -33,10 +33,11 @@ from tests.engine.lives import DAY_MS
 from tests.engine.reads import scan_batches
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import Engine, StrictWindows, region_compact
+from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import estimate_task_bytes
 from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
 from tsdb.engine.manifest import Edit
+from tsdb.engine.region import compact as region_compact
 from tsdb.engine.sst import estimate_row_bytes
 from tsdb.engine.tuning import EngineTuning, MergeTuning
 from tsdb.model import AddColumn, Batch, DropColumn, RegionOptions, RetypeColumn, Semantic

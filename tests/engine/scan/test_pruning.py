@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import MODES, Region, bag, delete, put, row, rows_of
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan import Conditions, ScanStatistics, Snapshot
 from tsdb.engine.scan.filters.filter import TagCheck
-from tsdb.engine.slices import Slices
 from tsdb.engine.tuning import ScanTuning
 from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsdb.engine.cache import ByteCache, PageKey
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import FileMeta, data_path, index_path
-from tsdb.engine.series import SeriesBlock
+from tsdb.engine.rows.cache import ByteCache, PageKey
+from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import TSID

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tsdb.engine.cache import Caches
 from tsdb.engine.manifest import FileMeta
-from tsdb.engine.series import SeriesBlock
-from tsdb.engine.source import Counters, SourceFacts
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.source import Counters, SourceFacts
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.cache import ColumnForm, ColumnKey
-from tsdb.engine.series import SeriesBlock
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, SourceFacts
+from tsdb.engine.rows.cache import ColumnForm, ColumnKey
+from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Counters, SourceFacts
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from tsdb.engine.cache import Caches, MetaKey
-from tsdb.engine.series import SeriesBlock
+from tsdb.engine.rows.cache import Caches, MetaKey
+from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._vectors import CarryOver, Vectors

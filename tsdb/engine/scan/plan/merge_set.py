@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tsdb.engine.rows.series import Positions, union_ordered
 from tsdb.engine.scan.plan.parts import Part, slice_series
-from tsdb.engine.series import Positions, union_ordered
 from tsdb.model import SeriesTable, TimeRange
 
 # With fewer series than this for each partition, partitions are ranges of time instead of ranges of series.

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan.plan.parts import Part
-from tsdb.engine.series import Positions
 
 
 def cut_part(part: Part, index: int, count: int) -> Part:

@@ -21,10 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsdb.engine.rows.series import number_series
 from tsdb.engine.scan.plan.disjoint import follow_each_other
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
-from tsdb.engine.series import number_series
 from tsdb.model import RegionOptions, TimeRange
 
 Key = tuple[tuple[bool, Any], ...]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan.cells.groups import GroupKeys, groups_of, merge_groups
 from tsdb.engine.scan.cells.run_query import Cells, RunQuery, Values, combine_cells
 from tsdb.engine.scan.filters.filter import Evaluate, Filter
@@ -38,7 +39,6 @@ from tsdb.engine.scan.readers.pieces import (
 )
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
-from tsdb.engine.series import Positions
 from tsdb.model import RegionSchema, TimeRange
 
 GATHERED_MAX = 1 << 19

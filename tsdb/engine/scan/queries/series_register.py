@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import SeriesBlock, conform_series
+from tsdb.engine.rows.source import Run, Source, SourceReader
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
-from tsdb.engine.series import SeriesBlock, conform_series
-from tsdb.engine.source import Run, Source, SourceReader
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
 
 Numbers = npt.NDArray[np.uint32]

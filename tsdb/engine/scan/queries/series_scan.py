@@ -10,6 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import Positions, conform_series, union_ordered
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import read_field
 from tsdb.engine.scan.filters.filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
 from tsdb.engine.scan.plan.disjoint import Disjoint, find_disjoint
 from tsdb.engine.scan.plan.parts import make_parts
@@ -20,9 +23,6 @@ from tsdb.engine.scan.readers.block import Block
 from tsdb.engine.scan.readers.projection import Projection
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
-from tsdb.engine.series import Positions, conform_series, union_ordered
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import read_field
 from tsdb.model import Column, SeriesTable, TimeRange, take_tags
 
 _COPIES = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tsdb.engine.merge import STRIPE_ROWS
+from tsdb.engine.rows.merge import STRIPE_ROWS
 from tsdb.engine.scan.filters.filter import Filter
 from tsdb.engine.scan.plan.plan import Task
 from tsdb.engine.scan.readers.block import Block

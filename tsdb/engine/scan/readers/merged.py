@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan.plan.merge_set import MergeSet
 from tsdb.engine.scan.plan.parts import group_rows
 from tsdb.engine.scan.readers.block import MergedBlock
-from tsdb.engine.slices import Slices
 from tsdb.model import RegionOptions, RegionSchema, TimeRange
 
 

@@ -18,6 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import SourceReader, read_field
 from tsdb.engine.scan.filters.compare import FLIPPED, Value
 from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate
 from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
@@ -25,9 +28,6 @@ from tsdb.engine.scan.filters.filter import Check
 from tsdb.engine.scan.plan.parts import Part, group_rows
 from tsdb.engine.scan.readers.block import Runs
 from tsdb.engine.scan.readers.pieces import is_number
-from tsdb.engine.series import Positions
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import SourceReader, read_field
 from tsdb.model import Column, ColumnId, RegionSchema, Semantic
 
 _PIECES_MAX = 8

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.source import SourceReader
 from tsdb.engine.scan.cells.run_query import Cells, Ends, RunQuery, State, Values
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
-from tsdb.engine.series import Positions
-from tsdb.engine.source import SourceReader
 from tsdb.model import RegionSchema
 
 RUNS_MAX = 1 << 22

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Counters, Source, SourceFacts, SourceReader
 from tsdb.engine.scan.filters.expression import Call, Node, Ref
 from tsdb.engine.scan.snapshot.decoded_labels import DECODED
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
-from tsdb.engine.series import SeriesBlock
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, Source, SourceFacts, SourceReader
 from tsdb.model import (
     METRIC_LABELS,
     METRIC_TABLE_ID,
