@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import gauges
 from tsdb.engine.entry import encode_batch
 from tsdb.engine.errors import (
     ManifestMismatch,
@@ -26,11 +25,6 @@ from tsdb.engine.errors import (
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.reading import no_check
-from tsdb.engine.region import change as region_change
-from tsdb.engine.region import compact as region_compact
-from tsdb.engine.region import drop as region_drop
-from tsdb.engine.region import snapshot as region_scan
-from tsdb.engine.region import trim as region_trim
 from tsdb.engine.region.background import Background
 from tsdb.engine.region.context import EngineContext, EngineOptions
 from tsdb.engine.region.flush import start_flush
@@ -87,7 +81,7 @@ class Engine:
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)
-        self._unwatch = gauges.watch(self)
+        self._unwatch = watch_engine(self)
 
     @classmethod
     def open(
@@ -265,7 +259,7 @@ class Engine:
 
     def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:
         """Take what the region holds now, for reading."""
-        return region_scan.take_snapshot(self._context, self._region(region_id), timeout=timeout)
+        return take_snapshot(self._context, self._region(region_id), timeout=timeout)
 
     def open_reader(
         self,
@@ -287,11 +281,11 @@ class Engine:
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.alter_schema(self._context, region, changes))
+        return region.worker.call(lambda: change.alter_schema(self._context, region, changes))
 
     def set_options(self, region_id: RegionId, options: RegionOptions) -> Future[None]:
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.set_options(self._context, region, options))
+        return region.worker.call(lambda: change.set_options(self._context, region, options))
 
     def flush(self, region_id: RegionId) -> Future[None]:
         """Flush what the region holds now."""
@@ -302,14 +296,14 @@ class Engine:
 
         With `strict`, files are cut at windows of time first.
         """
-        return region_compact.start_compaction(self._context, self._region(region_id), strict)
+        return start_compaction(self._context, self._region(region_id), strict)
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
         region = self._region(region_id)
         if ranges is None:
-            return region.worker.call(lambda: region_change.truncate(self._context, region))
-        return region.worker.call(lambda: region_trim.truncate_inside(self._context, region, ranges))
+            return region.worker.call(lambda: change.truncate(self._context, region))
+        return region.worker.call(lambda: trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:
         """Drop a region, also one that is quarantined; its files go when nobody reads them any more."""
@@ -318,7 +312,7 @@ class Engine:
         region = self._region(region_id)
 
         def drop() -> None:
-            self.housekeeping.add_drop(region_drop.drop(self._context, region))
+            self.housekeeping.add_drop(drop_region(self._context, region))
             self._regions.pop(region_id, None)
 
         return region.worker.call(drop)
@@ -327,13 +321,13 @@ class Engine:
         if region_id not in self._quarantined:
             raise RegionNotFound(region_id=region_id)
         directory = self._directories[region_id]
-        self.housekeeping.add_drop(region_drop.drop_quarantined(self._context, region_id, directory))
+        self.housekeeping.add_drop(drop_quarantined(self._context, region_id, directory))
         del self._quarantined[region_id], self._directories[region_id]
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.discard_unflushed(self._context, region))
+        return region.worker.call(lambda: change.discard_unflushed(self._context, region))
 
     def stat(self, region_id: RegionId) -> RegionStat:
         return stat_region(self._region(region_id))

@@ -75,7 +75,7 @@ collected(
 )
 
 
-def watch(engine: HasRegions) -> Callable[[], None]:
+def watch_engine(engine: HasRegions) -> Callable[[], None]:
     """Let the gauges include an engine, until what is returned is called or the engine is gone."""
     _collector.engines.add(engine)
     return lambda: _collector.engines.discard(engine)

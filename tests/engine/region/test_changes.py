@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from tests.engine import lives
+from tests.engine.fault_steps import held
 from tests.engine.harness import SCHEMA, Row, batch_of, read
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows
-from tests.engine.test_faults import held
 from tests.faults import FaultyFiles
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import ManifestMismatch, RegionNotFound

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.engine.harness import REGION, SCHEMA, create, open_engine, put, read, scan
 from tests.engine.scan.regions import Region, row
 from tests.engine.scan.regions import put as written
-from tsdb.engine.region import flush_plan
 from tsdb.engine.region.flush_plan import FILES_MAX, join_windows
 from tsdb.engine.rows.source import Run
 
@@ -65,5 +64,5 @@ def test_rows_of_a_few_days_are_in_files_of_their_own(tmp_path: Path, days: int)
     put(engine, [{"host": "h", "dc": "d", "ts": day * DAY_MS, "a": 1.0, "b": 1} for day in range(days)])
     engine.flush(REGION).result(60)
     assert len(engine.files(REGION)) == days
-    assert flush_plan.stored_schema(SCHEMA, SCHEMA) is SCHEMA
+    assert stored_schema(SCHEMA, SCHEMA) is SCHEMA
     engine.close()

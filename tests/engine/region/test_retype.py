@@ -14,7 +14,6 @@ from tests.engine.harness import DIRECTORY, REGION, batch_of, create, delete, op
 from tests.engine.reads import scan_batches
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.region import change as region_change
 from tsdb.errors import InvalidArguments, Status, Unsupported
 from tsdb.model import AddColumn, MergeMode, RegionOptions, RegionSchema, RetypeColumn, Semantic
 
@@ -185,7 +184,7 @@ def test_a_write_that_waits_while_the_schema_changes_is_refused_if_it_says_so_or
     def queue_and_alter() -> Future[int]:
         # On the worker, so that the write has to wait until the alter is done.
         write = engine.write(REGION, batch, schema_version=schema.version if is_pinned else None)
-        region_change.alter_schema(engine.context, region, [change])
+        alter_schema(engine.context, region, [change])
         return write
 
     write = region.worker.call(queue_and_alter).result(30)

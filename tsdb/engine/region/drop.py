@@ -53,7 +53,7 @@ class _MarkerInDoubt(Exception):
     """The marker may be there at the next start."""
 
 
-def drop(context: EngineContext, region: Region) -> PendingDrop:
+def drop_region(context: EngineContext, region: Region) -> PendingDrop:
     """Drop a region. From the marker on it is gone, even if everything else fails. On the worker."""
     region.check_writable()
     try:
