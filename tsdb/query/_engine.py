@@ -32,13 +32,13 @@ from tsdb.query._prepare import Expand
 from tsdb.query._providers import TableCatalog
 from tsdb.query._range import SessionRunner
 from tsdb.query.choose import Planned, Range
-from tsdb.query.range import run_range
+from tsdb.query.range import SlotMemory, run_range
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.query.syntax_errors import without_places
 from tsdb.sql.clauses import Declined
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS
-from tsdb.sql.range_query import find_range
+from tsdb.sql.range_query import RangeQuery, find_range
 from tsdb.sql.statements import Explain, Query
 
 
@@ -55,7 +55,9 @@ class QueryEngine:
         information: InformationSource | None = None,
     ) -> None:
         self.clock = clock
-        self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
+        options = options or QueryOptions()
+        self._planner = Planner(catalog, regions, clock, options, information)
+        self._slot_memory = SlotMemory(int(options.memory_bytes))
         self._fast_paths = FastPaths(self._planner, self._run_above)
 
     def expand_with(self, expand: Expand) -> None:
@@ -72,7 +74,7 @@ class QueryEngine:
         if isinstance(chosen, Planned):
             return self._run(text, tokens, session, extra)
         if isinstance(chosen, Range):
-            return TableRecords(run_range(chosen.query, SessionRunner(self, session, extra)))
+            return TableRecords(self._run_range(chosen.query, session, extra)[0])
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
@@ -89,7 +91,7 @@ class QueryEngine:
         text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
         if (query := find_range(text, tokens)) is not None:
-            return run_range(query, SessionRunner(self, session, extra)).schema
+            return self._run_range(query, session, extra)[0].schema
         return self._planner.describe(self._planner.prepare(text, tokens, session, extra)).schema
 
     def evaluate(self, expressions: Sequence[str], session: Session) -> list[pa.Scalar]:
@@ -110,8 +112,7 @@ class QueryEngine:
         decision = self._fast_paths.decide(inner, tokens, session, tables)
         if not isinstance(decision, Range):
             return TableRecords(self._explain(statement, inner, session, tables))
-        runner = SessionRunner(self, session, tables)
-        run_range(decision.query, runner)
+        _, runner = self._run_range(decision.query, session, tables)
         assert runner.first is not None, "a range query runs at least one query"
         first, visible = runner.first
         return TableRecords(with_range(statement, self._explain(statement, first, session, visible), decision))
@@ -151,6 +152,17 @@ class QueryEngine:
     def close(self) -> None:
         """Stop the threads and processes of queries."""
         self._planner.close()
+
+    def _run_range(
+        self, query: RangeQuery, session: Session, tables: Mapping[str, pa.Table]
+    ) -> tuple[pa.Table, SessionRunner]:
+        life = self._planner.life_of(session)
+        runner = SessionRunner(self, session, tables, life, self._slot_memory)
+        try:
+            return run_range(query, runner), runner
+        finally:
+            runner.slots.release()
+            life.end()
 
     def _run_above(self, text: str, cells: pa.Table, session: Session) -> Records:
         return self._run(text, tokenize(text, session.dialect), session, {CELLS: cells})

@@ -134,6 +134,7 @@ class QueryLife:
         with self._lock:
             self._is_over = True
             releases, self._releases = self._releases, []
+            self._stops.clear()
         for release in releases:
             release()
 

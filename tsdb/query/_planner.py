@@ -199,7 +199,7 @@ class Planner:
             raise self._with_near_table(error, job.session) from error
 
     def _begin(self, job: Job) -> tuple[QueryLife, TableSource]:
-        life = self._life(job)
+        life = self.life_of(job.session)
         is_isolated = self._workers is not None and not job.is_harmless
         if not is_isolated and (not job.is_single or not job.is_small):
             self._memory.watch(life)
@@ -220,12 +220,12 @@ class Planner:
         return replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
 
     def _watched(self, job: Job) -> QueryLife:
-        life = self._life(job)
+        life = self.life_of(job.session)
         self._memory.watch(life)
         return life
 
-    def _life(self, job: Job) -> QueryLife:
-        session = job.session
+    def life_of(self, session: Session) -> QueryLife:
+        """Return the life of a query that belongs to the running statement of a session."""
         return QueryLife(self._clock, session.timeout or self._options.timeout, statement=session.statement)
 
     def _with_near_table(self, error: BaseException, session: Session) -> BaseException:

@@ -98,7 +98,13 @@ class TableSource:
         self._opened: dict[tuple[str, str], Table] = {}
         self._views_open: list[str] = []
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
-        """Plans the query of a view; set by whoever owns the context."""
+        """Plans the query of a view; set by the owner of the context."""
+        life.on_end(self._close)
+
+    def _close(self) -> None:
+        """Forget the tables: DataFusion's objects refer back to them, and the garbage collector cannot see how."""
+        self._opened.clear()
+        self.plan_view = None
 
     @property
     def numbers_rows(self) -> int:
@@ -175,10 +181,10 @@ class TableSource:
             stored = physical
         elif view is not None:
             view = replace(view, visible=tuple(sorted(each.id for each in self._catalog.logical_tables(table))))
-        life = self._life
+        life, regions = self._life, self._regions
 
         def open_reader(region: RegionId) -> RegionReader:
-            reader = self._regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
+            reader = regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
             life.on_end(reader.release)
             return reader
 

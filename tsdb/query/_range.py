@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tsdb.query.range import TimeIndex
+from tsdb.query._life import QueryLife
+from tsdb.query.range import SlotMemory, Slots, TimeIndex
 from tsdb.query.session import Session, read_all
 from tsdb.query.syntax_errors import without_places
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
@@ -22,10 +23,14 @@ _NS_PER_MS = 1_000_000
 class SessionRunner:
     """Runs what a range query is taken apart into, and remembers the first of it for EXPLAIN."""
 
-    def __init__(self, engine: QueryEngine, session: Session, tables: Mapping[str, pa.Table]) -> None:
+    def __init__(
+        self, engine: QueryEngine, session: Session, tables: Mapping[str, pa.Table], life: QueryLife, memory: SlotMemory
+    ) -> None:
         self._engine = engine
         self._session = session
         self._tables = tables
+        self.check = life.check
+        self.slots = Slots(memory)
         self.now_ms = engine.clock.now_ns() // _NS_PER_MS
         self.first: tuple[str, Mapping[str, pa.Table]] | None = None
         """Text and tables of the query that aggregates the rows."""

@@ -6,8 +6,9 @@ it; what executes plain SQL for it is a `RangeRunner`, so that nothing here know
 
 from __future__ import annotations
 
+from tsdb.query.range._limits import SlotMemory, Slots
 from tsdb.query.range._plan import RangePlan, plan_range
 from tsdb.query.range._run import run_range
 from tsdb.query.range._runner import RangeRunner, TimeIndex
 
-__all__ = ["RangePlan", "RangeRunner", "TimeIndex", "plan_range", "run_range"]
+__all__ = ["RangePlan", "RangeRunner", "SlotMemory", "Slots", "TimeIndex", "plan_range", "run_range"]
