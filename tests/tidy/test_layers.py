@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
@@ -124,6 +125,31 @@ def test_the_interface_of_regions_names_nothing_inside_the_engine() -> None:
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert not names & INSIDE_THE_ENGINE, module
+
+
+def _part_of_database(module: str) -> str:
+    """Return the sub-package of `tsdb/database`, or the module at its top, that a module is in."""
+    parts = module.split(".")[2:]
+    return parts[0] if parts else "__init__"
+
+
+def test_parts_of_the_database_depend_on_each_other_in_one_direction() -> None:
+    """`static_order` raises an error that names the parts of a cycle."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tsdb" / "database").rglob("*.py")):
+        here = _part_of_database(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        imported = {_part_of_database(module) for _, module in _imports(path) if module.startswith("tsdb.database")}
+        graph.setdefault(here, set()).update(imported - {here})
+    assert list(TopologicalSorter(graph).static_order())[-1] == "__init__"
+
+
+def test_other_packages_import_the_database_by_its_public_names() -> None:
+    offences = []
+    for path in _sources():
+        if path.relative_to(ROOT / "tsdb").parts[0] != "database":
+            found = [(line, module) for line, module in _imports(path) if module.startswith("tsdb.database.")]
+            offences += [f"{path.relative_to(ROOT)}:{line} imports {module}" for line, module in found]
+    assert not offences, "\n".join(offences)
 
 
 def test_every_package_has_a_layer() -> None:

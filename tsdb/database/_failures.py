@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tsdb.database._users import discreet_text
+from tsdb.database.sessions.users import discreet_text
 from tsdb.errors import TsdbError
 from tsdb.sql import Parsed, parse
 from tsdb.sql.statements import Dialect

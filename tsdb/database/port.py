@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.database.metrics import Metrics
+from tsdb.database.prometheus.metrics import Metrics
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples

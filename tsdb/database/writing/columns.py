@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tsdb.database._defaults import default_array
 from tsdb.database.writing.batches import ROWS_PER_BATCH
+from tsdb.database.writing.defaults import default_array
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import TableRows
 from tsdb.model import OpType, TableInfo, distinct_series

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
-from tsdb.database._assign import assign_column
+from tsdb.database.writing.assign import assign_column
 from tsdb.database.writing.columns import complete_rows, make_rows
 from tsdb.database.writing.request import WriteRequest
 from tsdb.database.writing.writer import Writer

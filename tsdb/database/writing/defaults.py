@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.database._cells import convert_cells
+from tsdb.database.writing.cells import convert_cells
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import (
     ColumnDefault,

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb.catalog import CatalogOutdated, TableAlreadyExists
-from tsdb.database._create_table import make_column
-from tsdb.database._defaults import default_scalar, make_default, retyped_default
 from tsdb.database._names import check_new_name, check_writable, resolve
 from tsdb.database._options import ALTERABLE, check_altered_options, check_modes
 from tsdb.database._services import Services
+from tsdb.database.definitions.create_table import make_column
+from tsdb.database.writing.defaults import default_scalar, make_default, retyped_default
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import plan_column
 from tsdb.model import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.database.test_show import opened, shown, status
+from tests.database.showing.test_show import opened, shown, status
 from tsdb.components._local import LocalDatabase
 from tsdb.database import Channel, Session
 from tsdb.errors import Status

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tsdb.database._cells import canonical_json, convert_cells
+from tsdb.database.writing.cells import canonical_json, convert_cells
 from tsdb.errors import TsdbError
 from tsdb.model import ColumnId, ColumnInfo, DataType, Kind, Semantic
 from tsdb.sql.statements import Literal

@@ -5,11 +5,11 @@ All rows come from one snapshot, so that what is written on the way does not dis
 
 from __future__ import annotations
 
-from tsdb.database._access import reading_session
-from tsdb.database._insert import insert_rows, target_table
 from tsdb.database._names import quoted
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.modifying.insert import insert_rows, target_table
+from tsdb.database.sessions.access import reading_session
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import ColumnNotFound, MergeMode, TableInfo
 from tsdb.query import Affected, Session

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.query.information_schema.catalogs import FIELD, MONITOR, TAG, TIME, column
-from tsdb.database._show_create import render_create_database, render_create_table, render_foreign_table
+from tsdb.database.showing.create_statement import render_create_database, render_create_table, render_foreign_table
 from tsdb.model import ColumnDefault, ColumnIndex, DatabaseInfo, DataType, Kind, TableInfo
 from tsdb.sql.statements import Dialect
 

@@ -22,10 +22,10 @@ from tsdb.auth import (
     UserNotFound,
     stored_secret,
 )
-from tsdb.database._access import authorize
 from tsdb.database._names import quoted
 from tsdb.database._services import Services
-from tsdb.database._show_rows import text_table
+from tsdb.database.sessions.access import authorize
+from tsdb.database.showing.rows import text_table
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.query import Affected, Session
 from tsdb.sql import Parsed, statements

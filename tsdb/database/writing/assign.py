@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.database._cells import canonical_json, vector_bytes
+from tsdb.database.writing.cells import canonical_json, vector_bytes
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.model import ColumnInfo, Kind, floor_to_unit, parse_timestamps
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsdb.catalog import TableAlreadyExists
-from tsdb.database._defaults import make_default
-from tsdb.database._external_table import plan_external_table
 from tsdb.database._names import check_table_name, check_writable, resolve
 from tsdb.database._options import COLUMNS_MAX, INHERITED_AT_CREATION, check_modes, check_table_options
 from tsdb.database._services import Services
+from tsdb.database.definitions.external_table import plan_external_table
+from tsdb.database.writing.defaults import make_default
 from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
 from tsdb.metric import ON_PHYSICAL, plan_metric_table
 from tsdb.model import METRIC_ENGINE, ColumnId, ColumnInfo, PartitionRule, Semantic, TableInfo

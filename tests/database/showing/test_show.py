@@ -16,7 +16,7 @@ from tsdb.query import QueryOptions
 from tsdb.sql.statements import SHOW_KINDS
 from tsdb.units import Duration, Size
 
-from tsdb.database._show import _FORMS  # isort: skip
+from tsdb.database.showing.show import _FORMS  # isort: skip
 
 
 @pytest.fixture(scope="module")

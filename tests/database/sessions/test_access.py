@@ -24,7 +24,7 @@ from tsdb.query.promql import Span
 from tsdb.sql import statements
 from tsdb.units import Size
 
-from tsdb.database._access import _RULES  # isort: skip
+from tsdb.database.sessions.access import _RULES  # isort: skip
 
 PROVIDER = "catalog_user_provider:cmd:root=r,reader:ro=r,writer:wo=w"
 PASSWORDS = {"root": "r", "reader": "r", "writer": "w", "limited": "l", "nothing": "n"}

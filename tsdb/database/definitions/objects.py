@@ -8,9 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tsdb.catalog import TableAlreadyExists, TableNotFound
-from tsdb.database._assign import assign_column
-from tsdb.database._delete import delete_where
-from tsdb.database._headings import headed_schema
 from tsdb.database._names import (
     READ_ONLY_DATABASES,
     check_database_name,
@@ -23,6 +20,9 @@ from tsdb.database._names import (
 from tsdb.database._options import check_database_options
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.modifying.delete import delete_where
+from tsdb.database.showing.headings import headed_schema
+from tsdb.database.writing.assign import assign_column
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnNotFound, DatabaseInfo, TableInfo, TimeRange, ViewInfo

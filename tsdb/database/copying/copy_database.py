@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tsdb.database._copy_files import CopyFailed, confined, write_text
-from tsdb.database._copy_job import CopyJob
-from tsdb.database._create_table import create_table
+from tsdb.database._files import CopyFailed, confined, write_text
 from tsdb.database._names import check_writable, resolve_database
-from tsdb.database._objects import create_database, create_view
-from tsdb.database._show_create import render_create_database, render_create_table
+from tsdb.database.copying.copy_job import CopyJob
+from tsdb.database.definitions.create_table import create_table
+from tsdb.database.definitions.objects import create_database, create_view
+from tsdb.database.showing.create_statement import render_create_database, render_create_table
 from tsdb.errors import Cancelled, InvalidArguments, TsdbError
 from tsdb.model import TableInfo
 from tsdb.query import Channel, Session

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.database._assign import assign_column
-from tsdb.database._copy_files import FileOptions, bytes_of_text, files_at, read_file, write_file
+from tsdb.database._files import FileOptions, bytes_of_text, files_at, read_file, write_file
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.writing.assign import assign_column
 from tsdb.database.writing.columns import complete_rows, make_rows
 from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamp, to_unit
 from tsdb.query import Session

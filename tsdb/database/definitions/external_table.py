@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tsdb.database._copy_files import CopyFailed, FileOptions, confined, files_at, read_file
+from tsdb.database._files import CopyFailed, FileOptions, confined, files_at, read_file
 from tsdb.database._options import check_table_options
 from tsdb.database._services import Services
 from tsdb.errors import InvalidArguments

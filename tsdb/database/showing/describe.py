@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from tsdb.database._names import resolve
-from tsdb.database._show_create import quote_name
-from tsdb.database._show_lookup import Sources, find_table
+from tsdb.database.showing.create_statement import quote_name
+from tsdb.database.showing.lookup import Sources, find_table
 from tsdb.model import ColumnInfo, Semantic, ViewInfo, type_name
 from tsdb.query import Output, Session, TableRecords
 from tsdb.query.information_schema import column_default

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb.database._assign import assign_column
-from tsdb.database._cells import convert_cells
-from tsdb.database._defaults import default_scalar
 from tsdb.database._names import check_writable, resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.writing.assign import assign_column
+from tsdb.database.writing.cells import convert_cells
 from tsdb.database.writing.columns import complete_rows, make_rows
+from tsdb.database.writing.defaults import default_scalar
 from tsdb.errors import InvalidArguments, Status
 from tsdb.metric import check_writable as check_metric_writable
 from tsdb.model import ColumnInfo, ColumnNotFound, TableInfo

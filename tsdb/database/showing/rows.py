@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.database._show_lookup import Sources
+from tsdb.database.showing.lookup import Sources
 from tsdb.query import Session, read_all
 from tsdb.sql.statements import Filter
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tsdb.database._metric_metadata import Metadata, describe_metrics, kind_of
+from tsdb.database.prometheus.metadata import Metadata, describe_metrics, kind_of
 from tsdb.model import Matcher, MetricDescription
 from tsdb.query import Session
 from tsdb.query.promql import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tsdb.database._access import check_target, reading_session
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.sessions.access import check_target, reading_session
 from tsdb.database.writing.columns import make_rows
 from tsdb.database.writing.values import convert
 from tsdb.errors import InvalidArguments, Unsupported

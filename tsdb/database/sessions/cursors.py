@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tsdb.database._headings import with_headings
 from tsdb.database._services import Services
+from tsdb.database.showing.headings import with_headings
 from tsdb.errors import InvalidArguments
 from tsdb.query import Affected, Output, Records, Session, TableRecords
 from tsdb.sql.statements import FETCH_ALL, CloseCursor, CursorStep, DeclareCursor, FetchCursor, MoveCursor

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from tsdb.database._copy_database import database_from, database_to
-from tsdb.database._copy_files import confined
-from tsdb.database._copy_job import CopyJob
+from tsdb.database._files import confined
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
+from tsdb.database.copying.copy_database import database_from, database_to
+from tsdb.database.copying.copy_job import CopyJob
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.query import Affected, Session
 from tsdb.sql.statements import Copy

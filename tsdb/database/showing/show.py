@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from tsdb.catalog import DatabaseNotFound, TableNotFound
 from tsdb.database._names import resolve, resolve_database
-from tsdb.database._show_create import render_create_database, render_create_table, render_foreign_table
-from tsdb.database._show_lookup import (
+from tsdb.database.showing.create_statement import render_create_database, render_create_table, render_foreign_table
+from tsdb.database.showing.lookup import (
     NoSuchFlow,
     Sources,
     check_database,
     find_table,
     tables_in,
 )
-from tsdb.database._show_rows import filtered, renamed, text_table
-from tsdb.database._show_variables import variable_value, variables_of
+from tsdb.database.showing.rows import filtered, renamed, text_table
+from tsdb.database.showing.variables import variable_value, variables_of
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import CATALOG, DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query import Channel, Output, Session, TableRecords
