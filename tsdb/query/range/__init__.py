@@ -9,5 +9,6 @@ from __future__ import annotations
 from tsdb.query.range._plan import RangePlan, plan_range
 from tsdb.query.range._run import run_range
 from tsdb.query.range._runner import RangeRunner, TimeIndex
+from tsdb.query.range._session_runner import SessionRunner
 
-__all__ = ["RangePlan", "RangeRunner", "TimeIndex", "plan_range", "run_range"]
+__all__ = ["RangePlan", "RangeRunner", "SessionRunner", "TimeIndex", "plan_range", "run_range"]

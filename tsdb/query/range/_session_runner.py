@@ -1,28 +1,41 @@
-"""Plain SQL for range queries, in one session: what `tsdb.query.range` asks of the query engine."""
+"""Runs the plain SQL of range queries in one session of the query engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.query.range import TimeIndex
-from tsdb.query.session import Session, read_all
-from tsdb.query.syntax_errors import without_places
+from tsdb.clock import Clock
+from tsdb.model import TableInfo
+from tsdb.query.errors import without_places
+from tsdb.query.range._runner import TimeIndex
+from tsdb.query.session import Records, Session, read_all
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
 from tsdb.sql.statements import Dialect
 
-if TYPE_CHECKING:
-    from tsdb.query._engine import QueryEngine
-
 _NS_PER_MS = 1_000_000
+
+
+class PlainQueries(Protocol):
+    """What a range query needs of the query engine."""
+
+    clock: Clock
+
+    def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> Records: ...
+
+    def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None: ...
+
+    def schema_of(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Schema: ...
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None: ...
 
 
 class SessionRunner:
     """Runs what a range query is taken apart into, and remembers the first of it for EXPLAIN."""
 
-    def __init__(self, engine: QueryEngine, session: Session, tables: Mapping[str, pa.Table]) -> None:
+    def __init__(self, engine: PlainQueries, session: Session, tables: Mapping[str, pa.Table]) -> None:
         self._engine = engine
         self._session = session
         self._tables = tables
