@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tsdb.clock import SystemClock
-from tsdb.query._life import QueryLife, before_long_step
+from tsdb.query.lifetime import QueryLife, before_long_step
 from tsdb.servers import _inline
 from tsdb.servers._inline import (
     FAST_SECONDS,

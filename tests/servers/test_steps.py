@@ -12,7 +12,7 @@ import pytest
 from tests.engine.lives import wait_until
 from tsdb.errors import Busy, Cancelled
 from tsdb.query import WriteToken
-from tsdb.query._life import before_long_step
+from tsdb.query.lifetime import before_long_step
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers._steps import StepPool, Steps
 

@@ -152,6 +152,45 @@ def test_other_packages_import_the_database_by_its_public_names() -> None:
     assert not offences, "\n".join(offences)
 
 
+QUERY_LAYERS = {
+    "_write_token": 0,
+    "advisory_locks": 0,
+    "session": 1,
+    "functions": 2,
+    "information_schema": 2,
+    "errors": 3,
+    "mysql_variables": 3,
+    "pg_catalog": 3,
+    "lifetime": 4,
+    "range": 4,
+    "tables": 5,
+    "planning": 6,
+    "promql": 6,
+    "selection": 6,
+    "_seen": 7,
+    "series_aggregate": 7,
+    "workers": 7,
+    "_planner": 8,
+    "choose": 8,
+    "_fast_paths": 9,
+    "_explain": 10,
+    "_engine": 11,
+}
+
+
+def test_packages_of_query_import_only_lower_ones_by_their_public_names() -> None:
+    offences = []
+    for path in sorted((ROOT / "tsdb" / "query").rglob("*.py")):
+        here = path.relative_to(ROOT / "tsdb" / "query").with_suffix("").parts[0]
+        for line, module in _imports(path) if here != "__init__" else ():
+            _, layer, there, *inner = (*module.split("."), "", "")
+            if layer != "query" or there == here:
+                continue
+            if not there or QUERY_LAYERS[there] >= QUERY_LAYERS[here] or inner[0].startswith("_"):
+                offences.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
+    assert not offences, "\n".join(offences)
+
+
 def test_every_package_has_a_layer() -> None:
     found = {path.relative_to(ROOT / "tsdb").with_suffix("").parts[0] for path in _sources()} - {"__init__"}
     assert found <= set(LAYERS)

@@ -17,7 +17,6 @@ import pyarrow as pa
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
-from tsdb.query._context import QueryOptions
 from tsdb.query._explain import (
     analyzed_fast_path,
     check_format,
@@ -28,13 +27,12 @@ from tsdb.query._explain import (
 )
 from tsdb.query._fast_paths import AggregateRun, FastPath, FastPaths
 from tsdb.query._planner import InformationSource, Planner
-from tsdb.query._prepare import Expand
-from tsdb.query._providers import TableCatalog
-from tsdb.query._range import SessionRunner
 from tsdb.query.choose import Planned, Range
-from tsdb.query.range import SlotMemory, run_range
+from tsdb.query.errors import without_places
+from tsdb.query.planning import Expand, QueryOptions
+from tsdb.query.range import SessionRunner, SlotMemory, run_range
 from tsdb.query.session import Records, Session, TableRecords, read_all
-from tsdb.query.syntax_errors import without_places
+from tsdb.query.tables import TableCatalog
 from tsdb.sql.clauses import Declined
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS
@@ -157,7 +155,7 @@ class QueryEngine:
         self, query: RangeQuery, session: Session, tables: Mapping[str, pa.Table]
     ) -> tuple[pa.Table, SessionRunner]:
         life = self._planner.life_of(session)
-        runner = SessionRunner(self, session, tables, life, self._slot_memory)
+        runner = SessionRunner(self, session, tables, life.check, self._slot_memory)
         try:
             return run_range(query, runner), runner
         finally:

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.query._fast_paths import FastRecords
-from tsdb.query._selection import SelectionRecords
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.choose import Range
 from tsdb.query.errors import PlanQuery
+from tsdb.query.selection import SelectionRecords
 from tsdb.query.series_aggregate import AggregateRecords, OuterRecords
+from tsdb.query.tables import TableDataset
 from tsdb.sql.statements import Explain
 
 _FORMATS = {"json": "pgjson", "pgjson": "pgjson", "text": "indent", "indent": "indent", "tree": "tree"}

@@ -16,10 +16,10 @@ import pyarrow as pa
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import METRIC_ENGINE
 from tsdb.query._planner import Planner
-from tsdb.query._records import QueryRecords
 from tsdb.query._seen import SeenShapes, shifted
-from tsdb.query._selection import PlainSelection, SelectionRecords
 from tsdb.query.choose import Decision, Over, Planned, Range, Scan, SeriesAggregate, choose
+from tsdb.query.planning import QueryRecords
+from tsdb.query.selection import PlainSelection, SelectionRecords
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,

@@ -19,22 +19,26 @@ from datafusion import DataFrame
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
-from tsdb.query._context import Contexts, QueryOptions
-from tsdb.query._job import Described, Job, Planned
-from tsdb.query._life import QueryLife, before_long_step
-from tsdb.query._memory import MemoryWatch
-from tsdb.query._numbers import NUMBERS_ROWS
-from tsdb.query._planning import Planning, Unfinished
-from tsdb.query._plans import Plans
-from tsdb.query._prepare import Expand, Preparer, may_read
-from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
-from tsdb.query._records import QueryRecords, Waiter
-from tsdb.query._visible import visible
 from tsdb.query.errors import TableMissing
 from tsdb.query.functions import Function
 from tsdb.query.information_schema import InformationContext, information_table
+from tsdb.query.lifetime import MemoryWatch, Planning, QueryLife, Unfinished, before_long_step
 from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
+from tsdb.query.planning import (
+    Contexts,
+    Described,
+    Expand,
+    Job,
+    Planned,
+    Plans,
+    Preparer,
+    QueryOptions,
+    QueryRecords,
+    Waiter,
+    may_read,
+)
 from tsdb.query.session import Session
+from tsdb.query.tables import INFORMATION_SCHEMA, NUMBERS_ROWS, PG_CATALOG, TableCatalog, TableSource, visible
 from tsdb.query.workers import Describe, Lease, QueryTables, Run, WorkerOptions, WorkerRecords, Workers, travelling
 from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect

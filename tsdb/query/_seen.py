@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 
 from tsdb.engine.reading import Conditions, Node, TagIs
 from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
-from tsdb.query._conditions import conjuncts, fit_condition, is_canonical_time
+from tsdb.query.selection import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
 from tsdb.sql.lexer import Token, TokenKind, unquote

@@ -7,7 +7,7 @@ connection that fails.
 
 from __future__ import annotations
 
-from tsdb.query.functions._session import MYSQL_VERSION
+from tsdb.query.functions import MYSQL_VERSION
 from tsdb.query.session import Session
 
 _SECONDS_PER_YEAR = 31_536_000

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.query.harness import World, world
-from tests.query.test_planning import FakeStatement, cpu
+from tests.query.lifetime.test_planning_threads import FakeStatement, cpu
 from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
 from tsdb.query import QueryOptions, Session, read_all
 from tsdb.query.errors import OutOfMemory, QueryPanic, TableMissing

@@ -31,13 +31,21 @@ from tsdb.query.functions import (
     _vector,
 )
 from tsdb.query.functions._define import Function, FunctionError, function_error
-from tsdb.query.functions._session import session_functions
+from tsdb.query.functions._session import MYSQL_VERSION, session_functions
 from tsdb.query.functions._time import time_functions
 from tsdb.query.session import Session
 from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 
-__all__ = ["FUNCTION_NAMES", "Function", "FunctionError", "function_error", "functions_for", "functions_named"]
+__all__ = [
+    "FUNCTION_NAMES",
+    "MYSQL_VERSION",
+    "Function",
+    "FunctionError",
+    "function_error",
+    "functions_for",
+    "functions_named",
+]
 
 _DECLARED = [
     *_bounded.FUNCTIONS,

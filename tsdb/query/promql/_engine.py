@@ -26,13 +26,13 @@ from tsdb.promql.evaluation import (
     run_instant,
     run_range,
 )
-from tsdb.query._life import QueryLife
-from tsdb.query._visible import visible
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql._newest import Newest, newest_samples
 from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
+from tsdb.query.tables import visible
 
 _KEPT_MAX = 256
 _KEPT_CHARS_MAX = 4096

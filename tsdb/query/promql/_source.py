@@ -31,7 +31,6 @@ from tsdb.model import (
     TimeRange,
 )
 from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
-from tsdb.query._partitions import matching_regions
 from tsdb.query.promql._histogram_ends import find_ends
 from tsdb.query.promql._label_table import label_table
 from tsdb.query.promql._series_index import SeriesIndexes
@@ -44,6 +43,7 @@ from tsdb.query.promql._tables import (
     may_match,
     split_matchers,
 )
+from tsdb.query.tables import matching_regions
 from tsdb.units import Duration
 
 _PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}

@@ -10,5 +10,15 @@ from tsdb.query.range._limits import SlotMemory, Slots
 from tsdb.query.range._plan import RangePlan, plan_range
 from tsdb.query.range._run import run_range
 from tsdb.query.range._runner import RangeRunner, TimeIndex
+from tsdb.query.range._session_runner import SessionRunner
 
-__all__ = ["RangePlan", "RangeRunner", "SlotMemory", "Slots", "TimeIndex", "plan_range", "run_range"]
+__all__ = [
+    "RangePlan",
+    "RangeRunner",
+    "SessionRunner",
+    "SlotMemory",
+    "Slots",
+    "TimeIndex",
+    "plan_range",
+    "run_range",
+]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tsdb.engine.reading import Conditions, Node, RunQuery
 from tsdb.model import Semantic, TableInfo
-from tsdb.query._conditions import conjuncts, fit_condition
+from tsdb.query.selection import conjuncts, fit_condition
 from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket
 from tsdb.sql.clauses import Condition, Declined, joined_by_and
 from tsdb.sql.select import OrderKey, Select, find_key, number_of

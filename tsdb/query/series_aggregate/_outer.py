@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.series_aggregate._records import AggregateRecords
 from tsdb.query.session import Records
+from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
 
 

@@ -11,13 +11,13 @@ from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
-from tsdb.query._life import QueryLife
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.series_aggregate._fit import FittedQuery
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
+from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
 from tsdb.sql.terms import Aggregate
 

@@ -18,9 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tsdb.errors import Cancelled
-from tsdb.query._life import QueryLife
-from tsdb.query._planning import QueriesBusy
 from tsdb.query.errors import OutOfMemory
+from tsdb.query.lifetime import QueriesBusy, QueryLife
 from tsdb.query.workers._fork_server import ForkServer
 from tsdb.query.workers._messages import Gone
 from tsdb.query.workers._service import Service

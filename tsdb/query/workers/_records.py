@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.errors import Cancelled, TsdbError
-from tsdb.query._life import QueryLife
 from tsdb.query.errors import QueryPanic
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.workers._messages import Gone, Kind, opened, read_batch, receive, send_object
 from tsdb.query.workers._pool import Worker, Workers
 from tsdb.query.workers._service import QueryTables

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.query._job import Job
+from tsdb.query.planning import Job
 
 
 @dataclass(frozen=True, slots=True)

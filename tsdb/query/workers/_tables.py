@@ -16,12 +16,10 @@ from datafusion.catalog import Table
 
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE
-from tsdb.query._job import Job
-from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, numbers_table
-from tsdb.query._providers import memory_table, system_key
-from tsdb.query._threads import in_thread
 from tsdb.query.functions import Function
+from tsdb.query.lifetime import QueryLife, in_thread
+from tsdb.query.planning import Job
+from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, memory_table, numbers_table, system_key
 from tsdb.query.workers._messages import Kind, opened, read_batch, receive, receive_object, send_object
 from tsdb.query.workers._requests import (
     CallFunction,

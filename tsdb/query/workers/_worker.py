@@ -15,13 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
-from tsdb.query._context import Contexts, QueryOptions
-from tsdb.query._job import Described
-from tsdb.query._life import QueryLife
-from tsdb.query._plans import Plans
-from tsdb.query._records import convert_batch
 from tsdb.query.errors import execution_error, is_panic
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.pg_catalog import pg_functions
+from tsdb.query.planning import Contexts, Described, Plans, QueryOptions, convert_batch
 from tsdb.query.session import Session
 from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.workers._requests import Describe, Run

@@ -28,9 +28,8 @@ import pyarrow.dataset as ds
 
 from tsdb.engine.reading import RegionReader, RowFilter, ScanRequest
 from tsdb.model import METRIC_ENGINE, TableInfo
-from tsdb.query._life import QueryLife
-from tsdb.query._pace import Pace
-from tsdb.query._partitions import TableRegions
+from tsdb.query.lifetime import Pace, QueryLife
+from tsdb.query.tables._partitions import TableRegions
 
 SORTED_ROWS_MAX = 131_072
 """Sorting this many rows of five columns took 45 ms; more are not worth holding back the first of them."""

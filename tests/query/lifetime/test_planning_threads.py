@@ -18,12 +18,10 @@ from tsdb.clock import SystemClock
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidSyntax
 from tsdb.model import ViewInfo
 from tsdb.query import QueryOptions, Session
-from tsdb.query import _memory as memory
-from tsdb.query._life import QueryLife
-from tsdb.query._memory import MemoryWatch
-from tsdb.query._pace import Pace
-from tsdb.query._planning import UNFINISHED_MAX, Planning, QueriesBusy, Unfinished
 from tsdb.query.errors import OutOfMemory
+from tsdb.query.lifetime import MemoryWatch, Pace, Planning, QueriesBusy, QueryLife, Unfinished
+from tsdb.query.lifetime import _memory as memory
+from tsdb.query.lifetime._planning_threads import UNFINISHED_MAX
 from tsdb.query.session import Channel
 from tsdb.units import Duration, Size
 
@@ -144,7 +142,7 @@ def test_what_is_planned_after_it_was_given_up_is_discarded() -> None:
 def test_a_cross_join_that_was_given_up_ends_and_leaves_the_list() -> None:
     """In a process of its own: joins that other tests have given up keep the threads of this one busy."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.query.given_up_join"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.query.lifetime.given_up_join"], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
 
@@ -245,7 +243,7 @@ def test_series_that_cannot_be_are_refused(made: World, text: str) -> None:
 
 def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("tsdb.query._pace.perf_counter", lambda: now[0])
+    monkeypatch.setattr("tsdb.query.lifetime._pace.perf_counter", lambda: now[0])
     pace, sizes = Pace(512, 4096, least_rows=256), []
     for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.02):
         sizes.append(pace.next_rows())

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from tsdb.errors import Busy, Cancelled
-from tsdb.query._life import QueryLife
+from tsdb.query.lifetime._life import QueryLife
 
 T = TypeVar("T")
 

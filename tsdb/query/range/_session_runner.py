@@ -1,35 +1,54 @@
-"""Plain SQL for range queries, in one session: what `tsdb.query.range` asks of the query engine."""
+"""Runs the plain SQL of range queries in one session of the query engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.query._life import QueryLife
-from tsdb.query.range import SlotMemory, Slots, TimeIndex
-from tsdb.query.session import Session, read_all
-from tsdb.query.syntax_errors import without_places
+from tsdb.clock import Clock
+from tsdb.model import TableInfo
+from tsdb.query.errors import without_places
+from tsdb.query.range._limits import SlotMemory, Slots
+from tsdb.query.range._runner import TimeIndex
+from tsdb.query.session import Records, Session, read_all
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
 from tsdb.sql.statements import Dialect
 
-if TYPE_CHECKING:
-    from tsdb.query._engine import QueryEngine
-
 _NS_PER_MS = 1_000_000
+
+
+class PlainQueries(Protocol):
+    """What a range query needs of the query engine."""
+
+    clock: Clock
+
+    def query(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> Records: ...
+
+    def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None: ...
+
+    def schema_of(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Schema: ...
+
+    def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None: ...
 
 
 class SessionRunner:
     """Runs what a range query is taken apart into, and remembers the first of it for EXPLAIN."""
 
     def __init__(
-        self, engine: QueryEngine, session: Session, tables: Mapping[str, pa.Table], life: QueryLife, memory: SlotMemory
+        self,
+        engine: PlainQueries,
+        session: Session,
+        tables: Mapping[str, pa.Table],
+        check: Callable[[], None],
+        memory: SlotMemory,
     ) -> None:
+        """`check` raises when the statement should not go on."""
         self._engine = engine
         self._session = session
         self._tables = tables
-        self.check = life.check
+        self.check = check
         self.slots = Slots(memory)
         self.now_ms = engine.clock.now_ns() // _NS_PER_MS
         self.first: tuple[str, Mapping[str, pa.Table]] | None = None

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tests.query.harness import world
-from tests.query.test_planning import FakeStatement, wait_until
+from tests.query.lifetime.test_planning_threads import FakeStatement, wait_until
 from tsdb.errors import DeadlineExceeded
 from tsdb.query import Session
 from tsdb.units import Duration

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 
 from tsdb.errors import InvalidSyntax, Reason, Status, TsdbError, Unsupported
 from tsdb.nearest import nearest
-from tsdb.query._error_rules import FUNCTION_MISMATCH, RULES, explain_mismatch, in_sql_words
-from tsdb.query._known_functions import known_functions, window_functions
+from tsdb.query.errors._known_functions import known_functions, window_functions
+from tsdb.query.errors._rules import FUNCTION_MISMATCH, RULES, explain_mismatch, in_sql_words
+from tsdb.query.errors._syntax import PARSER_ERROR, syntax_error_in
 from tsdb.query.functions import function_error
-from tsdb.query.syntax_errors import PARSER_ERROR, syntax_error_in
 
 
 class PlanQuery(TsdbError):

@@ -22,11 +22,10 @@ from tsdb.engine import Regions
 from tsdb.engine.reading import RegionReader
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, RegionId, Semantic, TableInfo, ViewInfo
-from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, numbers_table
-from tsdb.query._partitions import TableRegions
-from tsdb.query._table_dataset import TableDataset
-from tsdb.query._threads import in_thread
+from tsdb.query.lifetime import QueryLife, in_thread
+from tsdb.query.tables._dataset import TableDataset
+from tsdb.query.tables._numbers import NUMBERS, numbers_table
+from tsdb.query.tables._partitions import TableRegions
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"

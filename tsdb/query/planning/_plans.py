@@ -14,16 +14,14 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionContext
 
 from tsdb.errors import TsdbError
-from tsdb.query._context import READ_ONLY, Contexts, coerced_frame
-from tsdb.query._job import Job, Planned
-from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, series_functions
-from tsdb.query._providers import Source
-from tsdb.query._records import result_schema
-from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, planning_error
+from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, located, planning_error
 from tsdb.query.functions import functions_named
+from tsdb.query.lifetime import QueryLife
+from tsdb.query.planning._context import READ_ONLY, Contexts, coerced_frame
+from tsdb.query.planning._job import Job, Planned
+from tsdb.query.planning._records import result_schema
 from tsdb.query.session import Session
-from tsdb.query.syntax_errors import located
+from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, Source, series_functions
 from tsdb.sql.expansion import calls_depth
 from tsdb.sql.rewrite import first_of_same, header_of, rename_item
 from tsdb.sql.statements import Dialect

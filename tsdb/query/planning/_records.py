@@ -20,9 +20,8 @@ import pyarrow.types as pt
 from datafusion import RecordBatch
 
 from tsdb.errors import Cancelled, TsdbError
-from tsdb.query._life import QueryLife
-from tsdb.query._planning import Unfinished
 from tsdb.query.errors import OutOfMemory, execution_error, is_panic
+from tsdb.query.lifetime import QueryLife, Unfinished
 
 
 class Waiter:

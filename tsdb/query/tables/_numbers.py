@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from datafusion import Expr, SessionContext, Table, TableFunction, udtf
 
-from tsdb.query._life import QueryLife
-from tsdb.query._pace import Pace
-from tsdb.query._threads import in_thread
 from tsdb.query.functions import FunctionError
+from tsdb.query.lifetime import Pace, QueryLife, in_thread
 
 NUMBERS = "numbers"
 NUMBERS_ROWS = 100

@@ -14,8 +14,8 @@ from typing import Any
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from tsdb.model import CATALOG
-from tsdb.query._providers import LazyCatalog, Source
 from tsdb.query.session import Session
+from tsdb.query.tables import LazyCatalog, Source
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration, Size
 

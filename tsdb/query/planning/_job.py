@@ -9,7 +9,7 @@ import pyarrow as pa
 from datafusion import DataFrame
 
 from tsdb.model import DataType, ViewInfo
-from tsdb.query._life import QueryLife
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.session import Session
 
 

@@ -12,9 +12,9 @@ import threading
 import time
 from pathlib import Path
 
-from tsdb.query._life import QueryLife
-from tsdb.query._planning import QueriesBusy, Unfinished
 from tsdb.query.errors import OutOfMemory
+from tsdb.query.lifetime._life import QueryLife
+from tsdb.query.lifetime._planning_threads import QueriesBusy, Unfinished
 
 INTERVAL_SECONDS = 0.05
 """How often resident memory is read while large queries run."""

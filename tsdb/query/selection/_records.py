@@ -17,10 +17,10 @@ import pyarrow as pa
 from tsdb.engine.reading import Conditions, Node
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TableInfo, TimeRange
-from tsdb.query._conditions import fit_condition
-from tsdb.query._life import QueryLife
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.errors import execution_error
+from tsdb.query.lifetime import QueryLife
+from tsdb.query.selection._conditions import fit_condition
+from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
 from tsdb.sql.select import Select, number_of
 from tsdb.sql.terms import Aggregate, Bucket, ColumnItem

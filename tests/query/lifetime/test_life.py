@@ -14,9 +14,9 @@ from tsdb.clock import ManualClock
 from tsdb.engine.region_reader import LocalReader
 from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
 from tsdb.query import QueryOptions, Session, read_all
-from tsdb.query._life import QueryLife
-from tsdb.query._records import QueryRecords
-from tsdb.query._selection import SelectionRecords
+from tsdb.query.lifetime import QueryLife
+from tsdb.query.planning import QueryRecords
+from tsdb.query.selection import SelectionRecords
 from tsdb.query.series_aggregate import AggregateRecords
 from tsdb.units import Duration, Size
 

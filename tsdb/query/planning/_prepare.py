@@ -27,15 +27,14 @@ from tsdb.model import (
     ViewInfo,
     type_of_field,
 )
-from tsdb.query._dialects import translate_query
-from tsdb.query._job import Described, Job, ViewChain
-from tsdb.query._numbers import NUMBERS
-from tsdb.query._providers import TableCatalog
-from tsdb.query._threads import in_thread
-from tsdb.query._view_sizes import ViewSizes, check_size
 from tsdb.query.errors import OutOfMemory, QueryPanic
+from tsdb.query.lifetime import in_thread
 from tsdb.query.mysql_variables import mysql_variable
+from tsdb.query.planning._dialects import translate_query
+from tsdb.query.planning._job import Described, Job, ViewChain
+from tsdb.query.planning._view_sizes import ViewSizes, check_size
 from tsdb.query.session import Channel, Session
+from tsdb.query.tables import NUMBERS, TableCatalog
 from tsdb.sql.aggregate_names import AGGREGATE_NAMES
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tsdb
 from tsdb.database import Session, read_all
 from tsdb.query import QueryEngine
-from tsdb.query._selection import SelectionRecords
+from tsdb.query.selection import SelectionRecords
 from tsdb.sql import tokenize
 
 COLUMNS = ["host", "dc", "ts", "f", "i", "u", "s", "b"]
