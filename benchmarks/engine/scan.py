@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import Measurement, measure
+from tsdb.engine.rows.source import Run, make_run
 from tsdb.engine.scan import RegionDataset, Snapshot, count_rows, last_rows, scan_batches, scan_series
-from tsdb.engine.source import Run, make_run
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable, TimeRange
 
 HOSTS = 4000

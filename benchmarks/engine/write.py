@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import Measurement
-from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, region_directory
+from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.wal import WalOptions
 from tsdb.model import Batch, RegionSchema, Semantic, SeriesTable, region_id
 from tsdb.store import LocalStore

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import Clock
-from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, region_directory
-from tsdb.engine.merge import Merge, Selection
-from tsdb.engine.region_scan import sources_of
+from tsdb.engine.region.context import EngineOptions
+from tsdb.engine.region.snapshot import sources_of
+from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.scan import scan_batches
 from tsdb.engine.wal import WalOptions
 from tsdb.ids import SYSTEM_IDS, Ids

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from tests.engine.harness import SCHEMA, Row, batch_of, read
 from tsdb.clock import Clock
-from tsdb.engine.context import EngineOptions
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.manifest import data_path, index_path
+from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.wal import WalOptions
 from tsdb.errors import TsdbError
 from tsdb.model import (

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from tsdb.engine.reading import RegionReader, ScanRequest
-from tsdb.engine.region_reader import LocalReader
+from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.model import RegionId
 

@@ -22,7 +22,8 @@ from tests.engine import crash_child, lives
 from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import manifest, region_change, region_compact, region_drop, region_flush, region_trim, sst, wal
+from tsdb.engine import manifest, sst, wal
+from tsdb.engine.region import change, compact, drop, flush, trim
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -31,11 +32,11 @@ ANNOUNCED = (
     *wal.CRASH_POINTS,
     *manifest.CRASH_POINTS,
     *sst.CRASH_POINTS,
-    *region_flush.CRASH_POINTS,
-    *region_change.CRASH_POINTS,
-    *region_trim.CRASH_POINTS,
-    *region_compact.CRASH_POINTS,
-    *region_drop.CRASH_POINTS,
+    *flush.CRASH_POINTS,
+    *change.CRASH_POINTS,
+    *trim.CRASH_POINTS,
+    *compact.CRASH_POINTS,
+    *drop.CRASH_POINTS,
 )
 STARTING = (
     "wal.recover.before_truncate",
@@ -45,7 +46,7 @@ STARTING = (
     "drop.before_delete",
     "drop.after_delete",
     *sst.CRASH_POINTS,
-    *region_flush.CRASH_POINTS,
+    *flush.CRASH_POINTS,
 )
 """Places that a start passes which finds a torn log, a region to drop and more rows than fit into memory."""
 LIVING = [point for point in ANNOUNCED if not point.startswith("wal.recover.")] + [

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.engine import lives
+from tests.engine.fault_steps import CREATED, check_after_restart
 from tests.engine.harness import read
 from tests.engine.lives import APPEND, PLAIN, Rows, Step
-from tests.engine.test_faults import CREATED, check_after_restart
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import FileCorrupted, ManifestMismatch, RegionNotFound, RegionQuarantined
 from tsdb.store import LocalStore, ObjectMeta

@@ -28,9 +28,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
 from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import Pick, is_closed
-from tsdb.engine.flush_plan import stored_schema
 from tsdb.engine.manifest import FileMeta
-from tsdb.engine.region_compact import install_job, make_job, write_job
+from tsdb.engine.region.compact import install_job, make_job, write_job
+from tsdb.engine.region.flush_plan import stored_schema
 from tsdb.engine.scan import count_rows, last_rows, scan_batches, scan_series
 from tsdb.engine.tuning import EngineTuning, MemtableTuning
 from tsdb.errors import InvalidArguments

@@ -83,6 +83,38 @@ def test_packages_import_only_lower_layers() -> None:
     assert not offences, "\n".join(offences)
 
 
+ENGINE_LAYERS = {
+    "errors": 0,
+    "tuning": 0,
+    "metrics": 0,
+    "rows": 1,
+    "wal": 1,
+    "manifest": 1,
+    "entry": 2,
+    "listing": 2,
+    "sst": 2,
+    "scan": 3,
+    "compaction": 4,
+    "reading": 4,
+    "region": 5,
+    "regions": 6,
+    "gauges": 6,
+    "engine": 7,
+    "__init__": 8,
+}
+
+
+def test_parts_of_the_engine_import_only_lower_ones() -> None:
+    offences = []
+    for path in sorted((ROOT / "tsdb" / "engine").rglob("*.py")):
+        here = path.relative_to(ROOT / "tsdb" / "engine").with_suffix("").parts[0]
+        for line, module in _imports(path):
+            there = [*module.split("."), "__init__"][2]
+            if module.startswith("tsdb.engine") and there != here and ENGINE_LAYERS[there] >= ENGINE_LAYERS[here]:
+                offences.append(f"{path.relative_to(ROOT)}:{line} ({here}) imports {module}")
+    assert not offences, "\n".join(offences)
+
+
 def test_private_modules_stay_inside_their_package() -> None:
     offences = []
     for path in _sources():

@@ -13,11 +13,6 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine import gauges, region_change, region_compact, region_drop, region_scan, region_trim
-from tsdb.engine.background import Background
-from tsdb.engine.buffer import WriteBuffer
-from tsdb.engine.cache import Caches
-from tsdb.engine.context import EngineContext, EngineOptions
 from tsdb.engine.entry import encode_batch
 from tsdb.engine.errors import (
     ManifestMismatch,
@@ -27,22 +22,31 @@ from tsdb.engine.errors import (
     SchemaOutdated,
     StorageUnavailable,
 )
-from tsdb.engine.housekeeping import Housekeeping
+from tsdb.engine.gauges import watch_engine
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
-from tsdb.engine.merge_memory import MergeMemory
 from tsdb.engine.reading import no_check
-from tsdb.engine.recovery import finish_drops, make_region, recover
-from tsdb.engine.region import Region, StrictWindows
-from tsdb.engine.region_flush import start_flush
-from tsdb.engine.region_reader import LocalReader
-from tsdb.engine.region_stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
-from tsdb.engine.region_sweep import start_sweep
-from tsdb.engine.region_write import check_batch, check_operation, commit_writes
+from tsdb.engine.region import change, trim
+from tsdb.engine.region.background import Background
+from tsdb.engine.region.compact import start_compaction
+from tsdb.engine.region.context import EngineContext, EngineOptions
+from tsdb.engine.region.drop import drop_quarantined, drop_region
+from tsdb.engine.region.flush import start_flush
+from tsdb.engine.region.housekeeping import Housekeeping
+from tsdb.engine.region.reader import LocalReader
+from tsdb.engine.region.recovery import finish_drops, make_region, recover
+from tsdb.engine.region.region import Region, StrictWindows
+from tsdb.engine.region.snapshot import take_snapshot
+from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
+from tsdb.engine.region.sweep import start_sweep
+from tsdb.engine.region.worker import Worker, WriteRequest
+from tsdb.engine.region.write import check_batch, check_operation, commit_writes
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.merge_memory import MergeMemory
+from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.engine.wal import Recovery, Wal, WalOptions
-from tsdb.engine.worker import Worker, WriteRequest
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
@@ -82,7 +86,7 @@ class Engine:
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)
-        self._unwatch = gauges.watch(self)
+        self._unwatch = watch_engine(self)
 
     @classmethod
     def open(
@@ -260,7 +264,7 @@ class Engine:
 
     def snapshot(self, region_id: RegionId, *, timeout: Duration | None = None) -> Snapshot:
         """Take what the region holds now, for reading."""
-        return region_scan.take_snapshot(self._context, self._region(region_id), timeout=timeout)
+        return take_snapshot(self._context, self._region(region_id), timeout=timeout)
 
     def open_reader(
         self,
@@ -282,11 +286,11 @@ class Engine:
 
     def alter(self, region_id: RegionId, changes: list[SchemaChange]) -> Future[None]:
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.alter_schema(self._context, region, changes))
+        return region.worker.call(lambda: change.alter_schema(self._context, region, changes))
 
     def set_options(self, region_id: RegionId, options: RegionOptions) -> Future[None]:
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.set_options(self._context, region, options))
+        return region.worker.call(lambda: change.set_options(self._context, region, options))
 
     def flush(self, region_id: RegionId) -> Future[None]:
         """Flush what the region holds now."""
@@ -297,14 +301,14 @@ class Engine:
 
         With `strict`, files are cut at windows of time first.
         """
-        return region_compact.start_compaction(self._context, self._region(region_id), strict)
+        return start_compaction(self._context, self._region(region_id), strict)
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
         region = self._region(region_id)
         if ranges is None:
-            return region.worker.call(lambda: region_change.truncate(self._context, region))
-        return region.worker.call(lambda: region_trim.truncate_inside(self._context, region, ranges))
+            return region.worker.call(lambda: change.truncate(self._context, region))
+        return region.worker.call(lambda: trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:
         """Drop a region, also one that is quarantined; its files go when nobody reads them any more."""
@@ -313,7 +317,7 @@ class Engine:
         region = self._region(region_id)
 
         def drop() -> None:
-            self.housekeeping.add_drop(region_drop.drop(self._context, region))
+            self.housekeeping.add_drop(drop_region(self._context, region))
             self._regions.pop(region_id, None)
 
         return region.worker.call(drop)
@@ -322,13 +326,13 @@ class Engine:
         if region_id not in self._quarantined:
             raise RegionNotFound(region_id=region_id)
         directory = self._directories[region_id]
-        self.housekeeping.add_drop(region_drop.drop_quarantined(self._context, region_id, directory))
+        self.housekeeping.add_drop(drop_quarantined(self._context, region_id, directory))
         del self._quarantined[region_id], self._directories[region_id]
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
         region = self._region(region_id)
-        return region.worker.call(lambda: region_change.discard_unflushed(self._context, region))
+        return region.worker.call(lambda: change.discard_unflushed(self._context, region))
 
     def stat(self, region_id: RegionId) -> RegionStat:
         return stat_region(self._region(region_id))

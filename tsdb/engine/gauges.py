@@ -15,8 +15,8 @@ from weakref import WeakSet
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tsdb.engine.context import EngineContext
-from tsdb.engine.region import Region
+from tsdb.engine.region.context import EngineContext
+from tsdb.engine.region.region import Region
 from tsdb.telemetry import Family, collected
 
 _BUFFER = Family("tsdb_engine_write_buffer_bytes", "gauge", (), "Memory of rows that are not in data files yet.")
@@ -75,7 +75,7 @@ collected(
 )
 
 
-def watch(engine: HasRegions) -> Callable[[], None]:
+def watch_engine(engine: HasRegions) -> Callable[[], None]:
     """Let the gauges include an engine, until what is returned is called or the engine is gone."""
     _collector.engines.add(engine)
     return lambda: _collector.engines.discard(engine)

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb._kernels import Samples
+from tsdb.engine.rows.slices import Positions
 from tsdb.engine.scan import (
     Aggregated,
     Call,
@@ -54,7 +55,6 @@ from tsdb.engine.scan import (
     merge_aggregated,
     sortable_bits,
 )
-from tsdb.engine.slices import Positions
 from tsdb.model import RegionSchema, TimeRange
 
 

@@ -17,7 +17,7 @@ from tests.engine.harness import (
 )
 from tsdb.engine import Engine
 from tsdb.engine.compaction import Pick
-from tsdb.engine.region_compact import install_job, make_job, write_job
+from tsdb.engine.region.compact import install_job, make_job, write_job
 from tsdb.model import MergeMode, RegionOptions
 from tsdb.store import on_crash_point
 

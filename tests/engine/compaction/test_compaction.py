@@ -32,10 +32,11 @@ from tests.engine.harness import (
 from tests.engine.lives import DAY_MS
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
-from tsdb.engine import Engine, StrictWindows, region_compact
+from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import estimate_task_bytes
 from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
 from tsdb.engine.manifest import Edit
+from tsdb.engine.region import compact
 from tsdb.engine.scan import scan_batches
 from tsdb.engine.sst import estimate_row_bytes
 from tsdb.engine.tuning import EngineTuning, MergeTuning
@@ -169,13 +170,13 @@ def test_a_large_merge_holds_a_bounded_part_of_its_rows(engine: Engine, monkeypa
         engine.flush(REGION).result(60)
     del batch, columns
     held_bytes: list[int] = []
-    original = region_compact._check
+    original = compact._check
 
     def check(*arguments: object) -> None:
         held_bytes.append(pa.total_allocated_bytes())
         original(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(region_compact, "_check", check)
+    monkeypatch.setattr(compact, "_check", check)
     gc.collect()
     base = pa.total_allocated_bytes()
     metas = [handle.meta for handle in engine._region(REGION).version.files]

@@ -21,11 +21,11 @@ from tests.engine.harness import (
 from tests.engine.lives import DAY_MS
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
-from tsdb.engine.background import Background, Priority
 from tsdb.engine.errors import StorageUnavailable
-from tsdb.engine.housekeeping import COMPACTIONS_QUEUED_MAX
-from tsdb.engine.merge_memory import MergeMemory
-from tsdb.engine.region_compact import FIRST_LOOK, LOOK_INTERVAL, first_look_ns
+from tsdb.engine.region.background import Background, Priority
+from tsdb.engine.region.compact import FIRST_LOOK, LOOK_INTERVAL, first_look_ns
+from tsdb.engine.region.housekeeping import COMPACTIONS_QUEUED_MAX
+from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.errors import Cancelled
 from tsdb.model import region_id
 

@@ -13,10 +13,10 @@ import pytest
 from tests.engine.region_dataset import RegionDataset, reader_of
 from tests.engine.scan.regions import MODES, Region, Write, bag, put, row, rows_of, to_rows
 from tsdb.clock import ManualClock
+from tsdb.engine.rows.source import sort_rows
 from tsdb.engine.scan import Snapshot, scan_batches
 from tsdb.engine.scan import _plan as plan_module
 from tsdb.engine.scan import _projection as projection_module
-from tsdb.engine.source import sort_rows
 from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.model import RegionOptions, RegionSchema, Semantic
 

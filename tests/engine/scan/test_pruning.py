@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.engine.scan.regions import MODES, Region, bag, delete, put, row, rows_of
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan import ScanStatistics, Snapshot, scan_batches
 from tsdb.engine.scan import _parts as parts_module
 from tsdb.engine.scan import _plan as plan_module
 from tsdb.engine.scan import _segments as segments_module
-from tsdb.engine.slices import Slices
 from tsdb.model import MergeMode, RegionOptions, RegionSchema
 
 HOST, when, V = pc.field("host"), pc.field("ts"), pc.field("v")

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.clock import ManualClock
-from tsdb.engine.cache import Caches
-from tsdb.engine.merge import Merge, Selection
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import Rows, Run, Source, sort_rows
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Rows, Run, Source, sort_rows
 from tsdb.engine.sst import SstFile, WrittenFile, write_sst
 from tsdb.model import Batch, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, Semantic
 from tsdb.store import MemoryStore, ObjectStore

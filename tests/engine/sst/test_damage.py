@@ -11,9 +11,9 @@ import pytest
 
 from tests.engine.sst.files import DIRECTORY, HOSTS, Files, check_block, content_of, hosts
 from tests.faults import FaultyFiles, FullDisk
-from tsdb.engine.cache import Caches
 from tsdb.engine.errors import FileCorrupted
-from tsdb.engine.slices import Slices
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.sst import CRASH_POINTS, WrittenFile
 from tsdb.store import LocalStore, StoreError, StoreFull, on_crash_point
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts, run_of
-from tsdb.engine.cache import Caches, VectorKey
-from tsdb.engine.slices import Slices
+from tsdb.engine.rows.cache import Caches, VectorKey
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.sst import SstFile, WrittenFile
 from tsdb.engine.sst._vectors import CarryOver
 from tsdb.model import ColumnId

@@ -11,7 +11,7 @@ import pytest
 
 from tests.query.harness import BIGINT, MILLIS, STRING, World, cpu, world
 from tsdb.clock import ManualClock
-from tsdb.engine.region_reader import LocalReader
+from tsdb.engine.region.reader import LocalReader
 from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
 from tsdb.query import QueryOptions, Session, read_all
 from tsdb.query.lifetime import QueryLife

@@ -3,7 +3,7 @@
     plan (pure, over what the manifest knows of files) ─▶ write (no policy, bounded memory) ─▶ one edit of the manifest
 
 Which files are merged is decided in `_picker`, what may be left out while they are in `_closure`, how long windows of
-time are in `_policy`. Running it on a region is `tsdb/engine/region_compact.py`.
+time are in `_policy`. Running it on a region is `tsdb/engine/region/compact.py`.
 """
 
 from tsdb.engine.compaction._closure import is_closed, may_drop_expired, may_drop_tombstones

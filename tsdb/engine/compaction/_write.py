@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsdb.clock import Clock
-from tsdb.engine.cache import Caches
 from tsdb.engine.manifest import FileMeta
-from tsdb.engine.merge import STRIPE_ROWS, Merge, Selection
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.merge import STRIPE_ROWS, Merge, Selection
 from tsdb.engine.scan import rows_within
 from tsdb.engine.sst import (
     SstFile,

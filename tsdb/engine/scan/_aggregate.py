@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan import _pieces
 from tsdb.engine.scan._blocks import Block, DirectBlock, MergedBlock, Stretches
 from tsdb.engine.scan._checks import RowChecker
@@ -40,7 +41,6 @@ from tsdb.engine.scan._run_query import Cells, RunQuery, Values, combine_cells
 from tsdb.engine.scan._segments import Segment, make_segments
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable, TimeRange
 
 GATHERED_MAX = 1 << 19

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.merge import Stripe
+from tsdb.engine.rows.merge import Stripe
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import read_field
 from tsdb.engine.scan._parts import Part
-from tsdb.engine.series import Positions
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import read_field
 from tsdb.model import Column, ColumnId, OpType, SeriesTable
 
 # A choice of fewer rows than one in this many is selective.

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan._blocks import DirectBlock, Stretches
 from tsdb.engine.scan._parts import Part, group_rows
-from tsdb.engine.series import Positions
 
 # Series are narrowed to the time range in groups of about this many rows, which bounds what is read for it.
 GROUP_ROWS = 1 << 20

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tsdb.engine.rows.series import Positions, union_ordered
 from tsdb.engine.scan._parts import Part
-from tsdb.engine.series import Positions, union_ordered
 from tsdb.model import SeriesTable
 
 

@@ -16,10 +16,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.source import keeps_ends
 from tsdb.engine.scan._parts import Part
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery
-from tsdb.engine.series import Positions
-from tsdb.engine.source import keeps_ends
 from tsdb.model import RegionSchema, TimeRange
 
 

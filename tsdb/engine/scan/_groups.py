@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan._filter import Evaluate
 from tsdb.engine.scan._run_query import ComputedKey
-from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 _KEYS_MAX = 16

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.rows.series import Positions, union_ordered
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan._blocks import Block, DirectBlock, Stretches
 from tsdb.engine.scan._filter import Mask, make_filter
 from tsdb.engine.scan._merged import Bundle, read_merged
@@ -21,8 +23,6 @@ from tsdb.engine.scan._plan import block_rows
 from tsdb.engine.scan._projection import Projection, empty_columns
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import Positions, union_ordered
-from tsdb.engine.slices import Slices
 from tsdb.errors import InvalidArguments
 from tsdb.model import MergeMode, OpType, TimeRange
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tsdb import _kernels
-from tsdb.engine.series import Positions
+from tsdb.engine.rows.series import Positions
 
 
 @dataclass(frozen=True, slots=True, eq=False)

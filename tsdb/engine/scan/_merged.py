@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tsdb.engine.merge import Merge, Selection
+from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.series import Positions, union_ordered
+from tsdb.engine.rows.slices import Slices
 from tsdb.engine.scan._blocks import MergedBlock
 from tsdb.engine.scan._direct import GROUP_ROWS
 from tsdb.engine.scan._parts import Part, group_rows, slice_series
-from tsdb.engine.series import Positions, union_ordered
-from tsdb.engine.slices import Slices
 from tsdb.model import RegionOptions, RegionSchema, SeriesTable, TimeRange
 
 # With fewer series than this per share, shares are ranges of time instead of ranges of series.

@@ -16,13 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
+from tsdb.engine.rows.series import Positions, conform_series
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import PiecedSource, Source, find_time, is_pieced
 from tsdb.engine.scan._filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
 from tsdb.engine.scan._tag_index import look_up
-from tsdb.engine.series import Positions, conform_series
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import PiecedSource, Source, find_time, is_pieced
 from tsdb.model import LateTags, SeriesTable, TagKeeper, TimeRange, take_tags
 
 Times = npt.NDArray[np.int64]

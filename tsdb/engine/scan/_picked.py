@@ -18,6 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import PiecedSource, is_pieced, read_field
 from tsdb.engine.scan._blocks import Runs
 from tsdb.engine.scan._compare import FLIPPED, Value
 from tsdb.engine.scan._evaluate import CONNECTIVES, evaluate
@@ -25,9 +28,6 @@ from tsdb.engine.scan._expression import Call, Literal, Node, Ref
 from tsdb.engine.scan._filter import Check
 from tsdb.engine.scan._parts import Part, group_rows
 from tsdb.engine.scan._pieces import is_number
-from tsdb.engine.series import Positions
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import PiecedSource, is_pieced, read_field
 from tsdb.model import Column, ColumnId, RegionSchema, Semantic
 
 _PIECES_MAX = 8

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import Positions
+from tsdb.engine.rows.source import PiecedSource, is_pieced
 from tsdb.engine.scan._parts import Part
 from tsdb.engine.scan._run_query import Cells, Ends, RunQuery, State, Values
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import Positions
-from tsdb.engine.source import PiecedSource, is_pieced
 from tsdb.model import RegionSchema
 
 RUNS_MAX = 1 << 22

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tsdb.engine.merge import STRIPE_ROWS
+from tsdb.engine.rows.merge import STRIPE_ROWS
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._checks import RowChecker
 from tsdb.engine.scan._direct import GROUP_ROWS, read_direct, share_direct

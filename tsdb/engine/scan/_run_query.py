@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.series import Positions
+from tsdb.engine.rows.series import Positions
 
 Values = npt.NDArray[Any]
 

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tsdb.engine.rows.series import number_series
 from tsdb.engine.scan._parts import Part
-from tsdb.engine.series import number_series
 from tsdb.model import RegionOptions, TimeRange
 
 # A part alone must have about this many rows for a cut to pay: every cut costs a binary search per series.

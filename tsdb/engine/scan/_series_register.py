@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import SeriesBlock, conform_series
+from tsdb.engine.rows.source import PiecedSource, Run, Source, is_pieced
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import SeriesBlock, conform_series
-from tsdb.engine.source import PiecedSource, Run, Source, is_pieced
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
 
 Numbers = npt.NDArray[np.uint32]

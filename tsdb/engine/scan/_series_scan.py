@@ -10,6 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.series import Positions, conform_series, union_ordered
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import read_field
 from tsdb.engine.scan._blocks import Block
 from tsdb.engine.scan._disjoint import Disjoint, find_disjoint
 from tsdb.engine.scan._filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
@@ -20,9 +23,6 @@ from tsdb.engine.scan._projection import Projection
 from tsdb.engine.scan._segments import cluster_segments
 from tsdb.engine.scan._snapshot import Snapshot
 from tsdb.engine.scan._statistics import ScanStatistics
-from tsdb.engine.series import Positions, conform_series, union_ordered
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import read_field
 from tsdb.model import Column, SeriesTable, TimeRange, take_tags
 
 _COPIES = 2

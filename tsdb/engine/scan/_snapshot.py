@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine.source import Source
+from tsdb.engine.rows.source import Source
 from tsdb.errors import Cancelled, DeadlineExceeded
 from tsdb.model import RegionOptions, RegionSchema, TimeRange
 

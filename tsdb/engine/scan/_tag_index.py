@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan._filter import Filter, TagIs
-from tsdb.engine.series import Positions
 from tsdb.model import SeriesTable
 
 SERIES_MIN = 2048

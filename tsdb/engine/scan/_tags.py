@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.series import Positions
+from tsdb.engine.rows.series import Positions
 
 
 def repeat_tags(values: pa.Array, ranks: Positions, lengths: Positions) -> pa.Array:

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Counters, PiecedSource, Source, SourceFacts, is_pieced
 from tsdb.engine.scan._decoded_labels import DECODED
 from tsdb.engine.scan._expression import Call, Node, Ref
 from tsdb.engine.scan._snapshot import Snapshot
-from tsdb.engine.series import SeriesBlock
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, PiecedSource, Source, SourceFacts, is_pieced
 from tsdb.model import (
     METRIC_LABELS,
     METRIC_TABLE_ID,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.series import SeriesBlock
+from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.sst._container import IndexDamaged
 from tsdb.engine.sst._types import from_storage
 from tsdb.model import RegionSchema, SeriesTable, hash_tags, make_tags

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.cache import ByteCache, Caches, MetaKey, PageKey, VectorKey
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import FileMeta, data_path, index_path
-from tsdb.engine.series import SeriesBlock
-from tsdb.engine.slices import Slices
-from tsdb.engine.source import Counters, SourceFacts
+from tsdb.engine.rows.cache import ByteCache, Caches, MetaKey, PageKey, VectorKey
+from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.source import Counters, SourceFacts
 from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._container import IndexDamaged, IndexFile

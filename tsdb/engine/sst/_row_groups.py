@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.engine.merge import Merge, Stripe
-from tsdb.engine.series import Positions, SeriesBlock
+from tsdb.engine.rows.merge import Merge, Stripe
+from tsdb.engine.rows.series import Positions, SeriesBlock
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns, is_dictionary_tag
 from tsdb.engine.sst._types import storage_type, to_storage
 from tsdb.model import Column, RegionSchema, SeriesTable

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tsdb.engine.cache import VectorKey
-from tsdb.engine.slices import Slices
+from tsdb.engine.rows.cache import VectorKey
+from tsdb.engine.rows.slices import Slices
 from tsdb.model import ColumnId
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.source import Run, Source
+from tsdb.engine.rows.source import Run, Source
 from tsdb.engine.sst._encoding import sample_stretches, step_bits
 from tsdb.model import Column, ColumnId, RegionSchema
 

@@ -22,12 +22,12 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import Clock
-from tsdb.engine.ahead import one_ahead
-from tsdb.engine.cache import Caches, MetaKey
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import FILE_ID_BYTES, FileMeta, data_path, index_path
-from tsdb.engine.merge import Merge
-from tsdb.engine.series import SeriesBlock
+from tsdb.engine.rows.cache import Caches, MetaKey
+from tsdb.engine.rows.merge import Merge
+from tsdb.engine.rows.read_ahead import one_ahead
+from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.sst._block import SERIES_BLOB, encode_block
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
 from tsdb.engine.sst._container import encode_index

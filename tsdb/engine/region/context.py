@@ -1,0 +1,72 @@
+"""What all parts of the engine share: the store, the log, the buffer, the threads, the options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tsdb.clock import Clock
+from tsdb.engine.region.background import Background
+from tsdb.engine.region.names import RegionNames
+from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.memtable import Memtable
+from tsdb.engine.rows.merge_memory import MergeMemory
+from tsdb.engine.rows.write_buffer import WriteBuffer
+from tsdb.engine.tuning import EngineTuning
+from tsdb.engine.wal import Wal
+from tsdb.ids import Ids
+from tsdb.model import RegionOptions, RegionSchema
+from tsdb.store import ObjectStore
+from tsdb.units import Duration, Size
+
+WINDOW_SECONDS = 86_400
+"""The window of time of memtables and of the files they become, as long as no compaction has chosen another."""
+
+WINDOW_SECONDS_MIN = 3600
+"""Memtables are not divided into shorter ones, however short those of files are: each costs a sort of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The settings of `[region_engine.mito]` that the engine itself looks at."""
+
+    num_workers: int = 8
+    manifest_checkpoint_distance: int = 10
+    max_background_jobs: int = 4
+    auto_flush_interval: Duration = Duration.of_seconds(3600)
+    global_write_buffer_size: Size = Size(1 << 30)
+    global_write_buffer_reject_size: Size = Size(2 << 30)
+    sst_meta_cache_size: Size = Size(128 << 20)
+    vector_cache_size: Size = Size(512 << 20)
+    page_cache_size: Size = Size(512 << 20)
+    sst_write_buffer_size: Size = Size(8 << 20)
+    scan_parallelism: int = 0
+    index_on_flush: bool = True
+    index_on_compaction: bool = True
+    merge_memory_size: Size = Size(256 << 20)
+    """What flushes and compactions may hold together while they merge; compactions wait for it."""
+    stall_timeout: Duration = Duration.of_seconds(30)
+    """How long a write may wait for memory when its request has no deadline of its own."""
+    tuning: EngineTuning = field(default_factory=EngineTuning)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineContext:
+    """The shared objects of one engine."""
+
+    options: EngineOptions
+    store: ObjectStore
+    wal: Wal
+    buffer: WriteBuffer
+    background: Background
+    caches: Caches
+    clock: Clock
+    ids: Ids
+    merge_memory: MergeMemory
+    names: RegionNames = field(default_factory=RegionNames)
+
+    def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
+        """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""
+        ticks = max(window_seconds or WINDOW_SECONDS, WINDOW_SECONDS_MIN) * schema.ticks_per_second
+        return Memtable(
+            schema, options, window_ticks=ticks, tuning=self.options.tuning.memtable, on_bytes=self.buffer.charge
+        )

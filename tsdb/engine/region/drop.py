@@ -1,0 +1,144 @@
+"""Dropping a region: a marker first, then everything else, in any order and as often as it takes.
+
+    marker ─▶ gone ─▶ manifest and log hear of it ─▶ files, when nobody reads them any more ─▶ marker
+
+From the marker on the region is dropped, whatever else fails: a start that finds one finishes the drop. A region that
+is quarantined is dropped in the same way; there is nobody who reads it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+
+from tsdb.engine.errors import is_of_disk
+from tsdb.engine.listing import DROPPING
+from tsdb.engine.manifest import Remove
+from tsdb.engine.region.context import EngineContext
+from tsdb.engine.region.region import FileHandle, Region, RegionState, Version
+from tsdb.errors import TsdbError
+from tsdb.model import RegionId
+from tsdb.store import ObjectNotFound, StoreError, crash_point
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.region")
+
+CRASH_POINTS = (
+    "drop.before_marker",
+    "drop.after_marker",
+    "drop.after_manifest",
+    "drop.before_delete",
+    "drop.after_delete",
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PendingDrop:
+    """A dropped region whose directory is deleted when the last reader of its files is done."""
+
+    region_id: RegionId
+    directory: str
+    region: Region | None = None
+    """None if it was not served."""
+    readers: tuple[weakref.ref[FileHandle], ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody reads the files any more, and neither a flush nor a compaction writes new ones."""
+        is_idle = self.region is None or not (self.region.is_flushing or self.region.is_compacting)
+        return is_idle and all(reader() is None for reader in self.readers)
+
+
+class _MarkerInDoubt(Exception):
+    """The marker may be there at the next start."""
+
+
+def drop_region(context: EngineContext, region: Region) -> PendingDrop:
+    """Drop a region. From the marker on it is gone, even if everything else fails. On the worker."""
+    region.check_writable()
+    try:
+        _put_marker(context, region.directory)
+    except _MarkerInDoubt as doubt:
+        # What is acknowledged from here on could be gone with the next start.
+        region.stop_writing("it is unknown whether the region is dropped; the next start finds out")
+        raise _cause(doubt) from None
+    region.state = RegionState.DROPPED
+    version = region.version
+    readers = tuple(weakref.ref(handle) for handle in version.files)
+    empty = context.new_memtable(version.schema, version.options)
+    region.version = Version(version.schema, version.options, empty, (), ())
+    for memtable in version.memtables:
+        memtable.release()
+    for frozen in version.frozen:
+        context.buffer.release(frozen.nbytes)
+    context.buffer.wake()
+    _tell_manifest_and_log(context, region)
+    _log.info("dropped", region=region.id, table=region.table)
+    return PendingDrop(region.id, region.directory, region, readers)
+
+
+def drop_quarantined(context: EngineContext, region_id: RegionId, directory: str) -> PendingDrop:
+    """Drop a region that is not served; its log entries are let go when its files are."""
+    try:
+        _put_marker(context, directory)
+    except _MarkerInDoubt as doubt:
+        raise _cause(doubt) from None
+    _log.info("dropped a region that was not served", region=region_id)
+    return PendingDrop(region_id, directory)
+
+
+def _put_marker(context: EngineContext, directory: str) -> None:
+    """Write the marker. After a StoreError there is none for certain; _MarkerInDoubt if the next start may find one."""
+    path = f"{directory}/{DROPPING}"
+    crash_point("drop.before_marker")
+    try:
+        context.store.put(path, b"")
+    except StoreError as error:
+        is_there = _find_marker(context, path)
+        if is_there is False:
+            raise
+        # A reply that was lost is one thing. A disk whose directory could not be synced shows a marker that may be gone
+        # after a power loss, and a sync is never repeated.
+        if is_there is None or is_of_disk(error):
+            raise _MarkerInDoubt from error
+    crash_point("drop.after_marker")
+
+
+def _find_marker(context: EngineContext, path: str) -> bool | None:
+    """Whether the marker is there; None if that cannot be told."""
+    try:
+        context.store.head(path)
+    except ObjectNotFound:
+        return False
+    except StoreError:
+        return None
+    return True
+
+
+def _cause(doubt: _MarkerInDoubt) -> BaseException:
+    assert doubt.__cause__ is not None
+    return doubt.__cause__
+
+
+def _tell_manifest_and_log(context: EngineContext, region: Region) -> None:
+    """Say it where a start would look for it next. The marker says all that is needed, so this may fail."""
+    try:
+        region.manifest.commit(Remove())
+        crash_point("drop.after_manifest")
+        context.wal.drop_region(region.id)
+    except TsdbError as error:
+        _log.warning("a drop is known by its marker only", region=region.id, table=region.table, error=error)
+
+
+def finish_drop(context: EngineContext, region_id: RegionId, directory: str) -> None:
+    """Delete what is left of a dropped region; the marker goes last, so that a crash leaves it to the next start.
+
+    Before that, the log must know: entries of a region that is made anew under the same id would contradict the old.
+    """
+    crash_point("drop.before_delete")
+    for item in list(context.store.list(directory)):
+        if not item.path.endswith(f"/{DROPPING}"):
+            context.store.delete(item.path)
+    crash_point("drop.after_delete")
+    context.wal.drop_region(region_id).result()
+    context.store.delete_prefix(directory)

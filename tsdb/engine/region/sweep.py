@@ -1,0 +1,43 @@
+"""Sweeping: what lies in a region's directory and is no part of it is deleted after a start.
+
+- Files that the manifest took out: whoever was to delete them when their last reader let go ended with the process.
+- Files that no manifest knows: what a flush left that did not come to its end.
+
+A file that is younger than the start may belong to a flush of this process and is left alone.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from tsdb.engine.manifest import plan_orphan_sweep, run_orphan_sweep
+from tsdb.engine.region.background import Priority
+from tsdb.engine.region.context import EngineContext
+from tsdb.engine.region.region import Region
+from tsdb.engine.sst import delete_files
+from tsdb.store import ObjectMeta
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.region")
+
+
+def start_sweep(context: EngineContext, region: Region, objects: list[ObjectMeta], *, started_ms: int) -> Future[None]:
+    """Sweep a region that was just opened, on a background thread; `objects` are those of its directory."""
+    # Nobody reads these: no version of this process ever had them. What is removed from now on has its own keeper.
+    removed = [each.file_id for each in region.manifest.state.removed_files]
+    return context.background.submit(Priority.DELETE, lambda: _sweep(context, region, objects, removed, started_ms))
+
+
+def _sweep(
+    context: EngineContext, region: Region, objects: list[ObjectMeta], removed: list[str], started_ms: int
+) -> None:
+    for file_id in removed:
+        delete_files(context.store, region.directory, file_id)
+    if removed:
+        region.forget(removed)
+    orphans = plan_orphan_sweep(
+        objects, region.directory, region.manifest.state, in_flight=removed, minimum_age_ms=0, now_ms=started_ms
+    )
+    deleted = run_orphan_sweep(context.store, orphans)
+    if deleted:
+        _log.info("orphans deleted", region=region.id, table=region.table, files=len(deleted))

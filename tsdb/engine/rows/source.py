@@ -1,0 +1,348 @@
+"""Sources: sorted, immutable rows with a series block, in memory or in a file.
+
+Every source is sorted by (series, time, sequence) and says of itself what a reader needs to decide before it touches
+rows: its span of time and sequences, whether it holds tombstones, whether its keys are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsdb import _kernels
+from tsdb.engine.rows.series import SeriesBlock, SeriesOrder
+from tsdb.engine.rows.slices import Slices
+from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What is known of a source without reading it."""
+
+    rows: int
+    time_range: TimeRange
+    sequence_min: int
+    sequence_max: int
+    has_tombstones: bool
+    is_unique: bool
+
+
+class Counters(Protocol):
+    """Where a source says what reading it took: `vector_hits`, `vector_misses`, `bytes_read`."""
+
+    def add(self, **counts: int) -> None: ...
+
+
+class Source(Protocol):
+    """Rows that can be read along stretches."""
+
+    def observed(self, counters: Counters) -> Source:
+        """Return the source for one reader who wants to know what reading takes."""
+        ...
+
+    @property
+    def schema(self) -> RegionSchema:
+        """The schema under which the rows were written."""
+        ...
+
+    @property
+    def facts(self) -> SourceFacts: ...
+
+    @property
+    def block(self) -> SeriesBlock: ...
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]: ...
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]: ...
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        """Return the operation of every row, or None when all are puts."""
+        ...
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        """Return a field in the type it was written with, or None if the source does not have it."""
+        ...
+
+
+class PiecedSource(Source, Protocol):
+    """A source whose columns can be read in the pieces in which they lie in memory, without a copy."""
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        """Piece i has the rows `piece_offsets[i]` to `piece_offsets[i + 1]`."""
+        ...
+
+    @property
+    def holds_narrow(self) -> bool:
+        """Whether integers of 64 bits may be held in a narrower type."""
+        ...
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        """Return the type of a field as it was written, None if the source does not have it."""
+        ...
+
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        """Return columns, each with an array for each of some pieces, times as int64; all of them must be there.
+
+        With `is_narrow`, integers of 64 bits come as they are held, which may be in a narrower type.
+        """
+        ...
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        """Tell whether all of that is in memory."""
+        ...
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        """Return the same as `pieces` with `is_narrow` if all of it is in memory; None if not."""
+        ...
+
+
+class EndedSource(Source, Protocol):
+    """A source that keeps the last row of each of its series at hand, and the first."""
+
+    def series_ends(
+        self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
+    ) -> list[pa.Array] | None:
+        """Return columns in rows that are the last of their series, or the first.
+
+        None if they are not, or too few to be worth keeping.
+        """
+        ...
+
+
+def keeps_ends(source: Source) -> TypeGuard[EndedSource]:
+    return hasattr(source, "series_ends")
+
+
+def is_pieced(source: Source) -> TypeGuard[PiecedSource]:
+    """Tell whether a source can be read in pieces; cheaper than a check of the whole protocol."""
+    return hasattr(source, "pieces")
+
+
+def read_field(source: Source, column: Column, rows: Slices) -> pa.Array:
+    """Return a field as the current schema has it: cast to its type, or the default where the source lacks it."""
+    return cast_or_null(read_stored(source, column, rows), column.type)
+
+
+def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
+    """Return a field in the type it was written with; where the source does not know it, the default it came with."""
+    values = source.field(column.id, rows)
+    if values is not None:
+        return values
+    first = column.first
+    return pa.repeat(pa.scalar(first.default, first.type), rows.rows)
+
+
+def find_time(source: Source, time: int, start: int, stop: int) -> int:
+    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if int(source.times(Slices.one(middle, middle + 1))[0]) < time:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Unsorted rows on their way into a run: what a batch brought, with sequences."""
+
+    series: SeriesTable
+    series_index: npt.NDArray[np.uint32]
+    times: npt.NDArray[np.int64]
+    sequences: npt.NDArray[np.uint64] | int
+    """A number is the sequence of the first row, from which those of the others count up."""
+    op: OpType
+    fields: dict[ColumnId, pa.Array]
+    nbytes: int = 0
+    """What the write buffer is charged for them."""
+
+    @property
+    def arrays(self) -> int:
+        """In how many arrays they are."""
+        return count_arrays(self.series, self.fields)
+
+
+def count_arrays(series: SeriesTable, fields: Sized) -> int:
+    """Return in how many arrays rows are: of fields, tags, the numbers of series, times and the places of series."""
+    tags = len(series.tags_schema) if series.late is None else 1
+    return len(fields) + tags + 4
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Run:
+    """A source in memory."""
+
+    schema: RegionSchema
+    facts: SourceFacts
+    block: SeriesBlock
+    _times: npt.NDArray[np.int64]
+    _sequences: npt.NDArray[np.uint64]
+    _ops: npt.NDArray[np.uint8] | None
+    _fields: dict[ColumnId, pa.Array]
+
+    def observed(self, counters: Counters) -> Run:
+        return self  # what is in memory costs nothing worth counting
+
+    def times(self, rows: Slices) -> npt.NDArray[np.int64]:
+        return rows.take(self._times)  # type: ignore[return-value]
+
+    def sequences(self, rows: Slices) -> npt.NDArray[np.uint64]:
+        return rows.take(self._sequences)  # type: ignore[return-value]
+
+    def ops(self, rows: Slices) -> npt.NDArray[np.uint8] | None:
+        return None if self._ops is None else rows.take(self._ops)  # type: ignore[return-value]
+
+    def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
+        values = self._fields.get(column)
+        if values is not None:
+            return rows.take_arrow(values)
+        # A column that was there when the rows were written, and that they do not have, is null in them.
+        known = self.schema.by_id.get(column)
+        return None if known is None else pa.nulls(rows.rows, known.type)
+
+    @property
+    def piece_offsets(self) -> npt.NDArray[np.int64]:
+        return np.array([0, len(self._times)], dtype=np.int64)
+
+    @property
+    def holds_narrow(self) -> bool:
+        return False
+
+    def stored_type(self, column: ColumnId) -> pa.DataType | None:
+        values = self._fields.get(column)
+        return None if values is None else values.type
+
+    def values(self, column: ColumnId) -> pa.Array | None:
+        """Return a field of all rows, None if no row has it."""
+        return self._fields.get(column)
+
+    def pieces(
+        self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
+    ) -> list[list[pa.Array]]:
+        time = self.schema.time.id
+        found = [pa.array(self._times) if column == time else self._fields[column] for column in columns]
+        return [[values] * len(numbers) for values in found]
+
+    def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
+        return True
+
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+        return self.pieces(numbers, columns)
+
+    @property
+    def nbytes(self) -> int:
+        fixed = self._times.nbytes + self._sequences.nbytes + (0 if self._ops is None else self._ops.nbytes)
+        buffers = sum(column.nbytes for column in self._fields.values())
+        return int(self.block.nbytes + fixed + buffers)
+
+
+def sort_rows(
+    schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool, series_order: SeriesOrder | None = None
+) -> Run:
+    """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
+    table, places = (series_order or SeriesOrder()).rank([piece.series for piece in pieces])
+    result = _kernels.sort_pieces(
+        places,
+        [len(piece.series) for piece in pieces],
+        [piece.series_index for piece in pieces],
+        [piece.times for piece in pieces],
+        [piece.sequences for piece in pieces],
+        series=len(table),
+        drop_overwritten=drop_overwritten,
+    )
+    order = pa.array(result.order)
+    ops = _concat_ops(pieces)
+    if ops is not None:
+        ops = ops[order.to_numpy()]
+    has_tombstones = ops is not None and bool(ops.any())
+    time_min, time_max, sequence_min, sequence_max = result.bounds
+    facts = SourceFacts(
+        rows=len(order),
+        time_range=TimeRange(time_min, time_max + 1),
+        sequence_min=sequence_min,
+        sequence_max=sequence_max,
+        has_tombstones=has_tombstones,
+        is_unique=result.is_unique,
+    )
+    present = _numpy(result.series)
+    block = SeriesBlock(
+        table if len(present) == len(table) else table.take(present),
+        _numpy(result.offsets),
+        _numpy(result.time_min),
+        _numpy(result.time_max),
+    )
+    # The kernel's row numbers are in bounds: checking them for every column would cost as much as a copy.
+    fields = {
+        column: pc.take(values, order, boundscheck=False) for column, values in _concat_fields(schema, pieces).items()
+    }
+    times, sequences = _numpy(result.times), _numpy(result.sequences)
+    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
+
+
+def _numpy(array: _kernels.ArrowArray) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = pa.array(array).to_numpy()
+    return values
+
+
+def make_run(
+    schema: RegionSchema,
+    series: SeriesTable,
+    ranks: npt.NDArray[np.uint32],
+    times: npt.NDArray[np.int64],
+    sequences: npt.NDArray[np.uint64],
+    ops: npt.NDArray[np.uint8] | None,
+    fields: dict[ColumnId, pa.Array],
+    *,
+    is_unique: bool,
+) -> Run:
+    """Make a run of rows that are sorted; `ranks` are positions in `series`."""
+    block, _ = SeriesBlock.of_sorted(series, ranks, times)
+    has_tombstones = ops is not None and bool(ops.any())
+    facts = SourceFacts(
+        rows=len(times),
+        time_range=TimeRange.of(times),
+        sequence_min=int(sequences.min()),
+        sequence_max=int(sequences.max()),
+        has_tombstones=has_tombstones,
+        is_unique=is_unique,
+    )
+    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
+
+
+def as_numpy(array: object) -> npt.NDArray[np.uint32]:
+    """View what a kernel returned as numpy."""
+    values: npt.NDArray[np.uint32] = pa.array(array).to_numpy()
+    return values
+
+
+def _concat_ops(pieces: Sequence[Rows]) -> npt.NDArray[np.uint8] | None:
+    if all(piece.op is OpType.PUT for piece in pieces):
+        return None
+    return np.concatenate([np.full(len(piece.times), piece.op, dtype=np.uint8) for piece in pieces])
+
+
+def _concat_fields(schema: RegionSchema, pieces: Sequence[Rows]) -> dict[ColumnId, pa.Array]:
+    """Lay the fields of all pieces end to end; a field that a piece lacks is null there."""
+    present = dict.fromkeys(column for piece in pieces for column in piece.fields)
+    result = {}
+    for column in present:
+        kind = schema.by_id[column].type if column in schema.by_id else None
+        arrays = []
+        for piece in pieces:
+            values = piece.fields.get(column)
+            wanted = kind or next(each.fields[column].type for each in pieces if column in each.fields)
+            if values is None:
+                values = pa.nulls(len(piece.times), wanted)
+            arrays.append(values if values.type == wanted else values.cast(wanted))
+        result[column] = pa.concat_arrays(arrays)
+    return result
