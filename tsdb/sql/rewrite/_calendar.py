@@ -4,8 +4,8 @@ DataFusion computes all of them in UTC. Here they become arithmetic with interva
 see `tsdb.query.functions`; the result has the unit of the time it is made from.
 
     date_trunc('day', ts)               coalesce(coalesce(ts) - date_trunc__back('day', …, 'Europe/Berlin'))
-    extract(hour FROM ts)               extract(hour FROM coalesce(coalesce(ts) + zone__shift(…)))
-    ts::text                            CAST(coalesce(coalesce(ts) + zone__shift(…)) AS text)
+    extract(hour FROM ts)               extract(hour FROM coalesce(coalesce(ts) - zone__behind(…)))
+    ts::text                            CAST(coalesce(coalesce(ts) - zone__behind(…)) AS text)
     x::text                             zone__text(arrow_typeof(x), CAST(x AS STRING), …)      x of an unknown type
     x::timestamp                        coalesce(zone__read_ms(arrow_typeof(x), …), arrow_cast(x,'Timestamp(ms)'))
     TIMESTAMP '2024-01-01'              TIMESTAMP '2023-12-31 23:00:00'
@@ -238,11 +238,15 @@ class Calendar:
         return f"arrow_typeof({text}), arrow_cast({text},'Int64')"
 
     def _shown(self, text: str) -> str:
-        """What clocks in the session's zone show."""
-        return f"coalesce(coalesce({text}) + zone__shift({self._counted(text)}, '{self._zone}'))"
+        """What clocks in the session's zone show.
+
+        Subtracted, not added: a window that is sorted by a time and by a column that WHERE sets equal to an expression of
+        `ts + f(ts)` gets a plan that DataFusion itself refuses.
+        """
+        return f"coalesce(coalesce({text}) - zone__behind({self._counted(text)}, '{self._zone}'))"
 
     def _moved(self, text: str, source: str, target: str) -> str:
-        return f"coalesce(coalesce({text}) + zone__move({self._counted(text)}, {source}, {target}))"
+        return f"coalesce(coalesce({text}) - zone__move({self._counted(text)}, {source}, {target}))"
 
     def _time(self, operand: _Operand) -> str:
         """Return an operand as a time: a text is read, a date is its first instant."""
