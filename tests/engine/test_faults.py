@@ -423,7 +423,7 @@ def test_a_region_that_cannot_be_flushed_does_not_keep_others_from_making_room(t
     engine = lives.begin(tmp_path, *CREATED, files=files, options=SMALL)
     files.fail("write", errno.EIO, name="1_0000000000", times=-1)
     fill_up(engine, rows, PLAIN, to_bytes=40_000)
-    engine._region(PLAIN).retry_flush_ns += 3600 * 10**9
+    engine._region(PLAIN).flush.not_before_ns += 3600 * 10**9
     for _ in range(20):
         write_later(engine, APPEND, rows.make(*(("a", at) for at in range(100))), 10).result(15)
     assert engine.stat(APPEND).files > 0
@@ -435,7 +435,7 @@ def test_a_flush_that_failed_a_thousand_times_is_still_tried_again(tmp_path: Pat
     files = FaultyFiles()
     steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
     engine = lives.begin(tmp_path, *steps, files=files)
-    engine._region(PLAIN).flush_failures = 2000
+    engine._region(PLAIN).flush.failures = 2000
     files.fail("write", errno.EIO, name=".parquet")
     with pytest.raises(StoreError):
         engine.flush(PLAIN).result(10)

@@ -35,9 +35,10 @@ from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.region.recovery import finish_drops, make_region, recover
-from tsdb.engine.region.region import Region, StrictWindows
+from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
+from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.sweep import start_sweep
 from tsdb.engine.region.worker import Worker, WriteRequest
 from tsdb.engine.region.write import check_batch, check_operation, commit_writes
@@ -426,7 +427,7 @@ class Engine:
     def _stop_writing(self, error: TsdbError) -> None:
         """The log is broken: nothing more can be acknowledged until a restart."""
         for region in list(self._regions.values()):
-            region.stop_writing(str(error))
+            region.access.stop(str(error))
 
 
 def _tell(report: Recovery) -> None:

@@ -15,7 +15,9 @@ from tsdb.engine.errors import is_of_disk
 from tsdb.engine.listing import DROPPING
 from tsdb.engine.manifest import Remove
 from tsdb.engine.region.context import EngineContext
-from tsdb.engine.region.region import FileHandle, Region, RegionState, Version
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.state import RegionState
+from tsdb.engine.region.version import FileHandle, Version
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
 from tsdb.store import ObjectNotFound, StoreError, crash_point
@@ -45,7 +47,7 @@ class PendingDrop:
     @property
     def is_over(self) -> bool:
         """Nobody reads the files any more, and neither a flush nor a compaction writes new ones."""
-        is_idle = self.region is None or not (self.region.is_flushing or self.region.is_compacting)
+        is_idle = self.region is None or not (self.region.flush.is_running or self.region.compaction.is_running)
         return is_idle and all(reader() is None for reader in self.readers)
 
 
@@ -60,9 +62,9 @@ def drop_region(context: EngineContext, region: Region) -> PendingDrop:
         _put_marker(context, region.directory)
     except _MarkerInDoubt as doubt:
         # What is acknowledged from here on could be gone with the next start.
-        region.stop_writing("it is unknown whether the region is dropped; the next start finds out")
+        region.access.stop("it is unknown whether the region is dropped; the next start finds out")
         raise _cause(doubt) from None
-    region.state = RegionState.DROPPED
+    region.access.state = RegionState.DROPPED
     version = region.version
     readers = tuple(weakref.ref(handle) for handle in version.files)
     empty = context.new_memtable(version.schema, version.options)

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tsdb.engine.region.region import Version
+from tsdb.engine.region.version import Version
 from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.rows.source import Run
 from tsdb.model import Column, RegionSchema, Semantic, TimeRange

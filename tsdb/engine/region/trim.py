@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import EXPIRED_FILES
 from tsdb.engine.region.context import EngineContext
-from tsdb.engine.region.region import Region, Version
+from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import ttl_cutoff
+from tsdb.engine.region.version import Version
 from tsdb.model import RegionOptions, TimeRange
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
