@@ -36,7 +36,7 @@ def _sweep(
     if removed:
         region.forget(removed)
     orphans = plan_orphan_sweep(
-        objects, region.directory, region.manifest.state, in_flight=removed, minimum_age_ms=0, now_ms=started_ms
+        objects, region.directory, region.manifest.state, in_flight=removed, newest_ms=started_ms
     )
     deleted = run_orphan_sweep(context.store, orphans)
     if deleted:

@@ -49,7 +49,6 @@ class CommitCounters:
     """Counted by the committer alone."""
 
     frames: int = 0
-    stored_bytes: int = 0
     raw_bytes: int = 0
     commits: int = 0
     refused_full: int = 0
@@ -261,7 +260,6 @@ class Committer:
             crash_point("wal.append.after_sync")
         self._writer.accept()
         self.counters.frames += len(frames)
-        self.counters.stored_bytes += sum(request.size_bytes for request in group)
         self.counters.raw_bytes += sum(frame.payload.raw_bytes for frame in frames)
         self.counters.commits += 1
 

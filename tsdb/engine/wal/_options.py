@@ -40,7 +40,6 @@ class WalStatistics:
     segments: int
     total_bytes: int
     appended_frames: int
-    appended_bytes: int
     raw_bytes: int
     commits: int
     syncs: int

@@ -189,7 +189,6 @@ class Wal:
             segments=segments,
             total_bytes=total_bytes,
             appended_frames=counters.frames,
-            appended_bytes=counters.stored_bytes,
             raw_bytes=counters.raw_bytes,
             commits=counters.commits,
             syncs=self._writer.syncs,
