@@ -108,7 +108,7 @@ class Engine:
         """Open the engine and everything in it; returns when all regions are ready.
 
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
-        `names` tells the table of a region, for the log. The caller holds the lock of the data directory.
+        `names` returns the table of a region, for the log. The caller holds the lock of the data directory.
         """
         options, wal_options = options or EngineOptions(), wal_options or WalOptions()
         clock = clock or SystemClock()
@@ -275,7 +275,7 @@ class Engine:
         view: MetricView | None = None,
         check: Callable[[], None] = no_check,
     ) -> LocalReader:
-        """Take what the region holds now, for one query; scans are shared out as `scan_parallelism` says."""
+        """Take what the region holds now, for one query; scans are divided as `scan_parallelism` says."""
         return LocalReader(
             region_id,
             self.snapshot(region_id, timeout=timeout),
@@ -312,7 +312,7 @@ class Engine:
         return region.worker.call(lambda: trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:
-        """Drop a region, also one that is quarantined; its files go when nobody reads them any more."""
+        """Drop a region, also one that is quarantined; its files are deleted after their last reader."""
         if region_id in self._quarantined:
             return self._worker_of(region_id).call(lambda: self._drop_quarantined(region_id))
         region = self._region(region_id)

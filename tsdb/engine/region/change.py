@@ -46,7 +46,7 @@ def alter_schema(context: EngineContext, region: Region, changes: list[SchemaCha
 def set_options(context: EngineContext, region: Region, options: RegionOptions) -> None:
     """Change the region's options.
 
-    A region that comes into append mode remembers from which sequence on: rows that it has by then may be deleted or
+    A region that switches to append mode records from which sequence on: rows that it has by then may be deleted or
     overwritten ones, which only merging hides, so they go on being merged as they were.
     """
     if region.access.is_paused:

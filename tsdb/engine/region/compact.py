@@ -5,8 +5,8 @@
 - One compaction of a region runs at a time, so no two want the same files. What a flush adds meanwhile is newer than
   all of it; what a truncate or the time to live takes away ends it: inputs that are gone make its output void.
 - Until the edit of the manifest nothing has changed, and whatever fails leaves everything as it was.
-- Nobody waits for it but those who ask (`ADMIN compact_table`); otherwise it starts after flushes, from time to time,
-  and rests as long as it worked, so that half of one thread is the most that a region takes.
+- Only `ADMIN compact_table` waits for it. Otherwise it starts after flushes and at intervals, and rests as long as it
+  worked, so that a region takes at most half of one thread.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _ticks(strict: StrictWindows, ticks_per_second: int) -> TimeRange:
 
 
 def _kinds(version: Version) -> Callable[[FileMeta], Hashable]:
-    """Tell which files hold columns of the same types, so that they can be one."""
+    """Return what decides whether files have columns of the same types, and can be merged."""
     changed = [column for column in version.schema.columns if column.past and column.semantic is Semantic.FIELD]
     if not changed:
         return lambda meta: ()
@@ -397,7 +397,7 @@ def _set_aside(region: Region, error: BaseException) -> None:
 
 
 def _go_on(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> None:
-    """Compact until nothing is left to merge, if somebody waits for that. On the worker."""
+    """Compact until nothing is left to merge, if there is a waiter. On the worker."""
     if waiter is None:
         _end(context, region, None)
         return
@@ -413,7 +413,7 @@ def _go_on(context: EngineContext, region: Region, waiter: CompactionWaiter | No
 def _end(
     context: EngineContext, region: Region, waiter: CompactionWaiter | None, error: BaseException | None = None
 ) -> None:
-    """Answer the waiter and let the next compaction begin, if somebody waits for it."""
+    """Answer the waiter, and begin the next compaction if there are more waiters."""
     region.compaction.is_running = False
     if waiter is not None and error is not None:
         refuse([waiter.done], error)

@@ -131,7 +131,7 @@ def _fail(context: EngineContext, region: Region, waiters: Sequence[Future[None]
 
 
 def _end(context: EngineContext, region: Region) -> None:
-    """Let the next flush begin, if somebody waits for it. On the worker."""
+    """Begin the next flush if there are waiters. On the worker."""
     region.flush.is_running = False
     waiters, region.flush.waiters = region.flush.waiters, []
     if waiters:

@@ -1,4 +1,4 @@
-"""What has to happen from time to time: flushes and compactions nobody asked for, purges of the log, the end of drops.
+"""Housekeeping: automatic flushes and compactions, purges of the log, expiry, the end of drops.
 
 `tick` does what is due; a thread calls it every second. It only starts work, and never waits for a flush.
 """
@@ -32,8 +32,8 @@ REGION_BYTES_MAX = Size.parse("256MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
 IDLE_INTERVAL = Duration.of_seconds(2)
-"""A region with much in memory (`idle_bytes_min`) is flushed once nobody has written to it for a while: memory and log
-are free again, a start need not read the rows back, and queries find everything in files."""
+"""A region with much in memory (`idle_bytes_min`) is flushed once it has been idle for a while: memory and log are free
+again, a start need not read the rows back, and queries find everything in files."""
 
 FROZEN_MAX = 32
 """Memtables of one region that wait for a flush: each change of its columns makes one, and every query reads all."""
@@ -85,7 +85,7 @@ class Housekeeping:
             self._thread.join()
 
     def add_drop(self, pending: PendingDrop) -> None:
-        """Delete a dropped region's directory when nobody reads its files any more."""
+        """Delete a dropped region's directory after the last reader of its files."""
         self._drops[pending.directory] = pending
 
     def is_dropping(self, directory: str) -> bool:
@@ -122,7 +122,7 @@ class Housekeeping:
             self.relieve()
 
     def relieve(self) -> None:
-        """Flush the largest regions when the write buffer is half full of rows nobody flushes yet."""
+        """Flush the largest regions when the write buffer is half full of rows that are not being flushed."""
         buffer = self._context.buffer
         if not buffer.should_flush:
             return
@@ -185,7 +185,7 @@ class Housekeeping:
         for region in self._regions():
             is_idle = self._is_idle(region, now)
             if not region.version.memtable_bytes:
-                # The first row after a long silence has the whole interval before it.
+                # The first row after an idle time has the whole interval before it.
                 region.flush.last_ns = now
             elif is_idle or now - region.flush.last_ns >= self._context.options.auto_flush_interval:
                 self._flush(region)

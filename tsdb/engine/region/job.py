@@ -59,7 +59,7 @@ def pass_error(receive: Callable[[BaseException], None], step: Future[None]) -> 
 
 
 def refuse(waiters: Sequence[Future[None]], error: BaseException) -> None:
-    """Answer those who wait with an error, unless they have an answer."""
+    """Answer waiters with an error, unless they have an answer."""
     for done in waiters:
         if not done.done():
             done.set_exception(error)

@@ -123,7 +123,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
         region = found.regions.get(RegionId(region_id))
         if region is not None:
             return region.written.entry_id
-        # A region that cannot be opened keeps its entries: somebody may mend it.
+        # A region that cannot be opened keeps its entries: it may be repaired.
         return 0 if region_id in found.quarantined else None
 
     replay = context.wal.replay(floor)
@@ -143,7 +143,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
 
 def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[ReplayedFrame]]) -> None:
     """Put all entries into memtables; the next batch is read and decompressed meanwhile."""
-    told_ns = context.clock.monotonic_ns()
+    reported_ns = context.clock.monotonic_ns()
     for frames in batches:
         for frame in frames:
             region = found.regions.get(RegionId(frame.region_id))
@@ -152,8 +152,8 @@ def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[
                 found.replayed_rows += frame.rows
                 _relieve(context, found)
         REPLAYED_ROWS.set(found.replayed_rows)
-        if context.clock.monotonic_ns() - told_ns > _PROGRESS_NS:
-            told_ns = context.clock.monotonic_ns()
+        if context.clock.monotonic_ns() - reported_ns > _PROGRESS_NS:
+            reported_ns = context.clock.monotonic_ns()
             _log.info("replaying the log", rows=found.replayed_rows)
 
 

@@ -63,7 +63,7 @@ class Region:
         return self.names(self.id)
 
     def check_writable(self) -> None:
-        """Raise the error that tells a writer why not."""
+        """Raise the reason if the region takes no writes."""
         state = self.access.state
         if state is RegionState.DROPPED:
             raise RegionNotFound(region_id=self.id)
@@ -112,13 +112,13 @@ class Region:
         self._checkpoint()
 
     def resolve(self, context: EngineContext) -> None:
-        """Find out whether a commit whose outcome is unknown took effect; raise if that cannot be told yet."""
+        """Find out whether a commit whose outcome is unknown took effect; raise if that is still unknown."""
         if not self.manifest.is_uncertain:
             return
         try:
             self.manifest.recover()
         except ManifestFenced as error:
-            # The other writer may have taken over the files: only its own sweep can tell.
+            # The other writer may have taken over the files: only its own sweep can know.
             self.access.doubtful_files.clear()
             self._stop_for_good(error)
             raise

@@ -79,7 +79,7 @@ class JobState:
     failures: int = 0
     """How many times in a row it failed."""
     not_before_ns: int = 0
-    """The monotonic time before which it does not start again, unless somebody asks for it."""
+    """The monotonic time before which it does not start again, unless it is requested."""
 
     def postpone(self, now_ns: int, first_seconds: float, seconds_max: float) -> float:
         """Count a failure; return the seconds until the next try, twice as many after each failure."""

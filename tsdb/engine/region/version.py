@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FileHandle:
-    """A data file of a version; once it is obsolete, it is deleted when nobody reads it any more."""
+    """A data file of a version; once it is obsolete, it is deleted after its last reader."""
 
     __slots__ = ("__weakref__", "_fate", "meta", "source")
 

@@ -110,7 +110,7 @@ def _follow_schema(request: WriteRequest) -> None:
 
 
 def _has_lost_a_type(batch: Batch, written: RegionSchema, current: RegionSchema) -> bool:
-    """Whether values could be lost by a cast: what is acknowledged must be there, so such a batch is made anew."""
+    """Whether values could be lost by a cast: such a batch is refused, because what is acknowledged must be there."""
     fields = (written.by_name[name] for name in batch.fields)
     known = ((old, current.by_id[old.id]) for old in fields if old.id in current.by_id)
     return any(old.type != new.type and not can_widen(old.type, new.type) for old, new in known)

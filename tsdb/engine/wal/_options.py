@@ -1,4 +1,4 @@
-"""What can be chosen about the log, and what it tells about itself."""
+"""Options and statistics of the log."""
 
 from __future__ import annotations
 
