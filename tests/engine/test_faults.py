@@ -123,7 +123,7 @@ class Trouble(StrEnum):
     """What keeps a version of the manifest from being committed."""
 
     LOST_REPLY = "lost reply"
-    """It is in its place, but whoever wrote it is told otherwise."""
+    """It is in its place, but its writer is told otherwise."""
     NO_SPACE = "no space"
     """Nothing was written."""
 
@@ -578,7 +578,7 @@ def test_a_start_that_needs_more_memory_than_there_is_and_cannot_flush_says_so(t
     check_after_restart(tmp_path, *steps)
 
 
-def test_a_write_cannot_be_cancelled_and_whoever_tries_ends_no_worker(tmp_path: Path, rows: Rows) -> None:
+def test_a_write_cannot_be_cancelled_and_trying_ends_no_worker(tmp_path: Path, rows: Rows) -> None:
     engine = lives.begin(tmp_path, *CREATED)
     with held("wal.append.before_write"):
         futures = [
