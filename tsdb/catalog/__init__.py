@@ -16,7 +16,7 @@ from tsdb.catalog._errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from tsdb.catalog._options import copied_options, effective_options, region_options
+from tsdb.catalog._options import effective_options, region_options
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "TableAlreadyExists",
     "TableNotFound",
     "check_metadata",
-    "copied_options",
     "effective_options",
     "known_regions",
     "region_names",

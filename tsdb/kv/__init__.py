@@ -17,7 +17,7 @@ from tsdb.kv._protocol import (
     Put,
     RevisionIs,
 )
-from tsdb.kv._sequence import next_of_sequence, plan_sequence
+from tsdb.kv._sequence import plan_sequence
 from tsdb.kv._sqlite import SqliteKv
 
 __all__ = [
@@ -36,6 +36,5 @@ __all__ = [
     "Put",
     "RevisionIs",
     "SqliteKv",
-    "next_of_sequence",
     "plan_sequence",
 ]

@@ -40,10 +40,10 @@ class Counters(Protocol):
 
 
 class Source(Protocol):
-    """Rows that can be read along stretches."""
+    """Rows that can be read by row ranges."""
 
     def observed(self, counters: Counters) -> Source:
-        """Return the source for one reader who wants to know what reading takes."""
+        """Return the source for one reader that counts what reading takes."""
         ...
 
     @property
@@ -142,7 +142,7 @@ def read_stored(source: Source, column: Column, rows: Slices) -> pa.Array:
 
 
 def find_time(source: Source, time: int, start: int, stop: int) -> int:
-    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
+    """Return the first row of a range that is not before a time, probing row by row instead of reading all."""
     while start < stop:
         middle = (start + stop) // 2
         if int(source.times(Slices.one(middle, middle + 1))[0]) < time:
