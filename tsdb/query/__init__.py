@@ -6,7 +6,7 @@ from tsdb.query._engine import QueryEngine
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
 from tsdb.query.lifetime import Checkpoint, run_checked
-from tsdb.query.planning import QueryOptions
+from tsdb.query.planning import QueryEngineOptions
 from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
 from tsdb.query.tables import matching_regions, visible
@@ -21,7 +21,7 @@ __all__ = [
     "Output",
     "PlanQuery",
     "QueryEngine",
-    "QueryOptions",
+    "QueryEngineOptions",
     "QueryPanic",
     "Records",
     "Session",

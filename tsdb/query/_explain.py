@@ -113,7 +113,7 @@ def _is_json(statement: Explain) -> bool:
 
 
 def _formatted(statement: Explain, node: str, description: str, reason: str = "") -> str:
-    """Return a line about a way of answering in the format that is asked for."""
+    """Return a line about a fast path in the requested format."""
     kind = None if statement.format is None else _FORMATS[statement.format]
     if kind == "pgjson":
         return json.dumps([{"Plan": {"Node Type": node, "Description": description, "Reason": reason}}])

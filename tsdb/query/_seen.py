@@ -1,10 +1,10 @@
-"""Statements of a shape that was seen before: neither read nor planned again.
+"""A cache of statement shapes: a statement of a known shape is neither parsed nor planned again.
 
     text ─▶ shape ─▶ which literals are those of its conditions ─▶ what the rest means for a table ─▶ new literals in it
 
 What a query without its conditions means depends on its text, on the table and on what the session has chosen; that is
 remembered under all of these. Of a condition it is remembered where its literals are, and what each is compared with.
-Whether the session may read the table is asked anew each time, by whoever looks here. A literal that does not have the
+The caller checks each time whether the session may read the table. A literal that does not have the
 type of its column is a reason to read the statement after all.
 """
 
@@ -211,7 +211,7 @@ def _mapped(condition: clauses.Condition, change: Callable[[clauses.Literal], cl
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Template(Generic[T]):
+class SeenShape(Generic[T]):
     """What a shape means."""
 
     name: tuple[str, ...]
@@ -221,7 +221,7 @@ class Template(Generic[T]):
     meaning: T
 
     def is_of(self, table: TableInfo | None) -> bool:
-        """Tell whether the name still stands for the same table, unchanged."""
+        """Return whether the name still stands for the same table, unchanged."""
         if table is self.table:
             return True
         return table is not None and (table.id, table.version) == (self.table.id, self.table.version)
@@ -234,9 +234,9 @@ class SeenShapes(Generic[T]):
         self._lock = threading.Lock()
         self._others: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()
         """Which literals of a shape are not those of its conditions."""
-        self._templates: OrderedDict[Hashable, Template[T]] = OrderedDict()
+        self._templates: OrderedDict[Hashable, SeenShape[T]] = OrderedDict()
 
-    def find(self, text: str, session: Session) -> tuple[Template[T], Shape] | None:
+    def find(self, text: str, session: Session) -> tuple[SeenShape[T], Shape] | None:
         """Return what a text of a known shape means, and its literals."""
         dialect = session.dialect
         shape = find_shape(text, dialect)
@@ -274,7 +274,7 @@ class SeenShapes(Generic[T]):
             return
         own = {numbers[place] for place in places}
         others = tuple(number for number in numbers.values() if number not in own)
-        template = Template(name, table, Where(condition, table, session, numbers), meaning)
+        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning)
         with self._lock:
             _put(self._others, (session.dialect, shape.text), others)
             _put(self._templates, _key(shape, others, session), template)

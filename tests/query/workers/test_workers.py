@@ -15,7 +15,7 @@ import pytest
 from tests.query.harness import World, world
 from tests.query.lifetime.test_planning_threads import FakeStatement, cpu
 from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
-from tsdb.query import QueryOptions, Session, read_all
+from tsdb.query import QueryEngineOptions, Session, read_all
 from tsdb.query.errors import OutOfMemory, QueryPanic, TableMissing
 from tsdb.query.session import Channel
 from tsdb.query.workers import Workers, _pool
@@ -30,7 +30,7 @@ MANY_ROWS = "SELECT a.value, b.value AS other FROM generate_series(1, 1000) a, g
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A server of one worker that may take 256 MiB."""
     directory = tmp_path_factory.mktemp("workers")
-    options = QueryOptions(memory_bytes=Size(256 << 20), spill_dir=directory / "spill", workers=1)
+    options = QueryEngineOptions(memory_bytes=Size(256 << 20), spill_dir=directory / "spill", workers=1)
     with world(directory, options) as opened:
         cpu(opened)
         yield opened
@@ -222,7 +222,7 @@ def test_a_client_that_takes_no_rows_does_not_hold_up_others(made: World) -> Non
 
 
 def test_nothing_is_left_when_the_server_ends(tmp_path: Path) -> None:
-    options = QueryOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill", workers=2)
+    options = QueryEngineOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill", workers=2)
     with world(tmp_path, options) as opened:
         cpu(opened)
         opened.rows(JOIN)

@@ -1,4 +1,4 @@
-"""Syntax errors of the query engine's parser, told about the text that the user wrote.
+"""Syntax errors of DataFusion's parser, with places in the text that the user wrote.
 
 The parser reads the edited text of a query, so its line and column may point beyond the user's own. The user's text is
 parsed as well, and the place is taken from there if the same token is refused; without one, the message has no place.

@@ -4,7 +4,7 @@ DataFusion reports its errors as text. Where the text comes from decides the sta
 `SessionContext.sql`, everything later is execution. What our own code raises below DataFusion (a scan, a deadline) is
 kept by the `QueryLife` and never read back out of a text.
 
-    text ─▶ wrappers off ─▶ the first rule of `_error_rules` that matches: message, reason ─▶ names of types as in SQL
+    text ─▶ wrappers off ─▶ the first rule of `_rules` that matches: message, reason ─▶ names of types as in SQL
 
 A message never shows the inside of the query engine: its own names of types, its syntax trees, or advice to its
 developers. Everything that is not known to be an error inside of the engine is a mistake in the query.
@@ -92,12 +92,12 @@ _NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 
 
 def is_panic(error: BaseException) -> bool:
-    """Tell whether Rust code panicked; such an error is not an Exception."""
+    """Return whether Rust code panicked; such an error is not an Exception."""
     return type(error).__name__ == "PanicException"
 
 
 def is_bridge_failure(error: BaseException) -> bool:
-    """Tell whether a filter could not be handed to a table because part of it is a constant."""
+    """Return whether a filter could not be handed to a table because part of it is a constant."""
     return _BRIDGE_FAILURE.search(str(error)) is not None
 
 
@@ -145,7 +145,7 @@ def execution_error(error: BaseException) -> TsdbError:
 
 
 def _is_fault(text: str) -> bool:
-    """Tell whether an error of execution is one of the engine or of a function, not of the query."""
+    """Return whether an error of execution is one of the engine or of a function, not of the query."""
     if function_error(text) is not None or FUNCTION_MISMATCH.search(text):
         return False
     if match := _PYTHON_ERROR.search(text):

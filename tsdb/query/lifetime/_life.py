@@ -1,7 +1,7 @@
-"""The life of one query: until when it may run, whether it is still wanted, what it holds and what broke it.
+"""The life of one query: its deadline, whether it was cancelled, what it holds and what broke it.
 
-Everything that works for a query looks here: the reader of its rows waits no longer than the deadline, scans ask
-before every batch, and the first error of a scan is kept because DataFusion hands on its text only.
+Everything that works for a query uses it: the reader of its rows waits no longer than the deadline, scans check it
+before every batch, and it keeps the first error of a scan, because DataFusion passes on only the text.
 """
 
 from __future__ import annotations
@@ -139,4 +139,4 @@ class QueryLife:
 
 
 def _nothing() -> None:
-    """Nobody shows what runs."""
+    """The query is in no process list."""

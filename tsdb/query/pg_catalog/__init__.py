@@ -1,7 +1,7 @@
 """pg_catalog: the tables and functions by which PostgreSQL's clients find their way.
 
-psql's backslash commands, JDBC and SQLAlchemy ask these tables what exists. They are seen on PostgreSQL connections
-only. What they ask in words that the query engine does not know (`::regclass`, `OPERATOR(pg_catalog.~)`) is put into
+psql's backslash commands, JDBC and SQLAlchemy query these tables. They are seen on PostgreSQL connections
+only. Syntax that the query engine does not know (`::regclass`, `OPERATOR(pg_catalog.~)`) is put into
 other words before it is planned: `rewrite_pg`.
 """
 

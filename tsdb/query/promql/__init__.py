@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.query.promql._engine import PromqlEngine, Span
+from tsdb.query.promql._engine import PromqlEngine, QueryTimes
 from tsdb.query.promql._metadata import Period, find_series, label_names, label_values, metric_names
 from tsdb.query.promql._newest import Newest, SeriesCounts, count_series
 from tsdb.query.promql._records import rows_of
@@ -23,8 +23,8 @@ __all__ = [
     "Newest",
     "Period",
     "PromqlEngine",
+    "QueryTimes",
     "SeriesCounts",
-    "Span",
     "TableSeries",
     "count_series",
     "find_series",

@@ -234,7 +234,7 @@ def tags_in(expression: TagExpression, table: TableInfo) -> tuple[str, ...] | No
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tell whether comparing a tag of a type with a literal means the same in every table."""
+    """Return whether comparing a tag of a type with a literal means the same in every table."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 

@@ -71,7 +71,7 @@ class AggregateRecords:
         return [self._dataset]
 
     def describe(self) -> str:
-        """Say what is aggregated, in one line; series blocks tell how many series that are."""
+        """Say what is aggregated, in one line; series blocks give the number of series."""
         try:
             planned = self._plan_cells()
         except UndecidedTags:
@@ -143,7 +143,7 @@ class AggregateRecords:
         planned = self._plan_cells()
         span = _span_of(planned)
         if span is None and (fitted.over_tags or fitted.computed):
-            # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
+            # The expressions are not checked yet; one that is wrong for all tags is still an error.
             raise UndecidedTags("there are no series to evaluate an expression over tags for")
         if fitted.has_bucket and span is not None:
             check_buckets(fitted, span)
@@ -171,7 +171,7 @@ class AggregateRecords:
         return found
 
     def _aggregate_end(self, planned: Sequence[PlannedCells], span: TimeRange) -> Aggregated:
-        """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
+        """Aggregate only as many buckets, from the requested end, as there are rows in the answer."""
         fitted = self.fitted
         width, origin = fitted.runs.width, fitted.runs.origin
         wanted = (fitted.limit or 0) + fitted.offset

@@ -1,6 +1,6 @@
-"""The tables a query may name, handed to DataFusion when it asks for them.
+"""The catalog that DataFusion looks tables up in.
 
-DataFusion asks by name while it plans: `tsdb.<database>.<table>`. A table that exists is opened only then, so a query
+DataFusion looks up `tsdb.<database>.<table>` while it plans. A table is opened only then, so a query
 pins the snapshots of the tables it names and of no others. An error raised here (a region that is not ready) reaches
 the caller of `SessionContext.sql` as it was raised.
 """
@@ -34,7 +34,7 @@ _SYSTEM = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
 
 
 class TableCatalog(Protocol):
-    """What queries ask of the catalog."""
+    """The part of the catalog that queries read."""
 
     def find_database(self, name: str) -> DatabaseInfo | None: ...
 
@@ -58,7 +58,7 @@ Found: TypeAlias = pa.Table | ds.Dataset | ViewInfo | NumbersFound
 """Rows that are there, a table of regions or files, a view, or numbers."""
 
 
-class Source(Protocol):
+class TableLookup(Protocol):
     """Where a query finds its tables."""
 
     numbers_rows: int
@@ -97,7 +97,7 @@ class TableSource:
         self._opened: dict[tuple[str, str], Table] = {}
         self._views_open: list[str] = []
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
-        """Plans the query of a view; set by whoever owns the context."""
+        """Plans the query of a view; set by the owner of the context."""
 
     @property
     def numbers_rows(self) -> int:
@@ -115,7 +115,7 @@ class TableSource:
         try:
             return self._catalog.find_database(name) is not None
         except PermissionDenied:
-            # Told when a table of it is opened: an error from here would be lost.
+            # Reported when one of its tables is opened: DataFusion drops errors raised here.
             return True
 
     def add(self, database: str, name: str, rows: pa.Table) -> None:
@@ -206,7 +206,7 @@ def system_key(database: str, name: str) -> tuple[str, str]:
 class LazyCatalog(CatalogProvider):
     """The catalog `tsdb`, as far as one query sees it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TableLookup) -> None:
         self._source = source
 
     def schema_names(self) -> set[str]:
@@ -221,7 +221,7 @@ class LazyCatalog(CatalogProvider):
 class LazySchema(SchemaProvider):
     """A database, as far as one query sees it."""
 
-    def __init__(self, source: Source, database: str) -> None:
+    def __init__(self, source: TableLookup, database: str) -> None:
         self._source = source
         self._database = database
 

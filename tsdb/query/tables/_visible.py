@@ -2,7 +2,7 @@
 
 A look-up in a database that the user may not read is refused, whether there is such a database or not; lists leave out
 what the user may not know. Queries, views inside of them, PromQL and the describing tables all look through here, so
-what they read is what the user who asks may read.
+they read only what the user may read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tsdb.model import DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query.session import Session
 
 SYSTEM_DATABASES = frozenset({"information_schema", "pg_catalog"})
-"""Whoever may read anything may read these: they are made for each user anew."""
+"""Readable by every user with any read permission: they are built per user."""
 
 
 class WholeCatalog(Protocol):
@@ -48,7 +48,7 @@ _Catalog = TypeVar("_Catalog")
 def visible(catalog: _Catalog, session: Session) -> _Catalog:
     """Return the catalog as far as a session may see it: itself, unless its user is restricted."""
     identity = session.identity
-    # What is returned has all that anybody asks of a catalog for reading.
+    # What is returned has every method that readers of a catalog call.
     if identity is not None and not identity.sees_all:
         catalog = cast(_Catalog, VisibleCatalog(cast(WholeCatalog, catalog), identity))
     return cast(_Catalog, SessionCatalog(cast(WholeCatalog, catalog), session.views)) if session.views else catalog

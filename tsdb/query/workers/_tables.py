@@ -20,23 +20,23 @@ from tsdb.query.functions import Function
 from tsdb.query.lifetime import QueryLife, in_thread
 from tsdb.query.planning import Job
 from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, memory_table, numbers_table, system_key
-from tsdb.query.workers._messages import Kind, opened, read_batch, receive, receive_object, send_object
+from tsdb.query.workers._messages import MessageKind, opened, read_batch, receive, receive_object, send_object
 from tsdb.query.workers._requests import (
     CallFunction,
-    Files,
+    FileTable,
     FoundTable,
     Fragments,
     HasDatabase,
+    InlineTable,
     OpenTable,
-    Rows,
-    Scan,
+    ScanFragment,
     StoredTable,
-    View,
+    ViewTable,
 )
 
 
 class Server:
-    """The server, as far as a worker may ask it; safe to use from several threads."""
+    """The server's side of a worker's requests; safe to use from several threads."""
 
     def __init__(self, calls: socket.socket) -> None:
         self._calls = calls
@@ -101,15 +101,15 @@ class RemoteSource:
             return None
         if isinstance(found, StoredTable):
             return Table(RemoteDataset(self._server, found.table, found.schema))
-        if isinstance(found, Rows):
+        if isinstance(found, InlineTable):
             return in_thread(lambda: memory_table(found.rows))
-        if isinstance(found, Files):
+        if isinstance(found, FileTable):
             return Table(found.dataset)
-        if isinstance(found, View):
+        if isinstance(found, ViewTable):
             return self._open_view(key, found)
         return numbers_table(self._numbers_rows, self._life)
 
-    def _open_view(self, key: tuple[str, str], view: View) -> Table:
+    def _open_view(self, key: tuple[str, str], view: ViewTable) -> Table:
         if key in self._views_open:
             raise InvalidArguments("the view reads itself", view=".".join(key))
         for name, rows in view.tables.items():
@@ -183,10 +183,10 @@ class RemoteScanner:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                self._server.ask(Scan(*self._place, self._columns, self._filter), [theirs.fileno()])
+                self._server.ask(ScanFragment(*self._place, self._columns, self._filter), [theirs.fileno()])
             while True:
                 kind, body = receive(ours)
-                if kind is not Kind.BATCH:
+                if kind is not MessageKind.BATCH:
                     opened(kind, body)
                     return
                 yield read_batch(body, self.projected_schema)
