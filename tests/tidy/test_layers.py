@@ -127,6 +127,7 @@ def test_the_interface_of_regions_names_nothing_inside_the_engine() -> None:
 
 
 QUERY_LAYERS = {
+    "_datafusion_texts": 0,
     "_write_token": 0,
     "advisory_locks": 0,
     "session": 1,

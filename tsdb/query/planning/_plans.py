@@ -14,6 +14,7 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionContext
 
 from tsdb.errors import TsdbError
+from tsdb.query._datafusion_texts import SAME_NAMES, SCAN_LIMIT
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, located, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.lifetime import QueryLife
@@ -26,7 +27,7 @@ from tsdb.sql.expansion import calls_depth
 from tsdb.sql.rewrite import first_of_same, header_of, rename_item
 from tsdb.sql.statements import Dialect
 
-_FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
+_NUMBERS_LIMIT = re.compile(SCAN_LIMIT.format(table=NUMBERS))
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
 _WORD = re.compile(r"[a-z_]\w*")
@@ -37,9 +38,6 @@ CALLS_DEPTH_MAX = 8
 _COERCED = re.compile(r"\b(?:UNION|INTERSECT|EXCEPT|RECURSIVE|CASE)\b", re.IGNORECASE)
 SAME_NAMES_MAX = 100
 """How many result columns may have a name that another one has."""
-_SAME_NAMES = re.compile(
-    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.S
-)
 
 ServerFunctions = Callable[[Session, set[str]], list[Any]]
 
@@ -115,7 +113,7 @@ class Plans:
         if job.limit is None or job.limit <= NUMBERS_ROWS:
             return planned
         try:
-            match = _FETCH.search(planned.frame.optimized_logical_plan().display_indent())
+            match = _NUMBERS_LIMIT.search(planned.frame.optimized_logical_plan().display_indent())
         except BaseException as error:
             raise _translated(error, life, execution_error) from error
         if match is None:
@@ -145,7 +143,7 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
         try:
             return context.sql_with_options(text, READ_ONLY)
         except Exception as error:
-            match = _SAME_NAMES.search(str(error))
+            match = SAME_NAMES.search(str(error))
             if match is None:
                 raise located(error, text, job.written, lambda each: _parse(context, each)) from error
             same = (int(match[1]), int(match[2]))

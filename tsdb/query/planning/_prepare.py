@@ -7,7 +7,6 @@ views; planning the text as it is so far (`describe`) gives these.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,6 +26,7 @@ from tsdb.model import (
     ViewInfo,
     type_of_field,
 )
+from tsdb.query._datafusion_texts import PLANNED_COLUMN
 from tsdb.query.errors import OutOfMemory, QueryPanic
 from tsdb.query.lifetime import in_thread
 from tsdb.query.mysql_variables import mysql_variable
@@ -61,7 +61,6 @@ _BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 # What can give a column that is none of a table's.
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
-_PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 
 _FINAL = (Cancelled, DeadlineExceeded, Busy, OutOfMemory, QueryPanic)
@@ -146,7 +145,7 @@ class Preparer:
             raise
         except TsdbError:
             return _certain(kinds)
-        for name, kind in _PLANNED_COLUMN.findall(described.plan):
+        for name, kind in PLANNED_COLUMN.findall(described.plan):
             found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
             kinds.setdefault(name, set()).add(found)
         return _certain(kinds)
