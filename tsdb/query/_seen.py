@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from tsdb.engine.reading import Conditions, Node, TagIs
-from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
+from tsdb.model import NS_PER_UNIT, InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
 from tsdb.query.selection import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
@@ -29,7 +29,6 @@ from tsdb.sql.tag_expression import TagExpression
 SHAPES_MAX = 1024
 """How many shapes are remembered; the one used longest ago goes first."""
 
-_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _INT64 = range(-(2**63), 2**63)
 
 T = TypeVar("T")
@@ -80,7 +79,7 @@ class _TimeBound:
             return None
         if nanoseconds not in _INT64:
             return None
-        return bound_of(self.operator, nanoseconds, _UNIT_NS[unit])
+        return bound_of(self.operator, nanoseconds, NS_PER_UNIT[unit])
 
 
 def bound_of(operator: str, instant: int, unit: int) -> TimeRange:

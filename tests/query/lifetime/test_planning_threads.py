@@ -241,10 +241,9 @@ def test_series_that_cannot_be_are_refused(made: World, text: str) -> None:
         made.table(f"SELECT value FROM {text}")
 
 
-def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not() -> None:
     now = [0.0]
-    monkeypatch.setattr("tsdb.query.lifetime._pace.perf_counter", lambda: now[0])
-    pace, sizes = BatchPace(512, 4096, least_rows=256), []
+    pace, sizes = BatchPace(512, 4096, least_rows=256, seconds=lambda: now[0]), []
     for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.02):
         sizes.append(pace.next_rows())
         now[0] += seconds

@@ -82,11 +82,6 @@ class VectorColumn:
         buffers = [_validity(self.is_valid), pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.binary(), len(self), buffers)
 
-    def to_lists(self) -> pa.Array:
-        """As a list of floats a row."""
-        offsets = pa.array(self.offsets.astype(np.int32), mask=np.append(~self.is_valid, False))
-        return pa.ListArray.from_arrays(offsets, pa.array(self.elements))
-
 
 def floats(values: npt.NDArray[Any], is_valid: Booleans) -> pa.Array:
     """Numbers as an array, null where a row is not valid."""

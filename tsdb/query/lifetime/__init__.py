@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.query.lifetime._life import Checkpoint, QueryLife, before_long_step, run_checked
+from tsdb.query.lifetime._life import Checkpoint, QueryLife, before_long_step, executing, run_checked
 from tsdb.query.lifetime._memory import MemoryWatch
 from tsdb.query.lifetime._pace import BatchPace
 from tsdb.query.lifetime._planning_threads import Planning, QueriesBusy, Unfinished
@@ -17,6 +17,7 @@ __all__ = [
     "QueryLife",
     "Unfinished",
     "before_long_step",
+    "executing",
     "in_thread",
     "run_checked",
 ]

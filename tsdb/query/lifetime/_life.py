@@ -7,12 +7,14 @@ before every batch, and it keeps the first error of a scan, because DataFusion p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from tsdb.clock import Clock
-from tsdb.errors import Cancelled, DeadlineExceeded
+from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
+from tsdb.query.errors import execution_error
 from tsdb.query.session import Statement
 from tsdb.units import Duration
 
@@ -136,6 +138,22 @@ class QueryLife:
             releases, self._releases = self._releases, []
         for release in releases:
             release()
+
+
+@contextmanager
+def executing(life: QueryLife) -> Iterator[None]:
+    """Run a query in the calling thread: check it first, translate its errors, end it."""
+    try:
+        life.check()
+        yield
+    except TsdbError:
+        raise
+    except Exception as error:
+        if life.is_cancelled:
+            raise Cancelled("the query was cancelled") from error
+        raise execution_error(error) from error
+    finally:
+        life.end()
 
 
 def _nothing() -> None:

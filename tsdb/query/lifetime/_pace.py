@@ -10,6 +10,7 @@ batches do not shrink below `least_rows`: with single rows only overhead would b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 _SLOW_SECONDS = 0.05
@@ -19,7 +20,10 @@ _QUICK_SECONDS = 0.01
 class BatchPace:
     """The sizes of the batches of one scan."""
 
-    def __init__(self, first_rows: int, most_rows: int, *, least_rows: int) -> None:
+    def __init__(
+        self, first_rows: int, most_rows: int, *, least_rows: int, seconds: Callable[[], float] = perf_counter
+    ) -> None:
+        self._seconds = seconds
         self._rows = first_rows
         self._least_rows = least_rows
         self._most_rows = most_rows
@@ -27,7 +31,7 @@ class BatchPace:
 
     def next_rows(self) -> int:
         """Return the size of the batch that is requested now."""
-        now = perf_counter()
+        now = self._seconds()
         if self._asked_at is not None:
             seconds = now - self._asked_at
             if seconds > _SLOW_SECONDS:

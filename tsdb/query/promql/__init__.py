@@ -7,19 +7,9 @@ from tsdb.query.promql._metadata import Period, find_series, label_names, label_
 from tsdb.query.promql._newest import Newest, SeriesCounts, count_series
 from tsdb.query.promql._records import rows_of
 from tsdb.query.promql._source import TableSeries
-from tsdb.query.promql._tables import (
-    DATABASE_LABELS,
-    FIELD_LABEL,
-    MetricCatalog,
-    is_metric,
-    split_matchers,
-    value_columns,
-)
+from tsdb.query.promql._tables import is_metric
 
 __all__ = [
-    "DATABASE_LABELS",
-    "FIELD_LABEL",
-    "MetricCatalog",
     "Newest",
     "Period",
     "PromqlEngine",
@@ -33,6 +23,4 @@ __all__ = [
     "label_values",
     "metric_names",
     "rows_of",
-    "split_matchers",
-    "value_columns",
 ]

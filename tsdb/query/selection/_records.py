@@ -16,10 +16,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tsdb.engine.reading import Conditions, Node
-from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TableInfo, TimeRange
-from tsdb.query.errors import execution_error
-from tsdb.query.lifetime import QueryLife
+from tsdb.query.lifetime import QueryLife, executing
 from tsdb.query.selection._conditions import fit_condition
 from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
@@ -219,18 +217,9 @@ class SelectionRecords:
         return self.describe()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            self._life.check()
+        with executing(self._life):
             yield from self._selection.batches(self._dataset)
             self._is_read_to_end = True
-        except TsdbError:
-            raise
-        except Exception as error:
-            if self._life.is_cancelled:
-                raise Cancelled("the query was cancelled") from error
-            raise execution_error(error) from error
-        finally:
-            self._life.end()
 
     def close(self) -> None:
         """Stop the work and let go of snapshots; from any thread, any number of times."""

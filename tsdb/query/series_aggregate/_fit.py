@@ -33,7 +33,6 @@ _STATES = {
     "var_pop": ("spread",),
     "median": (),
 }
-UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)

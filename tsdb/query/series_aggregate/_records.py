@@ -9,10 +9,8 @@ import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
-from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
-from tsdb.query.errors import execution_error
-from tsdb.query.lifetime import QueryLife
+from tsdb.query.lifetime import QueryLife, executing
 from tsdb.query.series_aggregate._fit import FittedQuery
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
@@ -112,27 +110,19 @@ class AggregateRecords:
 
     def aggregate(self) -> pa.RecordBatch | Declined:
         """Compute all rows and release the snapshot; Declined says why only the planner can answer."""
-        try:
-            self._life.check()
-            found = self._aggregate()
-            started_ns = self._clock.monotonic_ns()
-            batch = make_rows(self.fitted, found, self._schema, self._kinds)
-            self._rows_ns = self._clock.monotonic_ns() - started_ns
-            self._is_read_to_end = True
-            return batch
-        except (OutOfRange, UndecidedTags) as error:
-            return self._decline(str(error))
-        except ScanTooLarge:
-            # The planner can hold groups on disk.
-            return self._decline("there are too many groups or values to hold")
-        except TsdbError:
-            raise
-        except Exception as error:
-            if self._life.is_cancelled:
-                raise Cancelled("the query was cancelled") from error
-            raise execution_error(error) from error
-        finally:
-            self._life.end()
+        with executing(self._life):
+            try:
+                found = self._aggregate()
+                started_ns = self._clock.monotonic_ns()
+                batch = make_rows(self.fitted, found, self._schema, self._kinds)
+                self._rows_ns = self._clock.monotonic_ns() - started_ns
+                self._is_read_to_end = True
+                return batch
+            except (OutOfRange, UndecidedTags) as error:
+                return self._decline(str(error))
+            except ScanTooLarge:
+                # The planner can hold groups on disk.
+                return self._decline("there are too many groups or values to hold")
 
     def _decline(self, reason: str) -> Declined:
         self._fallback_reason = reason

@@ -54,11 +54,27 @@ def visible(catalog: _Catalog, session: Session) -> _Catalog:
     return cast(_Catalog, SessionCatalog(cast(WholeCatalog, catalog), session.views)) if session.views else catalog
 
 
-class SessionCatalog:
+class _CatalogLayer:
+    """A catalog as it is, for those that change what is seen of it."""
+
+    def __init__(self, catalog: WholeCatalog) -> None:
+        self._catalog = catalog
+
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return self._catalog.table_by_id(table_id)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        return self._catalog.logical_tables(physical)
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        return self._catalog.effective_options(table)
+
+
+class SessionCatalog(_CatalogLayer):
     """A catalog with the temporary views of a session, which hide tables and views of the same names."""
 
     def __init__(self, catalog: WholeCatalog, views: Mapping[tuple[str, str], ViewInfo]) -> None:
-        self._catalog = catalog
+        super().__init__(catalog)
         self._views = views
 
     def databases(self) -> list[DatabaseInfo]:
@@ -81,21 +97,12 @@ class SessionCatalog:
     def find_view(self, database: str, name: str) -> ViewInfo | None:
         return self._views.get((database, name)) or self._catalog.find_view(database, name)
 
-    def table_by_id(self, table_id: int) -> TableInfo | None:
-        return self._catalog.table_by_id(table_id)
 
-    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
-        return self._catalog.logical_tables(physical)
-
-    def effective_options(self, table: TableInfo) -> dict[str, str]:
-        return self._catalog.effective_options(table)
-
-
-class VisibleCatalog:
+class VisibleCatalog(_CatalogLayer):
     """The part of a catalog that one user may see."""
 
     def __init__(self, catalog: WholeCatalog, identity: Identity) -> None:
-        self._catalog = catalog
+        super().__init__(catalog)
         self._identity = identity
 
     def databases(self) -> list[DatabaseInfo]:
@@ -121,15 +128,6 @@ class VisibleCatalog:
 
     def near_table(self, database: str, name: str) -> str | None:
         return self._catalog.near_table(database, name) if self._identity.may_see(database) else None
-
-    def table_by_id(self, table_id: int) -> TableInfo | None:
-        return self._catalog.table_by_id(table_id)
-
-    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
-        return self._catalog.logical_tables(physical)
-
-    def effective_options(self, table: TableInfo) -> dict[str, str]:
-        return self._catalog.effective_options(table)
 
     def _check(self, database: str) -> None:
         if database not in SYSTEM_DATABASES:

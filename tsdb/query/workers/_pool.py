@@ -99,9 +99,10 @@ class WorkerProcess:
 class Workers:
     """Lends workers to queries."""
 
-    def __init__(self, count: int, options: WorkerOptions) -> None:
+    def __init__(self, count: int, options: WorkerOptions, *, waiting_max: int = WAITING_MAX) -> None:
         """`count` of them run at a time; each has a directory of its own below that of the options to spill to."""
         self._count = count
+        self._waiting_max = waiting_max
         self._options = options
         shutil.rmtree(options.spill_dir, ignore_errors=True)
         self._lock = threading.Lock()
@@ -131,8 +132,8 @@ class Workers:
                 self._idle.popleft()
             if self._idle and not self._waiting:
                 ticket.set_result(self._lend(self._idle.popleft()))
-            elif len(self._waiting) >= WAITING_MAX:
-                raise QueriesBusy(f"{WAITING_MAX} queries are waiting for a worker", hint="try again later")
+            elif len(self._waiting) >= self._waiting_max:
+                raise QueriesBusy(f"{self._waiting_max} queries are waiting for a worker", hint="try again later")
             else:
                 self._waiting.append(ticket)
                 self._start_missing()
