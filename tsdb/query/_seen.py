@@ -4,8 +4,8 @@
 
 What a query without its conditions means depends on its text, on the table and on what the session has chosen; that is
 remembered under all of these. Of a condition it is remembered where its literals are, and what each is compared with.
-The caller checks each time whether the session may read the table. A literal that does not have the
-type of its column is a reason to read the statement after all.
+The caller checks each time whether the session may read the table. A literal that does not have the type of its column
+is a reason to read the statement after all.
 """
 
 from __future__ import annotations
