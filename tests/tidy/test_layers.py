@@ -185,6 +185,7 @@ def test_other_packages_import_the_database_by_its_public_names() -> None:
 
 
 QUERY_LAYERS = {
+    "_datafusion_texts": 0,
     "_write_token": 0,
     "advisory_locks": 0,
     "session": 1,

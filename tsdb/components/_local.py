@@ -21,7 +21,7 @@ from tsdb.database import Connected, Database, DatabaseOptions, Process, Process
 from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
-from tsdb.query import QueryEngine, QueryOptions, visible
+from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore, OverlayStore
 
@@ -36,7 +36,7 @@ class LocalOptions:
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     wal: WalOptions = field(default_factory=WalOptions)
-    query: QueryOptions = field(default_factory=QueryOptions)
+    query: QueryEngineOptions = field(default_factory=QueryEngineOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     authenticator: Authenticator = field(default_factory=Authenticator)
     """Who may log in; without users everybody may do everything."""

@@ -54,7 +54,7 @@ from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, WriteToken
-from tsdb.query.promql import PromqlEngine, Span
+from tsdb.query.promql import PromqlEngine, QueryTimes
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter, histogram
 
@@ -303,7 +303,9 @@ class Database:
         return self.services.catalog.table(database, name)
 
     @contextmanager
-    def running_promql(self, text: str, session: Session, span: Span | None = None) -> Iterator[Callable[[], None]]:
+    def running_promql(
+        self, text: str, session: Session, span: QueryTimes | None = None
+    ) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
         started = perf_counter()
         try:

@@ -32,8 +32,8 @@ from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.model import parse_timestamp, zone_of
 from tsdb.promql import parse_duration_ms
-from tsdb.query import QueryOptions
-from tsdb.query.promql import Span, rows_of
+from tsdb.query import QueryEngineOptions
+from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.store import DirectoryLock, MemoryStore
 from tsdb.units import Size
 
@@ -155,7 +155,7 @@ class Connection:
         """
         session = self._start_session()
         first = _to_ms(clock.time() if start is None else start, session.time_zone)
-        span = Span(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
+        span = QueryTimes(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
         engine = self._database().promql
         return Result(rows_of(engine, query, engine.source(session), span), None)
 
@@ -250,7 +250,7 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
             global_write_buffer_reject_size=Size(size * 2),
         ),
         wal=WalOptions(sync_write=sync_write, ballast_bytes=Size(0)),
-        query=QueryOptions(spill_dir=home / "spill"),
+        query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
         address="embedded",
     )

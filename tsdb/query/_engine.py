@@ -5,7 +5,7 @@
                               ├▶ Range: tsdb.query.range, which comes back here with plain SQL
                               └▶ Planned: limits ─▶ tables named ─▶ edits ─▶ DataFusion plans ─▶ rows as they come
 
-Planning happens in the thread that asks; rows are computed by DataFusion's threads and waited for by `QueryRecords`.
+Planning happens in the calling thread; rows are computed by DataFusion's threads and waited for by `QueryRecords`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tsdb.query._explain import (
     with_range,
 )
 from tsdb.query._fast_paths import AggregateRun, FastPath, FastPaths
-from tsdb.query._planner import InformationSource, Planner
+from tsdb.query._planner import InformationSource, QueryPlanner
 from tsdb.query.choose import Planned, Range
 from tsdb.query.errors import without_places
-from tsdb.query.planning import Expand, QueryOptions
+from tsdb.query.planning import Expand, QueryEngineOptions
 from tsdb.query.range import SessionRunner, SlotMemory, run_range
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.query.tables import TableCatalog
@@ -48,13 +48,13 @@ class QueryEngine:
         catalog: TableCatalog,
         regions: Regions,
         clock: Clock,
-        options: QueryOptions | None = None,
+        options: QueryEngineOptions | None = None,
         *,
         information: InformationSource | None = None,
     ) -> None:
         self.clock = clock
-        options = options or QueryOptions()
-        self._planner = Planner(catalog, regions, clock, options, information)
+        options = options or QueryEngineOptions()
+        self._planner = QueryPlanner(catalog, regions, clock, options, information)
         self._slot_memory = SlotMemory(int(options.memory_bytes))
         self._fast_paths = FastPaths(self._planner, self._run_above)
 
@@ -76,7 +76,7 @@ class QueryEngine:
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
-        """Answer an aggregate from runs; None for any other query, and if only a planner can tell the answer."""
+        """Answer an aggregate from runs; None for any other query, and if only the planner can answer it."""
         seen = None if tables else self._fast_paths.find_seen(text, session)
         chosen = seen or self._fast_paths.choose(text, tokenize(text, session.dialect), session, tables)
         if not isinstance(chosen, FastPath) or not isinstance(chosen.run, AggregateRun):

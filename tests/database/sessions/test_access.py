@@ -19,8 +19,8 @@ from tsdb.ingest.influx import parse_lines
 from tsdb.ingest.prometheus import NEW_TABLE as METRIC_TABLE
 from tsdb.ingest.prometheus import RemoteWriteReader
 from tsdb.ingest.prometheus_read import ReadQuery
-from tsdb.query import QueryOptions
-from tsdb.query.promql import Span
+from tsdb.query import QueryEngineOptions
+from tsdb.query.promql import QueryTimes
 from tsdb.sql import statements
 from tsdb.units import Size
 
@@ -35,7 +35,7 @@ def open_guarded(directory: Path, provider: str = PROVIDER) -> LocalDatabase:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
         wal=WalOptions(ballast_bytes=Size(0)),
-        query=QueryOptions(spill_dir=directory / "spill"),
+        query=QueryEngineOptions(spill_dir=directory / "spill"),
         database=DatabaseOptions(copy_root=directory / "copy"),
         authenticator=open_authenticator(provider),
         has_housekeeping=False,
@@ -352,7 +352,7 @@ def test_a_session_without_a_user_may_do_nothing_where_users_log_in(database: Da
         assert outcome(database, text, nobody) is Status.PERMISSION_DENIED
     for work in (
         lambda: database.ingest(_lines("m v=1 1"), nobody, NewTable(time_unit="ns")),
-        lambda: database.promql.run("1", nobody, Span.instant(0)),
+        lambda: database.promql.run("1", nobody, QueryTimes.instant(0)),
         lambda: database.read_remote([], nobody),
         lambda: database.describe_metrics([("m", None)], nobody),  # type: ignore[list-item]
     ):
@@ -441,12 +441,12 @@ def test_series_are_read_only_by_those_who_may(database: Database, user: str, in
 
     query = ReadQuery("t", 0, 2000, ())
     assert status(lambda: database.read_remote([query], session)) is expected
-    assert status(lambda: database.promql.run("t", session, Span.instant(1000))) is expected
-    assert status(lambda: database.promql.run('{__name__=~"t.*"}', session, Span.instant(1000))) is expected
+    assert status(lambda: database.promql.run("t", session, QueryTimes.instant(1000))) is expected
+    assert status(lambda: database.promql.run('{__name__=~"t.*"}', session, QueryTimes.instant(1000))) is expected
 
     def shown() -> None:
         with database.running_promql("t", session):
-            database.promql.run("t", session, Span.instant(1000))
+            database.promql.run("t", session, QueryTimes.instant(1000))
 
     assert status(shown) is expected
 

@@ -12,7 +12,7 @@ from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import Status, TsdbError
-from tsdb.query import QueryOptions
+from tsdb.query import QueryEngineOptions
 from tsdb.sql.statements import SHOW_KINDS
 from tsdb.units import Duration, Size
 
@@ -25,7 +25,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalDatabase]:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
         wal=WalOptions(ballast_bytes=Size(0)),
-        query=QueryOptions(spill_dir=directory / "spill"),
+        query=QueryEngineOptions(spill_dir=directory / "spill"),
         database=DatabaseOptions(copy_root=directory / "copy"),
         has_housekeeping=False,
     )

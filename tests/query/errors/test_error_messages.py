@@ -9,6 +9,7 @@ import pytest
 
 import tsdb
 from tsdb.errors import TsdbError, wire_of
+from tsdb.query.errors._rules import RULES, Rule
 
 FORBIDDEN = re.compile(
     r"DataFusion|Arrow error|External error|Execution error|Error during planning|Schema error|Internal error"
@@ -100,6 +101,17 @@ CASES = [
     ("MERGE INTO cpu USING t ON true", 1001, "0A000", 1235, "MERGE"),
     ("SELECT * FROM cpu WHERE", 2000, "42601", 1149, "Invalid SQL syntax"),
     ("SELECT lag(host, n) OVER () FROM cpu", 3001, "42883", 1582, "constant"),
+    ("SELECT to_timestamp('x', '%Y')", 3001, "22007", 1292, "Cannot read 'x' as a timestamp of the format '%Y'"),
+    ("SELECT to_time('x')", 3001, "22007", 1292, "Cannot read 'x' as a time, tried the formats"),
+    ("SELECT extract(foo FROM ts) FROM cpu", 3001, "22007", 1292, "'foo' not supported"),
+    ("SELECT to_date('x')", 3001, "22008", 1441, "the date is out of range"),
+    ("SELECT arrow_cast(x'ff', 'Utf8')", 3001, "22021", 1300, "not valid UTF-8"),
+    ("SELECT usage * 1e300::DOUBLE::DECIMAL(3,1) FROM cpu", 3001, "22003", 1690, "Cannot cast 1e300 to Decimal(3, 1)"),
+    ("SELECT sqrt(-1)", 3001, "22023", 1210, "square root"),
+    ("SELECT regexp_count(host, concat(host, '(')) FROM cpu", 3001, "2201B", 3685, "'a('"),
+    ("SELECT approx_percentile_cont(usage, usage) FROM cpu", 3001, "42883", 1582, "must be a literal"),
+    ("WITH a AS (SELECT 1), a AS (SELECT 2) SELECT 1", 3000, "42712", 1066, "more than once"),
+    ("SELECT 1, 1 FROM (SELECT 1 a, 1 a)", 3000, "42712", 1066, "two columns of the result have the same name"),
     ("SELECT b'2'", 3000, "42000", 1815, ""),
     ("SELECT lpad(host, u) FROM (SELECT host, 9223372036854775807 + n AS u FROM cpu)", 3001, None, None, ""),
 ]
@@ -127,3 +139,20 @@ def test_a_wrong_statement_has_its_codes_and_a_message_in_the_terms_of_sql(
     assert (error.status.value, wire.http) == (status, 400)
     assert sqlstate is None or (wire.sqlstate, wire.mysql_errno) == (sqlstate, errno)
     assert error.statement == text
+
+
+def test_every_rule_is_applied_to_a_text_of_this_version_of_the_engine(
+    database: tsdb.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: set[Rule] = set()
+    render = Rule.render
+
+    def record(rule: Rule, match: re.Match[str], text: str) -> str:
+        applied.add(rule)
+        return render(rule, match, text)
+
+    monkeypatch.setattr(Rule, "render", record)
+    for text, *_ in CASES:
+        with pytest.raises(TsdbError):
+            database.sql(text)
+    assert [rule.pattern.pattern for rule in RULES if rule not in applied] == []

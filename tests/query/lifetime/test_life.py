@@ -13,7 +13,7 @@ from tests.query.harness import BIGINT, MILLIS, STRING, World, cpu, world
 from tsdb.clock import ManualClock
 from tsdb.engine.region.reader import LocalReader
 from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
-from tsdb.query import QueryOptions, Session, read_all
+from tsdb.query import QueryEngineOptions, Session, read_all
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.planning import QueryRecords
 from tsdb.query.selection import SelectionRecords
@@ -71,14 +71,14 @@ def test_a_query_that_is_too_slow_ends_at_its_deadline(made: World, text: str) -
 
 
 def test_the_default_deadline_holds_when_the_session_has_none(tmp_path: Path) -> None:
-    with world(tmp_path, QueryOptions(timeout=Duration.parse("50ms"))) as opened, pytest.raises(DeadlineExceeded):
+    with world(tmp_path, QueryEngineOptions(timeout=Duration.parse("50ms"))) as opened, pytest.raises(DeadlineExceeded):
         list(opened.queries.query(ENDLESS[0], Session()))
 
 
 @pytest.mark.parametrize("text", ["SELECT * FROM cpu", "SELECT * FROM cpu ORDER BY n"])
 def test_a_scan_of_one_table_asks_for_its_deadline(tmp_path: Path, text: str) -> None:
     clock = ManualClock()
-    with world(tmp_path, QueryOptions(timeout=Duration.parse("1s")), clock) as opened:
+    with world(tmp_path, QueryEngineOptions(timeout=Duration.parse("1s")), clock) as opened:
         cpu(opened)
         records = opened.queries.query(text, Session())
         clock.advance(seconds=2)
@@ -165,7 +165,7 @@ def test_a_region_that_is_not_there_is_told_while_the_query_is_planned(made: Wor
 
 
 def test_a_query_that_needs_too_much_memory_is_refused(tmp_path: Path) -> None:
-    options = QueryOptions(memory_bytes=Size(1 << 20), spill_dir=tmp_path / "spill")
+    options = QueryEngineOptions(memory_bytes=Size(1 << 20), spill_dir=tmp_path / "spill")
     with world(tmp_path, options) as opened:
         text = (
             "SELECT count(*) FROM generate_series(1, 1000000) a JOIN generate_series(1, 1000000) b ON a.value = b.value"

@@ -17,9 +17,9 @@ from tests.query.harness import World, cpu, world
 from tsdb.clock import SystemClock
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidSyntax
 from tsdb.model import ViewInfo
-from tsdb.query import QueryOptions, Session
+from tsdb.query import QueryEngineOptions, Session
 from tsdb.query.errors import OutOfMemory
-from tsdb.query.lifetime import MemoryWatch, Pace, Planning, QueriesBusy, QueryLife, Unfinished
+from tsdb.query.lifetime import BatchPace, MemoryWatch, Planning, QueriesBusy, QueryLife, Unfinished
 from tsdb.query.lifetime import _memory as memory
 from tsdb.query.lifetime._planning_threads import UNFINISHED_MAX
 from tsdb.query.session import Channel
@@ -192,7 +192,7 @@ def test_a_query_is_failed_when_the_memory_of_the_process_grows_too_much(monkeyp
 
 
 def test_large_values_are_refused_before_they_are_made(tmp_path: Path) -> None:
-    with world(tmp_path, QueryOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill")) as opened:
+    with world(tmp_path, QueryEngineOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill")) as opened:
         for text in (
             "SELECT length(repeat('xxxxxxxxxx', value * 1000000)) FROM generate_series(1, 100)",
             "SELECT length(lpad('x', value * 10000000)) FROM generate_series(1, 100)",
@@ -241,10 +241,9 @@ def test_series_that_cannot_be_are_refused(made: World, text: str) -> None:
         made.table(f"SELECT value FROM {text}")
 
 
-def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_shrink_when_they_take_long_and_grow_when_they_do_not() -> None:
     now = [0.0]
-    monkeypatch.setattr("tsdb.query.lifetime._pace.perf_counter", lambda: now[0])
-    pace, sizes = Pace(512, 4096, least_rows=256), []
+    pace, sizes = BatchPace(512, 4096, least_rows=256, seconds=lambda: now[0]), []
     for seconds in (0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.02):
         sizes.append(pace.next_rows())
         now[0] += seconds

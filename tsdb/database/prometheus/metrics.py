@@ -15,8 +15,8 @@ from tsdb.query.promql import (
     Newest,
     Period,
     PromqlEngine,
+    QueryTimes,
     SeriesCounts,
-    Span,
     count_series,
     find_series,
     is_metric,
@@ -77,7 +77,7 @@ class Metrics:
         """Count the series of a database; the lists have at most `most` entries."""
         return count_series(self._engine.source(session, check), most=most)
 
-    def newest(self, selectors: Selectors, span: Span, session: Session, check: Check) -> list[FederatedSample]:
+    def newest(self, selectors: Selectors, span: QueryTimes, session: Session, check: Check) -> list[FederatedSample]:
         """Return the newest sample of each series, sorted by name."""
         found = self._engine.newest(selectors, session, span, check)
         known = self._descriptions(session.database) if found else {}

@@ -21,7 +21,7 @@ from tsdb.errors import InvalidArguments, InvalidSyntax
 from tsdb.promql import expr_to_json, format_query, parse_duration_ms, parse_promql
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Records, Session, TableRecords
-from tsdb.query.promql import PromqlEngine, Span, rows_of
+from tsdb.query.promql import PromqlEngine, QueryTimes, rows_of
 from tsdb.sql import Dialect, parse, statements
 from tsdb.sql.lexer import scan
 
@@ -66,7 +66,7 @@ def explained_tql(statement: statements.Explain) -> statements.Tql:
     return replace(statement.statement, verb=verb, is_verbose=statement.is_verbose, format=statement.format)
 
 
-def _span(statement: statements.Tql, services: Services, session: Session) -> Span:
+def _span(statement: statements.Tql, services: Services, session: Session) -> QueryTimes:
     texts = [each.text.strip() for each in statement.parameters]
     values = [_literal(text) if _SIMPLE.match(text) else None for text in texts]
     unknown = [text for text, value in zip(texts, values, strict=True) if value is None]
@@ -78,7 +78,9 @@ def _span(statement: statements.Tql, services: Services, session: Session) -> Sp
     if (end - start) // step + 1 > POINTS_MAX:
         raise InvalidArguments(f"the query has more than {POINTS_MAX} steps", hint="choose a longer step")
     return (
-        Span(start, max(end, start - step), step, lookback) if end >= start else Span(start, start - 1, step, lookback)
+        QueryTimes(start, max(end, start - step), step, lookback)
+        if end >= start
+        else QueryTimes(start, start - 1, step, lookback)
     )
 
 

@@ -11,7 +11,7 @@ from tsdb.query.functions import FUNCTION_NAMES
 
 @cache
 def _engine_functions() -> frozenset[tuple[str, str]]:
-    """Names and kinds; the query engine is asked when the first unknown function is called."""
+    """Names and kinds; read from the query engine when the first unknown function is called."""
     context = SessionContext(SessionConfig().with_information_schema(True))
     found = context.sql("SELECT DISTINCT routine_name, function_type FROM information_schema.routines").collect()
     return frozenset(

@@ -43,7 +43,6 @@ RULES: Final = (
         Reason.INVALID_REGEX,
         r"Invalid regular expression '\g<regex>'",
     ),
-    _rule(r"(?:Invalid regex|regular expression)", Reason.INVALID_REGEX),
     _rule(
         r"type interval: \"(?P<text>.*)\"",
         Reason.INVALID_DATETIME,

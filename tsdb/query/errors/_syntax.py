@@ -1,4 +1,4 @@
-"""Syntax errors of the query engine's parser, told about the text that the user wrote.
+"""Syntax errors of DataFusion's parser, with places in the text that the user wrote.
 
 The parser reads the edited text of a query, so its line and column may point beyond the user's own. The user's text is
 parsed as well, and the place is taken from there if the same token is refused; without one, the message has no place.
@@ -11,14 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tsdb.errors import InvalidSyntax, Reason, TsdbError, Unsupported
+from tsdb.query._datafusion_texts import END_OF_STATEMENT, EXPECTED_TOKEN, NO_OPERATOR, PARSER_ERROR, PARSER_MESSAGE
 from tsdb.sql.keywords import keyword_hint
 from tsdb.sql.lexer import locate, tokenize
 
-PARSER_ERROR = re.compile(r'SQL error: (?:ParserError|TokenizerError)\("((?:[^"\\]|\\.)*)"\)', re.DOTALL)
-_MESSAGE = re.compile(r"(?P<what>.*?)(?: at Line: (?P<line>\d+), Column: (?P<column>\d+))?", re.DOTALL)
-_EXPECTED = re.compile(r"Expected: (?P<expected>.*), found: (?P<found>.*)", re.DOTALL)
-_NO_OPERATOR = re.compile(r"No infix parser for token")
-_END = "end of statement"
 SUBQUERIES_MAX = 20
 """How many subqueries of a text with a syntax error are parsed on their own, to find the one that is wrong."""
 _PLACE = re.compile(r" at line \d+, column \d+")
@@ -55,7 +51,7 @@ def _innermost(text: str, parse: Parse) -> str:
     """
     for start, end in _subqueries(text):
         message = _message_of(text[start:end], parse)
-        match = _MESSAGE.fullmatch(message) if message else None
+        match = PARSER_MESSAGE.fullmatch(message) if message else None
         if match is not None and match["line"]:
             line, column = locate(text, start)
             column = int(match["column"]) + (column - 1 if match["line"] == "1" else 0)
@@ -96,7 +92,7 @@ def _message_of(text: str, parse: Parse) -> str:
 
 
 def _without_place(message: str) -> str:
-    match = _MESSAGE.fullmatch(message)
+    match = PARSER_MESSAGE.fullmatch(message)
     return message if match is None else match["what"]
 
 
@@ -108,26 +104,26 @@ def syntax_error_in(text: str) -> TsdbError:
 
 def syntax_error_of(message: str, written: str = "") -> TsdbError:
     """Return the error for a message of the parser: what is wrong, and where."""
-    match = _MESSAGE.fullmatch(message)
+    match = PARSER_MESSAGE.fullmatch(message)
     if match is None:
         return InvalidSyntax(f"Invalid SQL syntax: {message}")
     what, place = match["what"], ""
     if match["line"]:
         place = f" at line {match['line']}, column {match['column']}"
     before, token = _tokens_at(written, int(match["line"] or 0), int(match["column"] or 0))
-    if _NO_OPERATOR.match(what) and token:
+    if NO_OPERATOR.match(what) and token:
         return InvalidSyntax(f"Invalid SQL syntax: unexpected '{token}'{place}")
-    expected = _EXPECTED.fullmatch(what)
+    expected = EXPECTED_TOKEN.fullmatch(what)
     if expected is None:
         return InvalidSyntax(f"Invalid SQL syntax: {what}{place}")
     found = "the end of the statement" if expected["found"] == "EOF" else f"'{expected['found']}'"
     # A misspelt keyword is refused itself, or read as an alias, and what follows is refused.
     hint = keyword_hint(token, before)
-    if expected["expected"] == _END and re.fullmatch(r"\w+", expected["found"]):
+    if expected["expected"] == END_OF_STATEMENT and re.fullmatch(r"\w+", expected["found"]):
         error: TsdbError = Unsupported(f"syntax error near {found}{place}", hint=hint)
         error.sql_reason = Reason.SYNTAX
         return error
-    wanted = "the end of the statement" if expected["expected"] == _END else expected["expected"]
+    wanted = "the end of the statement" if expected["expected"] == END_OF_STATEMENT else expected["expected"]
     return InvalidSyntax(f"Invalid SQL syntax: expected {wanted}, found {found}{place}", hint=hint)
 
 

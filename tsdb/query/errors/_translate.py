@@ -4,7 +4,7 @@ DataFusion reports its errors as text. Where the text comes from decides the sta
 `SessionContext.sql`, everything later is execution. What our own code raises below DataFusion (a scan, a deadline) is
 kept by the `QueryLife` and never read back out of a text.
 
-    text ─▶ wrappers off ─▶ the first rule of `_error_rules` that matches: message, reason ─▶ names of types as in SQL
+    text ─▶ wrappers off ─▶ the first rule of `_rules` that matches: message, reason ─▶ names of types as in SQL
 
 A message never shows the inside of the query engine: its own names of types, its syntax trees, or advice to its
 developers. Everything that is not known to be an error inside of the engine is a mistake in the query.
@@ -18,9 +18,24 @@ from collections.abc import Iterable
 
 from tsdb.errors import InvalidSyntax, Reason, Status, TsdbError, Unsupported
 from tsdb.nearest import nearest
+from tsdb.query._datafusion_texts import (
+    BRIDGE_FAILURE,
+    CAPACITY_OVERFLOW,
+    FORBIDDEN,
+    INTERNAL,
+    MISSING_TABLE,
+    NO_FIELD,
+    NO_FUNCTION,
+    NOT_IMPLEMENTED,
+    OUT_OF_MEMORY,
+    PARSER_ERROR,
+    PYTHON_ERROR,
+    RECURSION_LIMIT,
+    UNSUPPORTED_LIMIT,
+)
 from tsdb.query.errors._known_functions import known_functions, window_functions
 from tsdb.query.errors._rules import FUNCTION_MISMATCH, RULES, explain_mismatch, in_sql_words
-from tsdb.query.errors._syntax import PARSER_ERROR, syntax_error_in
+from tsdb.query.errors._syntax import syntax_error_in
 from tsdb.query.functions import function_error
 
 
@@ -62,9 +77,6 @@ class QueryPanic(TsdbError):
 PLAN_PREFIX = "Failed to plan SQL: "
 ENGINE_FAILED = "the query engine failed on this query; the log of the server has the details"
 
-_MISSING_TABLE = re.compile(r"(?<!function )\btable '([^'.]+\.[^'.]+\.[^']+)' not found")
-_RECURSION_LIMIT = re.compile(r"SQL error: RecursionLimitExceeded")
-_PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '([^']*)'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
 _VALUE_ERRORS = frozenset(
     {
         "ValueError",
@@ -80,25 +92,16 @@ _WRAPPERS = re.compile(
     r"|Arrow error: |Optimizer rule '\w+' failed\s+caused by\s+|\w+\s+caused by\s+|External: |Compute error: "
     r"|Cast error: |Parser error: |Invalid argument error: |Substrait error: )+"
 )
-_NOT_IMPLEMENTED = "This feature is not implemented: "
-_UNSUPPORTED_LIMIT = f"{_NOT_IMPLEMENTED}Unsupported LIMIT"  # the planner knows it, and reports it at execution
-_FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
-_INTERNAL = re.compile(r"(?:^|: |caused by\s+)Internal error: ")
-_BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scalar|Expression)")
-_NO_FIELD = re.compile(
-    r"No field named (?P<name>.+?)\.(?: Did you mean '[^']*'\?)?(?: Valid fields are (?P<valid>.*)\.)?$"
-)
-_NO_FUNCTION = re.compile(r"Invalid function '(?P<name>[^']*)'")
 
 
 def is_panic(error: BaseException) -> bool:
-    """Tell whether Rust code panicked; such an error is not an Exception."""
+    """Return whether Rust code panicked; such an error is not an Exception."""
     return type(error).__name__ == "PanicException"
 
 
 def is_bridge_failure(error: BaseException) -> bool:
-    """Tell whether a filter could not be handed to a table because part of it is a constant."""
-    return _BRIDGE_FAILURE.search(str(error)) is not None
+    """Return whether a filter could not be handed to a table because part of it is a constant."""
+    return BRIDGE_FAILURE.search(str(error)) is not None
 
 
 def planning_error(error: BaseException) -> TsdbError:
@@ -110,16 +113,16 @@ def planning_error(error: BaseException) -> TsdbError:
         return QueryPanic(ENGINE_FAILED)
     if PARSER_ERROR.match(text):
         return syntax_error_in(text)
-    if _RECURSION_LIMIT.match(text):
+    if RECURSION_LIMIT.match(text):
         return InvalidSyntax("Invalid SQL syntax: the statement is nested too deeply")
-    if match := _MISSING_TABLE.search(text):
+    if match := MISSING_TABLE.search(text):
         catalog, database, name = match[1].split(".", 2)
         return TableMissing(catalog, database, name)
-    if _NOT_IMPLEMENTED in text:
-        return Unsupported(_rewrite(text.split(_NOT_IMPLEMENTED, 1)[1])[0])
-    if match := _FORBIDDEN.match(text):
+    if NOT_IMPLEMENTED in text:
+        return Unsupported(_rewrite(text.split(NOT_IMPLEMENTED, 1)[1])[0])
+    if match := FORBIDDEN.match(text):
         return Unsupported(f"a query cannot contain this statement: {in_sql_words(text[match.end() :])}")
-    if "Resources exhausted" in text:
+    if OUT_OF_MEMORY in text:
         return _out_of_memory(text)
     message, reason = _rewrite(text)
     return _with_reason(PlanQuery(f"{PLAN_PREFIX}{message}"), reason)
@@ -131,12 +134,12 @@ def execution_error(error: BaseException) -> TsdbError:
         return error
     text = str(error)
     if is_panic(error):
-        if "capacity overflow" in text:
+        if CAPACITY_OVERFLOW in text:
             return _with_reason(ExecuteQuery("a value of the result would be too large"), Reason.OUT_OF_RANGE)
         return QueryPanic(ENGINE_FAILED)
-    if "Resources exhausted" in text:
+    if OUT_OF_MEMORY in text:
         return _out_of_memory(text)
-    if _WRAPPERS.sub("", text).startswith(_UNSUPPORTED_LIMIT):
+    if _WRAPPERS.sub("", text).startswith(UNSUPPORTED_LIMIT):
         return Unsupported("LIMIT and OFFSET take an integer constant")
     if _is_fault(text):
         return QueryPanic(ENGINE_FAILED)
@@ -145,12 +148,12 @@ def execution_error(error: BaseException) -> TsdbError:
 
 
 def _is_fault(text: str) -> bool:
-    """Tell whether an error of execution is one of the engine or of a function, not of the query."""
+    """Return whether an error of execution is one of the engine or of a function, not of the query."""
     if function_error(text) is not None or FUNCTION_MISMATCH.search(text):
         return False
-    if match := _PYTHON_ERROR.search(text):
+    if match := PYTHON_ERROR.search(text):
         return match[1] not in _VALUE_ERRORS
-    return _INTERNAL.search(text) is not None
+    return INTERNAL.search(text) is not None
 
 
 def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
@@ -159,7 +162,7 @@ def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
 
 
 def _out_of_memory(text: str) -> OutOfMemory:
-    what = text.split("Resources exhausted: ", 1)[-1].split("\n", 1)[0]
+    what = text.split(OUT_OF_MEMORY, 1)[-1].split("\n", 1)[0]
     return OutOfMemory(
         f"the query needs more memory than queries may take: {what}",
         hint="select fewer rows or groups, or raise the memory limit of queries",
@@ -170,15 +173,15 @@ def _rewrite(text: str) -> tuple[str, Reason | None]:
     """Return the message for a client and what exactly is wrong, if a rule knows it."""
     if (found := function_error(text)) is not None:
         return in_sql_words(found[0]), found[1]
-    if match := _PYTHON_ERROR.search(text):
+    if match := PYTHON_ERROR.search(text):
         return in_sql_words(_message_of(match[2])), None
     if (mismatch := explain_mismatch(text)) is not None:
         return mismatch
     text = _WRAPPERS.sub("", text)
     flat = " ".join(text.split("\n"))
-    if match := _NO_FIELD.match(flat):
+    if match := NO_FIELD.match(flat):
         return _unknown_column(match["name"], match["valid"])
-    if match := _NO_FUNCTION.match(flat):
+    if match := NO_FUNCTION.match(flat):
         return unknown_function(match["name"], known_functions())
     for rule in RULES:
         if match := rule.pattern.search(text):

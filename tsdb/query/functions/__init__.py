@@ -1,7 +1,7 @@
 """The functions of the dialect that the query engine does not bring along, ready to be registered with it.
 
-A call may have to be rewritten before it reaches a function here: `tsdb.sql.function_names` tells how. Functions that
-depend on the session are made per zone, database or connection and kept; all others are made once, at import.
+A call may have to be rewritten before it reaches a function here: `tsdb.sql.function_names` has the rules. Functions
+that depend on the session are made per zone, database or connection and kept; all others are made once, at import.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
-"""The life of one query: until when it may run, whether it is still wanted, what it holds and what broke it.
+"""The life of one query: its deadline, whether it was cancelled, what it holds and what broke it.
 
-Everything that works for a query looks here: the reader of its rows waits no longer than the deadline, scans ask
-before every batch, and the first error of a scan is kept because DataFusion hands on its text only.
+Everything that works for a query uses it: the reader of its rows waits no longer than the deadline, scans check it
+before every batch, and it keeps the first error of a scan, because DataFusion passes on only the text.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from tsdb.clock import Clock
-from tsdb.errors import Cancelled, DeadlineExceeded
+from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
+from tsdb.query.errors import execution_error
 from tsdb.query.session import Statement
 from tsdb.units import Duration
 
@@ -139,5 +141,21 @@ class QueryLife:
             release()
 
 
+@contextmanager
+def executing(life: QueryLife) -> Iterator[None]:
+    """Run a query in the calling thread: check it first, translate its errors, end it."""
+    try:
+        life.check()
+        yield
+    except TsdbError:
+        raise
+    except Exception as error:
+        if life.is_cancelled:
+            raise Cancelled("the query was cancelled") from error
+        raise execution_error(error) from error
+    finally:
+        life.end()
+
+
 def _nothing() -> None:
-    """Nobody shows what runs."""
+    """The query is in no process list."""

@@ -1,10 +1,10 @@
-"""Where queries are planned that may take long to plan, and what goes on after nobody waits for it any more.
+"""Threads that plan large queries, and the count of work that goes on after its query was cancelled.
 
-DataFusion cannot be interrupted while it plans, nor between two batches of rows. A query whose client is answered,
-because its deadline is reached or it is killed, may therefore keep a thread busy for a while. `Unfinished` counts such
+DataFusion cannot be interrupted while it plans, nor between two batches of rows. A query that has reached
+its deadline or was killed may therefore keep a thread busy for a while. `Unfinished` counts such
 work: it stays in the process list until it ends, and above `UNFINISHED_MAX` no further query that could end like that
-is admitted. `Planning` runs the planning of large queries on threads of its own, so that whoever waits can stop
-waiting. Small queries are planned where they are: planning them takes milliseconds.
+is admitted. `Planning` plans large queries on threads of its own, so that the caller can stop waiting. Small queries
+are planned in the calling thread: planning them takes milliseconds.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tsdb.query.lifetime._life import QueryLife
 T = TypeVar("T")
 
 UNFINISHED_MAX = 8
-"""How many queries that nobody waits for may still be running when another large one begins."""
+"""How many cancelled queries may still be running when another large one begins."""
 
 PLANNING_THREADS_MAX = 32
 """How many large queries are planned at the same time; further ones wait until their deadline."""
 
 
 class QueriesBusy(Busy):
-    """Cancelled queries still take what another query would need."""
+    """Cancelled queries still hold what another query would need."""
 
 
 class Unfinished:
-    """The work of queries that were given up, as long as it goes on."""
+    """The work of cancelled queries that has not ended yet."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Unfinished:
         return self._count
 
     def check(self) -> None:
-        """Raise QueriesBusy if so much is unfinished that nothing can be added."""
+        """Raise QueriesBusy if too many are unfinished."""
         if self._count >= UNFINISHED_MAX:
             raise QueriesBusy(
                 f"{self._count} cancelled queries have not stopped yet",
@@ -51,7 +51,7 @@ class Unfinished:
             )
 
     def add(self, life: QueryLife) -> Callable[[], None]:
-        """Note that work goes on after its query was given up; the returned function says that it has ended."""
+        """Count work that goes on after its query was cancelled, until the returned function is called."""
         release = life.hold()
         with self._lock:
             self._count += 1
@@ -74,7 +74,7 @@ class Planning:
     def run(self, life: QueryLife, work: Callable[[], T], discard: Callable[[T], None]) -> T:
         """Return what `work` does, or raise at the deadline or when the query is cancelled.
 
-        Work that is given up goes on to its end, and `discard` gets its result.
+        Abandoned work runs to its end, and `discard` gets its result.
         """
         self._unfinished.check()
         answer: Future[T] = Future()
@@ -103,7 +103,7 @@ class Planning:
 
 
 def _hand_over(done: Future[T], answer: Future[T], discard: Callable[[T], None]) -> None:
-    """Give the outcome to whoever waits; if nobody does, discard it."""
+    """Give the outcome to the waiting caller; discard it if there is none."""
     if done.cancelled():
         return
     try:

@@ -1,7 +1,7 @@
 """A session of DataFusion for one query.
 
-Each query has its own: the tables it sees, the functions of its session and its dialect are nobody else's. What is
-shared is the memory that all queries together may take. Making one takes about 0.1 ms.
+Each query has its own, with its tables, the functions of its session and its dialect. All share one memory pool.
+Creating one takes about 0.1 ms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionConte
 
 from tsdb.model import CATALOG
 from tsdb.query.session import Session
-from tsdb.query.tables import LazyCatalog, Source
+from tsdb.query.tables import LazyCatalog, TableLookup
 from tsdb.sql.statements import Dialect
 from tsdb.units import Duration, Size
 
@@ -41,12 +41,12 @@ single_distinct_aggregation_to_group_by eliminate_group_by_constant common_sub_e
 extract_leaf_expressions push_down_leaf_projections optimize_projections unions_to_filter
 """
 _OPTIMIZER_RULES = _RULE_NAMES.split()
-# Without this rule tables are not asked to filter: for filters that cannot be handed over.
+# Without this rule filters are not pushed down: for filters that cannot be converted.
 _FILTER_RULE = "push_down_filter"
 
 
 @dataclass(frozen=True, slots=True)
-class QueryOptions:
+class QueryEngineOptions:
     """What queries may take."""
 
     memory_bytes: Size = Size(0)
@@ -58,13 +58,13 @@ class QueryOptions:
     parallelism: int = 0
     """Threads for one query; 0 takes as many as there are processors."""
     workers: int = 0
-    """Processes for queries that could hurt this one; 0 runs them here."""
+    """Worker processes for heavy queries; 0 runs them in this process."""
 
 
 class Contexts:
     """Makes the sessions of DataFusion."""
 
-    def __init__(self, options: QueryOptions) -> None:
+    def __init__(self, options: QueryEngineOptions) -> None:
         runtime = RuntimeEnvBuilder()
         if options.memory_bytes:
             runtime = runtime.with_fair_spill_pool(int(options.memory_bytes))
@@ -82,7 +82,7 @@ class Contexts:
     def make(
         self,
         session: Session,
-        source: Source,
+        source: TableLookup,
         functions: list[Any],
         *,
         is_ordered: bool,

@@ -15,9 +15,9 @@ from tsdb.query.session import Session
 
 @dataclass(frozen=True, slots=True)
 class ViewChain:
-    """The views whose own text is looked at, one in the other, and what was found out about views on the way.
+    """The views being expanded, outermost first, and what is known of views so far.
 
-    A view that several others read is looked at once: each level would double the work otherwise.
+    A view that several others read is expanded once: each level would double the work otherwise.
     """
 
     path: tuple[ViewInfo, ...] = ()
@@ -38,12 +38,12 @@ class Job:
     tables: Mapping[str, pa.Table]
     is_ordered: bool
     is_single: bool
-    """It reads one table of ours and nothing else, so that no more than a batch of work lies between two looks."""
+    """It reads one table of ours and nothing else, so that cancellation is checked once per batch."""
     is_plain: bool
     """It reads one table, whatever it is, or none, so that its rows are not multiplied."""
     is_explained: bool
     views: ViewChain
-    """The views whose own text this is, one in the other."""
+    """The views whose text this is, outermost first."""
     limit: int | None
     """The largest LIMIT in it, if it may concern `numbers`."""
     is_small: bool
@@ -60,8 +60,8 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """What planning tells of a query without running it."""
+class QueryDescription:
+    """The result of planning a query without running it."""
 
     schema: pa.Schema
     plan: str
@@ -69,7 +69,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedQuery:
     """A query that DataFusion has planned."""
 
     frame: DataFrame
@@ -80,6 +80,6 @@ class Planned:
     """The same plan, in which the branches of a CASE and the sides of a UNION have one type."""
 
     def give_up(self) -> None:
-        """Let go of what it holds: nobody waits for it any more."""
+        """Cancel it and release what it holds."""
         self.life.cancel()
         self.life.end()

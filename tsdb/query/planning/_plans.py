@@ -14,19 +14,20 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionContext
 
 from tsdb.errors import TsdbError
+from tsdb.query._datafusion_texts import SAME_NAMES, SCAN_LIMIT
 from tsdb.query.errors import execution_error, is_bridge_failure, is_panic, located, planning_error
 from tsdb.query.functions import functions_named
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.planning._context import READ_ONLY, Contexts, coerced_frame
-from tsdb.query.planning._job import Job, Planned
+from tsdb.query.planning._job import Job, PlannedQuery
 from tsdb.query.planning._records import result_schema
 from tsdb.query.session import Session
-from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, Source, series_functions
+from tsdb.query.tables import NUMBERS, NUMBERS_ROWS, NUMBERS_ROWS_MAX, SERIES_FUNCTIONS, TableLookup, series_functions
 from tsdb.sql.expansion import calls_depth
 from tsdb.sql.rewrite import first_of_same, header_of, rename_item
 from tsdb.sql.statements import Dialect
 
-_FETCH = re.compile(rf"TableScan: (?:[\w.]+\.)?{NUMBERS}\b.*?fetch=(\d+)")
+_NUMBERS_LIMIT = re.compile(SCAN_LIMIT.format(table=NUMBERS))
 
 # Functions that the text does not name need not be registered: 136 of them took 0.2 ms.
 _WORD = re.compile(r"[a-z_]\w*")
@@ -37,9 +38,6 @@ CALLS_DEPTH_MAX = 8
 _COERCED = re.compile(r"\b(?:UNION|INTERSECT|EXCEPT|RECURSIVE|CASE)\b", re.IGNORECASE)
 SAME_NAMES_MAX = 100
 """How many result columns may have a name that another one has."""
-_SAME_NAMES = re.compile(
-    r"unique expression names but the expression .* at position (\d+) and .* at position (\d+)", re.S
-)
 
 ServerFunctions = Callable[[Session, set[str]], list[Any]]
 
@@ -48,7 +46,7 @@ class Plans:
     """Has DataFusion plan and run queries."""
 
     def __init__(self, contexts: Contexts, server_functions: ServerFunctions, *, can_be_ended: bool = False) -> None:
-        """`server_functions` returns those of some names that ask the server for what they tell.
+        """`server_functions` returns, of some names, the functions that run in the server process.
 
         Where a query can be ended at any time, it gets the numbers of a series in large batches.
         """
@@ -56,7 +54,7 @@ class Plans:
         self._can_be_ended = can_be_ended
         self._server_functions = server_functions
 
-    def start(self, job: Job, source: Source, life: QueryLife) -> tuple[Planned, Any]:
+    def start(self, job: Job, source: TableLookup, life: QueryLife) -> tuple[PlannedQuery, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
         planned = self._plan_numbers(job, source, life)
         try:
@@ -70,7 +68,7 @@ class Plans:
         except BaseException as error:
             raise _translated(error, life, execution_error) from error
 
-    def plan(self, job: Job, source: Source, life: QueryLife, *, has_filters: bool = True) -> Planned:
+    def plan(self, job: Job, source: TableLookup, life: QueryLife, *, has_filters: bool = True) -> PlannedQuery:
         """Have DataFusion plan a query."""
         try:
             context = self._context(job, source, life, has_filters=has_filters)
@@ -81,9 +79,9 @@ class Plans:
             schema = coerced.schema()
         except BaseException as error:
             raise _translated(error, life, planning_error) from error
-        return Planned(frame, life, _with_headers(result_schema(schema)), coerced)
+        return PlannedQuery(frame, life, _with_headers(result_schema(schema)), coerced)
 
-    def plan_view(self, job: Job, source: Source, life: QueryLife) -> DataFrame:
+    def plan_view(self, job: Job, source: TableLookup, life: QueryLife) -> DataFrame:
         """Plan the query of a view over the tables of the query that names it."""
         try:
             context = self._context(job, source, life)
@@ -92,7 +90,7 @@ class Plans:
         except BaseException as error:
             raise _translated(error, None, planning_error) from error
 
-    def _context(self, job: Job, source: Source, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
+    def _context(self, job: Job, source: TableLookup, life: QueryLife, *, has_filters: bool = True) -> SessionContext:
         words = set(_WORD.findall(job.text.lower()))
         functions = functions_named(job.session, words)
         series = [name for name in SERIES_FUNCTIONS if name in words]
@@ -109,13 +107,13 @@ class Plans:
             has_filters=has_filters,
         )
 
-    def _plan_numbers(self, job: Job, source: Source, life: QueryLife) -> Planned:
+    def _plan_numbers(self, job: Job, source: TableLookup, life: QueryLife) -> PlannedQuery:
         """Plan a query; one that takes more of `numbers` than there usually are gets them."""
         planned = self.plan(job, source, life)
         if job.limit is None or job.limit <= NUMBERS_ROWS:
             return planned
         try:
-            match = _FETCH.search(planned.frame.optimized_logical_plan().display_indent())
+            match = _NUMBERS_LIMIT.search(planned.frame.optimized_logical_plan().display_indent())
         except BaseException as error:
             raise _translated(error, life, execution_error) from error
         if match is None:
@@ -135,7 +133,7 @@ def _parser_dialect(job: Job) -> Dialect:
 
 
 def _plan_text(context: SessionContext, job: Job) -> DataFrame:
-    """Have a text planned; result columns of one name are told apart, and get it back in `_with_headers`."""
+    """Have a text planned; result columns of the same name get distinct ones, which `_with_headers` undoes."""
     texts: Iterator[str] = iter((job.text,))
     refused: tuple[int, int] | None = None
     for _ in range(SAME_NAMES_MAX):
@@ -145,7 +143,7 @@ def _plan_text(context: SessionContext, job: Job) -> DataFrame:
         try:
             return context.sql_with_options(text, READ_ONLY)
         except Exception as error:
-            match = _SAME_NAMES.search(str(error))
+            match = SAME_NAMES.search(str(error))
             if match is None:
                 raise located(error, text, job.written, lambda each: _parse(context, each)) from error
             same = (int(match[1]), int(match[2]))

@@ -2,12 +2,11 @@
 
 A query is checked against the limits, the tables it names are found, and its text is edited: functions of the dialect,
 comparisons with times, names of result columns. Some edits need the types of columns that come out of subqueries and
-views; DataFusion tells them by planning the text as far as it is (`describe`).
+views; planning the text as it is so far (`describe`) gives these.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -27,11 +26,12 @@ from tsdb.model import (
     ViewInfo,
     type_of_field,
 )
+from tsdb.query._datafusion_texts import PLANNED_COLUMN
 from tsdb.query.errors import OutOfMemory, QueryPanic
 from tsdb.query.lifetime import in_thread
 from tsdb.query.mysql_variables import mysql_variable
 from tsdb.query.planning._dialects import translate_query
-from tsdb.query.planning._job import Described, Job, ViewChain
+from tsdb.query.planning._job import Job, QueryDescription, ViewChain
 from tsdb.query.planning._view_sizes import ViewSizes, check_size
 from tsdb.query.session import Channel, Session
 from tsdb.query.tables import NUMBERS, TableCatalog
@@ -61,7 +61,6 @@ _BINNING = frozenset({"DATE_TRUNC", "DATE_BIN"})
 _ENDLESS_WORDS = frozenset({"JOIN", "RECURSIVE", "UNNEST", "GENERATE_SERIES", "RANGE", "LATERAL", "WITH"})
 # What can give a column that is none of a table's.
 _DERIVING_WORDS = frozenset({"AS", "WITH", "VALUES", "UNNEST", "GENERATE_SERIES", "RANGE", "UNION", "JOIN"})
-_PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 _INTEGER_KINDS = frozenset(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64))
 
 _FINAL = (Cancelled, DeadlineExceeded, Busy, OutOfMemory, QueryPanic)
@@ -73,7 +72,7 @@ Expand = Callable[[str, Session], tuple[str, Mapping[str, pa.Table]]]
 class Preparer:
     """Prepares queries over the tables of a catalog."""
 
-    def __init__(self, catalog: TableCatalog, regions: Regions, describe: Callable[[Job], Described]) -> None:
+    def __init__(self, catalog: TableCatalog, regions: Regions, describe: Callable[[Job], QueryDescription]) -> None:
         self._catalog = catalog
         self._regions = regions
         self._describe = describe
@@ -146,7 +145,7 @@ class Preparer:
             raise
         except TsdbError:
             return _certain(kinds)
-        for name, kind in _PLANNED_COLUMN.findall(described.plan):
+        for name, kind in PLANNED_COLUMN.findall(described.plan):
             found = DataType(Kind(kind)) if kind in _INTEGER_KINDS else None
             kinds.setdefault(name, set()).add(found)
         return _certain(kinds)
@@ -154,7 +153,7 @@ class Preparer:
     def _is_wide(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
-        """Tell whether a table that a query names may have times that nanoseconds do not hold.
+        """Return whether a table that a query names may have times that nanoseconds do not hold.
 
         The planner's functions of time compute in nanoseconds. Of the time index it is known which times there are; any
         other column of a coarser unit that is in the text may have some.
@@ -182,7 +181,7 @@ class Preparer:
     def _check_size(
         self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
-        """Refuse a query that is too large after expansion; tells whether it is a small one."""
+        """Refuse a query that is too large after expansion; return whether it is a small one."""
         known = {each.parts for each in named if len(each.parts) == 1 and each.name in tables}
         sizes = ViewSizes(lambda parts: None if parts in known else self._view_named(parts, session))
         return check_size(layout, named, session.dialect, sizes)
@@ -238,7 +237,7 @@ class Preparer:
         return self._catalog.find_view(database, parts[-1]) if may_read(session, database) else None
 
     def _view_columns(self, view: ViewInfo, session: Session, views: ViewChain) -> dict[str, DataType]:
-        """Return the types of a view's columns; none of a view that cannot be planned, which the query will tell."""
+        """Return the types of a view's columns; none of a view that cannot be planned: the query reports that."""
         if view in views.path:
             return {}
         kinds = views.kinds.get(view)
@@ -280,7 +279,7 @@ class Preparer:
         return self._catalog.find_table(database, parts[-1]) if may_read(session, database) else None
 
     def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
-        """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
+        """Return the columns of a view; none if it cannot be planned, or that reads descriptions of columns."""
         if session.is_describing:
             return ()
         own = replace(session, is_describing=True)

@@ -1,9 +1,9 @@
-"""The rows of a query as they come out of DataFusion, until somebody closes them or the deadline is reached.
+"""The rows of a query as DataFusion returns them, until they are closed or the deadline is reached.
 
-Two ways lead to the next batch. A query of one table is driven by the thread that wants its rows, which is quickest:
-its scan asks before every batch whether the query is still wanted, and little happens in between. Any other query may
-compute for long between two batches of a scan, or scan nothing of ours. It runs on DataFusion's own threads, and one
-thread of ours runs an event loop that waits for it, so that a wait can be given up: cancelling the wait drops the work.
+There are two ways to get the next batch. A query of one table runs in the thread that reads its rows, which is fastest:
+its scan checks for cancellation before every batch, and little happens in between. Any other query may compute for long
+between two batches of a scan, or scan none of our tables. It runs on DataFusion's own threads, and one thread of ours
+runs an event loop that waits for it, so that the wait can be abandoned: cancelling the wait drops the work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Waiter:
         self._thread: threading.Thread | None = None
 
     def submit(self, stream: Any, work: Work) -> concurrent.futures.Future[Any]:
-        """Ask a stream for its next batch; the future gives None at its end. `work` follows what DataFusion does."""
+        """Request the next batch of a stream; the future gives None at its end. `work` follows what DataFusion does."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -16,7 +16,7 @@ VIEWS_DEPTH_MAX = 50
 
 SMALL_RELATIONS_MAX = 16
 SMALL_TOKENS_MAX = 3000
-"""A query of at most this size is planned in the thread that asks."""
+"""A query of at most this size is planned in the calling thread."""
 
 # What measuring can add to a query of one SELECT: sizes of series, large values.
 _MEASURED = GROWING_FUNCTIONS | {"UNNEST"}
@@ -57,7 +57,7 @@ class ViewSizes:
 
 
 def check_size(layout: Layout, named: Sequence[TableRef], dialect: Dialect, views: ViewSizes) -> bool:
-    """Refuse a query that is too large after expansion; tells whether it is a small one."""
+    """Refuse a query that is too large after expansion; return whether it is a small one."""
     grows = any(word in _MEASURED and layout.is_operator(index + 1, "(") for index, word in enumerate(layout.words))
     is_small = len(named) <= SMALL_RELATIONS_MAX and len(layout.tokens) <= SMALL_TOKENS_MAX
     has_views = any(views.is_view(each.parts) for each in named)

@@ -34,7 +34,7 @@ _UNKNOWN_FIELD = re.compile(r"No field named [^\s;,]+?(?=\.?(?:\s|$|;))")
 
 def run_range(query: RangeQuery, runner: RangeRunner) -> pa.Table:
     """Evaluate a statement that holds range queries; `query` is the one to evaluate first."""
-    known = _Known(runner)
+    known = _RunnerWithResults(runner)
     while True:
         plan, result = _run_query(query, known)
         if query.is_whole:
@@ -47,7 +47,7 @@ def run_range(query: RangeQuery, runner: RangeRunner) -> pa.Table:
         query = following
 
 
-class _Known:
+class _RunnerWithResults:
     """The runner, with the results of the range queries that were evaluated before."""
 
     def __init__(self, runner: RangeRunner) -> None:

@@ -1,4 +1,4 @@
-"""What a range query needs from the query engine that executes plain SQL for it."""
+"""What a range query needs from the engine that executes plain SQL."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _NAN_IS_NOT_NULL = pa.scalar({"nan_is_null": False}, pa.struct([("nan_is_null", 
 
 
 def is_canonical_time(text: str) -> bool:
-    """Tell whether the planner reads a time as it is written."""
+    """Return whether the planner reads a time as it is written."""
     return _CANONICAL.fullmatch(text) is not None
 
 
@@ -84,7 +84,7 @@ def _fit_membership(condition: clauses.Membership, column: ColumnInfo, zone: str
 
 
 def _fit_match(condition: clauses.Match, column: ColumnInfo) -> Node | None:
-    """Return a match as a filter, if the pattern means the same to everybody who reads patterns."""
+    """Return a match as a filter, if the pattern means the same in the scan as in the planner."""
     literal = condition.literal
     if column.type.kind is not Kind.STRING or not literal.is_string or literal.is_timestamp:
         return None

@@ -1,9 +1,10 @@
 """Plain selections, read from the table without a plan.
 
-`SELECT a, b FROM t WHERE tag = 'x' AND ts >= … AND ts < …` is what dashboards and programs ask most. Planning it took
-more than half of its time, and the plan is always the same: hand the conditions to the table, which applies them
-exactly anyway. A condition whose literal does not have the column's own type for certain is left to the planner, and so
-is everything that would be an error. Rows in the order of time, with a limit, are read from that end of the table.
+`SELECT a, b FROM t WHERE tag = 'x' AND ts >= … AND ts < …` is the most common query of dashboards and programs.
+Planning took more than half of its time, and the plan is always the same: push the conditions down to the table, which
+applies them exactly anyway. A condition whose literal does not have the column's own type for certain is left to the
+planner, and so is everything that would be an error. Rows in the order of time, with a limit, are read from that end of
+the table.
 """
 
 from __future__ import annotations
@@ -15,10 +16,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tsdb.engine.reading import Conditions, Node
-from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TableInfo, TimeRange
-from tsdb.query.errors import execution_error
-from tsdb.query.lifetime import QueryLife
+from tsdb.query.lifetime import QueryLife, executing
 from tsdb.query.selection._conditions import fit_condition
 from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
@@ -53,7 +52,7 @@ class PlainSelection:
         self._read = list(dict.fromkeys(self._columns))
         has_same = len(self._read) < len(self._columns)
         self._places = [self._read.index(column) for column in self._columns] if has_same else []
-        """Where each column is among those that are read, if one is asked for twice."""
+        """Where each column is among those that are read, if one is selected twice."""
         names = [name for _, name in items] or self._columns
         self.schema = pa.schema(
             [table.arrow.field(column).with_name(name) for column, name in zip(self._columns, names, strict=True)]
@@ -214,22 +213,13 @@ class SelectionRecords:
         return f"{self._selection.describe()}, regions={len(regions)}, sources={sources}"
 
     def describe_run(self) -> str:
-        """Say what was read; the scan itself tells what it took."""
+        """Say what was read; the scan reports what it took."""
         return self.describe()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            self._life.check()
+        with executing(self._life):
             yield from self._selection.batches(self._dataset)
             self._is_read_to_end = True
-        except TsdbError:
-            raise
-        except Exception as error:
-            if self._life.is_cancelled:
-                raise Cancelled("the query was cancelled") from error
-            raise execution_error(error) from error
-        finally:
-            self._life.end()
 
     def close(self) -> None:
         """Stop the work and let go of snapshots; from any thread, any number of times."""

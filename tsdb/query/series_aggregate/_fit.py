@@ -33,7 +33,6 @@ _STATES = {
     "var_pop": ("spread",),
     "median": (),
 }
-UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,7 @@ def tags_in(expression: TagExpression, table: TableInfo) -> tuple[str, ...] | No
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tell whether comparing a tag of a type with a literal means the same in every table."""
+    """Return whether comparing a tag of a type with a literal means the same in every table."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 

@@ -13,7 +13,7 @@ from tsdb.sql.clauses import Declined
 
 
 class OuterRecords:
-    """The rows of a query over an aggregate, which is computed when they are asked for."""
+    """The rows of a query over an aggregate, which is computed when they are read."""
 
     def __init__(
         self,

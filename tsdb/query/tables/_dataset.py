@@ -1,7 +1,7 @@
 """A table as DataFusion sees it: the rows of all its regions, columns in the order of the table.
 
 A region has its tags first and knows nothing of SQL types; this dataset has the columns as users see them, each with
-the metadata that tells its type. Before every batch it checks whether the query is still wanted.
+metadata for its type. Before every batch it checks whether the query is cancelled or past its deadline.
 
 DataFusion asks the dataset for its fragments while it plans, with a filter that it will not check again, and each
 fragment for a scanner when it runs. Of a scanner it uses the schema and the iterator of batches and nothing else, so
@@ -28,7 +28,7 @@ import pyarrow.dataset as ds
 
 from tsdb.engine.reading import RegionReader, RowFilter, ScanRequest
 from tsdb.model import METRIC_ENGINE, TableInfo
-from tsdb.query.lifetime import Pace, QueryLife
+from tsdb.query.lifetime import BatchPace, QueryLife
 from tsdb.query.tables._partitions import TableRegions
 
 SORTED_ROWS_MAX = 131_072
@@ -70,7 +70,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 
         def read() -> Iterator[pa.RecordBatch]:
             planned = [_plan(region, filter) for region in self.regions.matching(filter)]
-            return _read([share for each in planned for share in each.shares], names)
+            return _read([part for each in planned for part in each.partitions], names)
 
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
 
@@ -82,21 +82,21 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
             # DataFusion passes on its text only.
             self._life.fail(error)
             raise
-        shares = [share for each in planned for share in each.shares]
+        partitions = [part for each in planned for part in each.partitions]
         if self._is_ordered:
-            # One segment of one region in one share is sorted already.
-            is_sorted = len(shares) <= 1 and all(each.segments <= 1 for each in planned)
-            return iter([TableFragment(self, filter, shares, is_sorted=is_sorted)])
-        return iter([TableFragment(self, filter, [share], is_sorted=True) for share in shares])
+            # One segment of one region in one partition is sorted already.
+            is_sorted = len(partitions) <= 1 and all(each.segments <= 1 for each in planned)
+            return iter([TableFragment(self, filter, partitions, is_sorted=is_sorted)])
+        return iter([TableFragment(self, filter, [part], is_sorted=True) for part in partitions])
 
-    def scan(self, shares: Sequence[_Share], columns: Sequence[str] | None, *, is_sorted: bool) -> TableScanner:
+    def scan(self, partitions: Sequence[_Partition], columns: Sequence[str] | None, *, is_sorted: bool) -> TableScanner:
         names = self.schema.names if columns is None else list(columns)
         keys = [*self.table.primary_key, self.table.time_index.name]
         wanted = names if is_sorted else [*names, *(key for key in keys if key not in names)]
         schema = self._project(names)
 
         def read() -> Iterator[pa.RecordBatch]:
-            batches = _read(shares, wanted)
+            batches = _read(partitions, wanted)
             if is_sorted:
                 return batches
             # The labels of a metric are no columns of the region that it is in, whose order is another one.
@@ -112,10 +112,12 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
 class TableFragment:
     """What one thread reads of a table."""
 
-    def __init__(self, dataset: TableDataset, filter: RowFilter, shares: Sequence[_Share], *, is_sorted: bool) -> None:
+    def __init__(
+        self, dataset: TableDataset, filter: RowFilter, partitions: Sequence[_Partition], *, is_sorted: bool
+    ) -> None:
         self._dataset = dataset
         self._filter = filter
-        self._shares = shares
+        self._partitions = partitions
         self._is_sorted = is_sorted
 
     @property
@@ -132,7 +134,7 @@ class TableFragment:
         """Return a scanner. The filter must be the one the fragments were made for."""
         if not _is_same(filter, self._filter):
             raise ValueError(f"the fragments were made for the filter {self._filter}, not for {filter}")
-        return self._dataset.scan(self._shares, columns, is_sorted=self._is_sorted)
+        return self._dataset.scan(self._partitions, columns, is_sorted=self._is_sorted)
 
 
 class TableScanner:
@@ -154,7 +156,9 @@ class TableScanner:
         try:
             self._life.check()
             most = self._batch_rows_max
-            pace = None if most is None else Pace(min(most, _JOINED_FIRST_ROWS), most, least_rows=_JOINED_LEAST_ROWS)
+            pace = (
+                None if most is None else BatchPace(min(most, _JOINED_FIRST_ROWS), most, least_rows=_JOINED_LEAST_ROWS)
+            )
             for batch in self._read():
                 whole = _with_schema(batch, self.projected_schema)
                 if pace is None:
@@ -173,30 +177,32 @@ class TableScanner:
 
 
 @dataclass(frozen=True, slots=True)
-class _Share:
-    """A share of the scan of one region."""
+class _Partition:
+    """A partition of the scan of one region, read by one thread."""
 
     region: RegionReader
     plan: int
-    share: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _RegionScan:
     """The scan of one region."""
 
-    shares: Sequence[_Share]
+    partitions: Sequence[_Partition]
     segments: int
 
 
-def _plan(region: RegionReader, filter: RowFilter) -> _Planned:
+def _plan(region: RegionReader, filter: RowFilter) -> _RegionScan:
     planned = region.plan_scan(filter)
-    return _Planned([_Share(region, planned.number, share) for share in range(planned.shares)], planned.segments)
+    return _RegionScan(
+        [_Partition(region, planned.number, number) for number in range(planned.shares)], planned.segments
+    )
 
 
-def _read(shares: Sequence[_Share], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for each in shares:
-        yield from each.region.scan(ScanRequest(each.plan, each.share, columns))
+def _read(partitions: Sequence[_Partition], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for each in partitions:
+        yield from each.region.scan(ScanRequest(each.plan, each.number, columns))
 
 
 def _is_same(left: Any, right: Any) -> bool:
@@ -215,7 +221,7 @@ def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _sort_small(
     batches: Iterator[pa.RecordBatch], keys: list[str], read: pa.Schema, wanted: pa.Schema, *, comes_in_order: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in the order of the keys if they are few, as they come if not; without the keys nobody wants.
+    """Yield the rows in the order of the keys if they are few, as they come if not; without keys that are not selected.
 
     `comes_in_order` says that the rows of each batch are in that order already.
     """
@@ -238,7 +244,7 @@ def _sort_small(
 
 
 def _follow_each_other(batches: list[pa.RecordBatch], keys: list[int]) -> bool:
-    """Tell whether no batch begins before the one before it ends: the rows of one series mostly come like that."""
+    """Return whether no batch begins before the one before it ends: usual for the rows of one series."""
     filled = [batch for batch in batches if batch.num_rows]
     try:
         return all(

@@ -1,8 +1,8 @@
 """Numbers in a row as tables: `public.numbers`, and `generate_series` and `range` in a FROM clause.
 
-`numbers` has 0, 1, 2, …, as many as the LIMIT of the query asks for and 100 without one. DataFusion's own series ask
-nobody whether the query is over, so that a join of two of them goes on for hours; these ask before every batch. Series
-of times are left to DataFusion: a year of milliseconds is no more than a scan of a table.
+`numbers` has 0, 1, 2, …, up to the LIMIT of the query, 100 without one. DataFusion's own series do not check
+for cancellation, so a join of two of them runs for hours; these check before every batch. Series of times are left to
+DataFusion: a year of milliseconds is no more than a scan of a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 from datafusion import Expr, SessionContext, Table, TableFunction, udtf
 
 from tsdb.query.functions import FunctionError
-from tsdb.query.lifetime import Pace, QueryLife, in_thread
+from tsdb.query.lifetime import BatchPace, QueryLife, in_thread
 
 NUMBERS = "numbers"
 NUMBERS_ROWS = 100
@@ -90,7 +90,7 @@ class _NumbersScanner:
         return self._schema if self._names else pa.schema([])
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        pace = Pace(_FIRST_BATCH_ROWS, self._batch_rows_max, least_rows=_LEAST_BATCH_ROWS)
+        pace = BatchPace(_FIRST_BATCH_ROWS, self._batch_rows_max, least_rows=_LEAST_BATCH_ROWS)
         kind = self._schema.types[0]
         try:
             rest = self._numbers

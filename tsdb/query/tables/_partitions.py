@@ -62,7 +62,7 @@ def _kinds(table: TableInfo, rule: PartitionRule) -> Kinds:
 
 
 def _is_text(boundaries: Sequence[Any]) -> bool:
-    """Tell whether one of the values that rules compare a column with is a text and no time."""
+    """Return whether one of the values that rules compare a column with is a text and no time."""
     return any(isinstance(each, str) and not _is_time(each) for each in boundaries)
 
 

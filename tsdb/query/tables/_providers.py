@@ -1,6 +1,6 @@
-"""The tables a query may name, handed to DataFusion when it asks for them.
+"""The catalog that DataFusion looks tables up in.
 
-DataFusion asks by name while it plans: `tsdb.<database>.<table>`. A table that exists is opened only then, so a query
+DataFusion looks up `tsdb.<database>.<table>` while it plans. A table is opened only then, so a query
 pins the snapshots of the tables it names and of no others. An error raised here (a region that is not ready) reaches
 the caller of `SessionContext.sql` as it was raised.
 """
@@ -8,6 +8,7 @@ the caller of `SessionContext.sql` as it was raised.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -34,7 +35,7 @@ _SYSTEM = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
 
 
 class TableCatalog(Protocol):
-    """What queries ask of the catalog."""
+    """The part of the catalog that queries read."""
 
     def find_database(self, name: str) -> DatabaseInfo | None: ...
 
@@ -58,18 +59,42 @@ Found: TypeAlias = pa.Table | ds.Dataset | ViewInfo | NumbersFound
 """Rows that are there, a table of regions or files, a view, or numbers."""
 
 
-class Source(Protocol):
-    """Where a query finds its tables."""
+class TableLookup(ABC):
+    """Where a query finds its tables; each is opened once, however often the query names it."""
 
-    numbers_rows: int
-    """How many rows the table `numbers` has."""
+    def __init__(self, numbers_rows: int) -> None:
+        self._numbers_rows = numbers_rows
+        self._opened: dict[tuple[str, str], Table | None] = {}
 
+    @property
+    def numbers_rows(self) -> int:
+        """How many rows the table `numbers` has."""
+        return self._numbers_rows
+
+    @numbers_rows.setter
+    def numbers_rows(self, rows: int) -> None:
+        self._numbers_rows = rows
+        self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
+
+    @abstractmethod
     def has_database(self, name: str) -> bool: ...
 
-    def open(self, database: str, name: str) -> Table | None: ...
+    @abstractmethod
+    def _open(self, database: str, name: str) -> Table | None: ...
+
+    def open(self, database: str, name: str) -> Table | None:
+        """Return a table for DataFusion, None if there is none."""
+        key = system_key(database, name)
+        if key not in self._opened:
+            self._opened[key] = self._open(*key)
+        return self._opened[key]
+
+    def add(self, database: str, name: str, rows: pa.Table) -> None:
+        """Let a table be found that only this query has."""
+        self._opened[(database, name)] = in_thread(lambda: memory_table(rows))
 
 
-class TableSource:
+class TableSource(TableLookup):
     """Where one query finds its tables in this process."""
 
     def __init__(
@@ -85,6 +110,7 @@ class TableSource:
         is_single: bool,
         numbers_rows: int,
     ) -> None:
+        super().__init__(numbers_rows)
         self._catalog = catalog
         self._regions = regions
         self._life = life
@@ -93,8 +119,6 @@ class TableSource:
         self._system_table = system_table
         self._is_ordered = is_ordered
         self._is_single = is_single
-        self._numbers_rows = numbers_rows
-        self._opened: dict[tuple[str, str], Table] = {}
         self._views_open: list[str] = []
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
         """Plans the query of a view; set by the owner of the context."""
@@ -105,38 +129,18 @@ class TableSource:
         self._opened.clear()
         self.plan_view = None
 
-    @property
-    def numbers_rows(self) -> int:
-        """How many rows the table `numbers` has."""
-        return self._numbers_rows
-
-    @numbers_rows.setter
-    def numbers_rows(self, rows: int) -> None:
-        self._numbers_rows = rows
-        self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
-
     def has_database(self, name: str) -> bool:
         if name.lower() in _SYSTEM or (self._extra and name == self._database):
             return True
         try:
             return self._catalog.find_database(name) is not None
         except PermissionDenied:
-            # Told when a table of it is opened: an error from here would be lost.
+            # Reported when one of its tables is opened: DataFusion drops errors raised here.
             return True
 
-    def add(self, database: str, name: str, rows: pa.Table) -> None:
-        """Let a table be found that only this query has."""
-        self._opened[(database, name)] = in_thread(lambda: memory_table(rows))
-
-    def open(self, database: str, name: str) -> Table | None:
-        """Return a table for DataFusion, the same one however often a query names it; None if there is none."""
-        key = system_key(database, name)
-        if key not in self._opened:
-            found = self.find(*key)
-            if found is None:
-                return None
-            self._opened[key] = self._for_datafusion(found)
-        return self._opened[key]
+    def _open(self, database: str, name: str) -> Table | None:
+        found = self.find(database, name)
+        return None if found is None else self._for_datafusion(found)
 
     def find(self, database: str, name: str) -> Found | None:
         """Return what a name stands for, None if there is nothing of that name."""
@@ -212,7 +216,7 @@ def system_key(database: str, name: str) -> tuple[str, str]:
 class LazyCatalog(CatalogProvider):
     """The catalog `tsdb`, as far as one query sees it."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TableLookup) -> None:
         self._source = source
 
     def schema_names(self) -> set[str]:
@@ -227,7 +231,7 @@ class LazyCatalog(CatalogProvider):
 class LazySchema(SchemaProvider):
     """A database, as far as one query sees it."""
 
-    def __init__(self, source: Source, database: str) -> None:
+    def __init__(self, source: TableLookup, database: str) -> None:
         self._source = source
         self._database = database
 

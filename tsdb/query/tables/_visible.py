@@ -2,7 +2,7 @@
 
 A look-up in a database that the user may not read is refused, whether there is such a database or not; lists leave out
 what the user may not know. Queries, views inside of them, PromQL and the describing tables all look through here, so
-what they read is what the user who asks may read.
+they read only what the user may read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tsdb.model import DatabaseInfo, TableInfo, ViewInfo
 from tsdb.query.session import Session
 
 SYSTEM_DATABASES = frozenset({"information_schema", "pg_catalog"})
-"""Whoever may read anything may read these: they are made for each user anew."""
+"""Readable by every user with any read permission: they are built per user."""
 
 
 class WholeCatalog(Protocol):
@@ -48,17 +48,33 @@ _Catalog = TypeVar("_Catalog")
 def visible(catalog: _Catalog, session: Session) -> _Catalog:
     """Return the catalog as far as a session may see it: itself, unless its user is restricted."""
     identity = session.identity
-    # What is returned has all that anybody asks of a catalog for reading.
+    # What is returned has every method that readers of a catalog call.
     if identity is not None and not identity.sees_all:
         catalog = cast(_Catalog, VisibleCatalog(cast(WholeCatalog, catalog), identity))
     return cast(_Catalog, SessionCatalog(cast(WholeCatalog, catalog), session.views)) if session.views else catalog
 
 
-class SessionCatalog:
+class _CatalogLayer:
+    """A catalog as it is, for those that change what is seen of it."""
+
+    def __init__(self, catalog: WholeCatalog) -> None:
+        self._catalog = catalog
+
+    def table_by_id(self, table_id: int) -> TableInfo | None:
+        return self._catalog.table_by_id(table_id)
+
+    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
+        return self._catalog.logical_tables(physical)
+
+    def effective_options(self, table: TableInfo) -> dict[str, str]:
+        return self._catalog.effective_options(table)
+
+
+class SessionCatalog(_CatalogLayer):
     """A catalog with the temporary views of a session, which hide tables and views of the same names."""
 
     def __init__(self, catalog: WholeCatalog, views: Mapping[tuple[str, str], ViewInfo]) -> None:
-        self._catalog = catalog
+        super().__init__(catalog)
         self._views = views
 
     def databases(self) -> list[DatabaseInfo]:
@@ -81,21 +97,12 @@ class SessionCatalog:
     def find_view(self, database: str, name: str) -> ViewInfo | None:
         return self._views.get((database, name)) or self._catalog.find_view(database, name)
 
-    def table_by_id(self, table_id: int) -> TableInfo | None:
-        return self._catalog.table_by_id(table_id)
 
-    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
-        return self._catalog.logical_tables(physical)
-
-    def effective_options(self, table: TableInfo) -> dict[str, str]:
-        return self._catalog.effective_options(table)
-
-
-class VisibleCatalog:
+class VisibleCatalog(_CatalogLayer):
     """The part of a catalog that one user may see."""
 
     def __init__(self, catalog: WholeCatalog, identity: Identity) -> None:
-        self._catalog = catalog
+        super().__init__(catalog)
         self._identity = identity
 
     def databases(self) -> list[DatabaseInfo]:
@@ -121,15 +128,6 @@ class VisibleCatalog:
 
     def near_table(self, database: str, name: str) -> str | None:
         return self._catalog.near_table(database, name) if self._identity.may_see(database) else None
-
-    def table_by_id(self, table_id: int) -> TableInfo | None:
-        return self._catalog.table_by_id(table_id)
-
-    def logical_tables(self, physical: TableInfo) -> list[TableInfo]:
-        return self._catalog.logical_tables(physical)
-
-    def effective_options(self, table: TableInfo) -> dict[str, str]:
-        return self._catalog.effective_options(table)
 
     def _check(self, database: str) -> None:
         if database not in SYSTEM_DATABASES:

@@ -11,7 +11,7 @@ from tsdb.auth import PermissionDenied
 from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire_of
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.servers._prometheus_errors import prometheus_error_body
 from tsdb.servers._prometheus_json import encode_answer
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
@@ -64,26 +64,26 @@ class PromqlService:
                 raise
             return prometheus_error_body(error.status, str(error), 0)
 
-    def _read(self, request: v1.PromqlRequest) -> tuple[str, Span, bool]:
+    def _read(self, request: v1.PromqlRequest) -> tuple[str, QueryTimes, bool]:
         """Return the query, its times, and whether it has a range."""
         kind = request.WhichOneof("promql")
         if kind == "instant_query":
             instant = request.instant_query
             now_ms = self._database.promql.clock.now_ns() // _NS_PER_MS
             time = parse_time_ms("time", instant.time) if instant.time else now_ms
-            return instant.query, Span.instant(time, _lookback(instant.lookback)), False
+            return instant.query, QueryTimes.instant(time, _lookback(instant.lookback)), False
         if kind == "range_query":
             return request.range_query.query, read_range(request.range_query), True
         raise InvalidArguments("the request has no query")
 
 
-def read_range(query: v1.PromRangeQuery) -> Span:
+def read_range(query: v1.PromRangeQuery) -> QueryTimes:
     """Return the times of a query with a range."""
     for name in ("start", "end", "step"):
         if not getattr(query, name):
             raise InvalidArguments(f"the parameter {name} is required")
     start, end = parse_time_ms("start", query.start), parse_time_ms("end", query.end)
-    return check_span(Span(start, end, parse_step_ms("step", query.step), _lookback(query.lookback)))
+    return check_span(QueryTimes(start, end, parse_step_ms("step", query.step), _lookback(query.lookback)))
 
 
 def _lookback(text: str) -> int:

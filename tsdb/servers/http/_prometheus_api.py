@@ -13,7 +13,7 @@ from time import perf_counter
 from tsdb.database import DatabaseGate
 from tsdb.promql import expr_to_json, format_query, parse_promql
 from tsdb.query import TableRecords
-from tsdb.query.promql import Span, rows_of
+from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers._prometheus_json import Timings, encode_answer
@@ -47,7 +47,7 @@ class PrometheusApiRoutes:
         """Evaluate at one time."""
         ask = await self._work.ask(request)
         text = ask.require("query")
-        span = Span.instant(ask.time("time", ask.now_ms), ask.lookback())
+        span = QueryTimes.instant(ask.time("time", ask.now_ms), ask.lookback())
         return await self._answer(ask, text, span, is_range=False)
 
     async def query_range(self, request: Request) -> AnyResponse:
@@ -57,7 +57,7 @@ class PrometheusApiRoutes:
         span = read_span(ask)
         return await self._answer(ask, text, span, is_range=True)
 
-    async def _answer(self, ask: Ask, text: str, span: Span, *, is_range: bool) -> Response:
+    async def _answer(self, ask: Ask, text: str, span: QueryTimes, *, is_range: bool) -> Response:
         limit, has_stats, asked = ask.limit(), bool(ask.find("stats")), perf_counter()
 
         def evaluate(check: Callable[[], None]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tsdb.database import FederatedSample
 from tsdb.promql.evaluation import format_float
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.servers.http._messages import AnyResponse, Request, Response
 from tsdb.servers.http._prometheus_ask import PromqlWork
 
@@ -27,7 +27,7 @@ class FederationRoutes:
         """Tell the newest samples of the series that `match[]` selects."""
         ask = await self._work.ask(request)
         selectors = ask.selectors()
-        span = Span.instant(ask.now_ms, ask.lookback())
+        span = QueryTimes.instant(ask.now_ms, ask.lookback())
 
         metrics = self._work.database.metrics
 

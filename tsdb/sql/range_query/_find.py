@@ -3,6 +3,11 @@
     SELECT [DISTINCT] item, … FROM source [WHERE …] ALIGN span [TO origin] [BY (…)] [FILL f] [ORDER BY …] [LIMIT …]
 
 The parts behind ALIGN come in any order, each once; FILL may also stand before ALIGN.
+
+`tsdb.sql.select` cuts the same clauses but cannot be used for this. It reads a statement that is one SELECT over one
+table, reads every item and condition as a term, and declines everything else. A range query may be in a CTE, a subquery
+or a set operation, over any source, with any expression as an item or condition; its pieces stay text for DataFusion,
+and its mistakes are syntax errors with a place. `parse_query` is the one entry to both.
 """
 
 from __future__ import annotations
