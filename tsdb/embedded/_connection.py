@@ -1,10 +1,16 @@
 """A connection to a database in this process.
 
 It may be used from several threads at once. `USE` and `SET` hold for the whole connection, from the next statement on.
+
+A connection that is still open when the program ends is closed by `atexit`, after all threads of the program that are
+not daemons: threads of the engine in native code would crash an interpreter that finalises. Rows that are not in data
+files yet stay in the log, because the interpreter starts no threads any more and a flush needs some.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
 import sys
 import tempfile
@@ -44,7 +50,7 @@ Moment = float | datetime | str
 
 
 class ConnectionClosed(TsdbError):
-    """The connection was closed: nothing can be asked of it any more."""
+    """The connection is closed and takes no more calls."""
 
     status = Status.ILLEGAL_STATE
 
@@ -85,6 +91,8 @@ class Connection:
         except BaseException:
             self._stack.close()
             raise
+        self._process_id = os.getpid()
+        atexit.register(self._close_at_exit)
 
     def _open(self, path: str | Path, *, is_read_only: bool, options: Callable[[Path], LocalOptions]) -> LocalDatabase:
         if str(path) == MEMORY:
@@ -189,12 +197,19 @@ class Connection:
         self.sql("ADMIN flush_table('" + table.replace("'", "''") + "')")
 
     def close(self) -> None:
-        """Flush everything and let go of the directory; any number of times."""
+        """Flush everything and unlock the directory; any number of times."""
+        atexit.unregister(self._close_at_exit)
         with self._lock:
             local, self._local = self._local, None
         if local is not None:
             local.close()
             self._stack.close()
+
+    def _close_at_exit(self) -> None:
+        """Stop all threads and leave unflushed rows to the log; a forked process leaves both to its parent."""
+        if self._local is not None and self._process_id == os.getpid():
+            self._local.flushes_at_close = False
+            self.close()
 
     def __enter__(self) -> Self:
         return self
