@@ -44,6 +44,19 @@ def late():
 threading.Thread(target=late).start()
 """
 
+_DAEMON = """
+from tsdb.errors import TsdbError
+
+def repeat():
+    try:
+        while True:
+            db.promql("sum by (host) (rate(cpu[1s]))", 0, 2, 0.01)
+    except TsdbError:
+        pass
+
+threading.Thread(target=repeat, daemon=True).start()
+"""
+
 _FORK = """
 import os
 
@@ -84,6 +97,10 @@ def test_programs_end_cleanly_and_their_rows_are_there(tmp_path: Path) -> None:
 
 def test_a_database_in_memory_needs_no_closing() -> None:
     run_to_its_end(_PROGRAM, ":memory:")
+
+
+def test_calls_of_daemon_threads_end_before_the_interpreter(tmp_path: Path) -> None:
+    run_to_its_end(_PROGRAM + _DAEMON, str(tmp_path / "data"))
 
 
 @pytest.mark.parametrize("ending", [_END_IN_A_THREAD, _FORK], ids=["thread", "fork"])

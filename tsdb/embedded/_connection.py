@@ -3,8 +3,8 @@
 It may be used from several threads at once. `USE` and `SET` hold for the whole connection, from the next statement on.
 
 A connection that is still open when the program ends is closed by `atexit`, after all threads of the program that are
-not daemons: threads of the engine in native code would crash an interpreter that finalises. Rows that are not in data
-files yet stay in the log, because the interpreter starts no threads any more and a flush needs some.
+not daemons: threads in native code would crash an interpreter that finalises. Calls of daemon threads are waited for.
+Rows that are not in data files yet stay in the log: a flush needs new threads, which the interpreter does not start.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import sys
 import tempfile
 import threading
 import time as clock
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -44,6 +44,8 @@ from tsdb.store import DirectoryLock, MemoryStore
 from tsdb.units import Size
 
 MEMORY = ":memory:"
+EXIT_SECONDS_MAX = 5
+"""How long the end of a program waits for calls of daemon threads."""
 READER = Identity("reader of a read-only database", can_write=False)
 
 Moment = float | datetime | str
@@ -79,6 +81,8 @@ class Connection:
         write_buffer: str = "256MB",
     ) -> None:
         self._lock = threading.Lock()
+        self._calls = 0
+        self._call_ended = threading.Condition(self._lock)
         self._session = Session(channel=Channel.EMBEDDED, identity=READER if read_only else None)
         self._frames: dict[str, pa.Table] = {}
         self._stack = ExitStack()
@@ -124,9 +128,10 @@ class Connection:
         statements, files = with_files(bound.text)
         tables = {**self._caller_frames(statements, session, sys._getframe(1)), **self._frames, **bound.tables, **files}
         output: Result | None = None
-        for each in self._database().execute(statements, session, tables=tables):
-            output = _result(each)
-            self._keep(session)
+        with self._calling() as database:
+            for each in database.execute(statements, session, tables=tables):
+                output = _result(each)
+                self._keep(session)
         if output is None:
             raise InvalidArguments("there is no statement to run")
         return output
@@ -164,8 +169,8 @@ class Connection:
         session = self._start_session()
         first = _to_ms(clock.time() if start is None else start, session.time_zone)
         span = Span(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
-        engine = self._database().promql
-        return Result(rows_of(engine, query, engine.source(session), span), None)
+        with self._calling() as database:
+            return Result(rows_of(database.promql, query, database.promql.source(session), span), None)
 
     def write(
         self, table: str, data: Any, *, tags: str | Sequence[str] = (), time: str = "ts", database: str | None = None
@@ -178,7 +183,8 @@ class Connection:
         frame = to_arrow(data, time=time)
         session = self._start_session()
         names = (tags,) if isinstance(tags, str) else tuple(tags)
-        return self._database().write(database or session.database, table, frame, session, tags=names, time=time)
+        with self._calling() as opened:
+            return opened.write(database or session.database, table, frame, session, tags=names, time=time)
 
     def register(self, name: str, data: Any) -> None:
         """Let queries of this connection read a frame under a name, as if it were a table."""
@@ -210,6 +216,8 @@ class Connection:
         if self._local is not None and self._process_id == os.getpid():
             self._local.flushes_at_close = False
             self.close()
+            with self._lock:
+                self._call_ended.wait_for(lambda: not self._calls, EXIT_SECONDS_MAX)
 
     def __enter__(self) -> Self:
         return self
@@ -218,6 +226,18 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _calling(self) -> Iterator[Database]:
+        """Count a call while it runs."""
+        with self._lock:
+            self._calls += 1
+        try:
+            yield self._database()
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._call_ended.notify_all()
 
     def _database(self) -> Database:
         local = self._local
