@@ -3,7 +3,7 @@
     reads    ─▶ an immutable snapshot in memory
     changes  ─▶ intent in the store ─▶ regions ─▶ one transaction that publishes ─▶ the next snapshot
 
-`Catalog` is the door; `known_regions` tells the engine what to open before there is a catalog.
+`Catalog` is the entry point; `known_regions` lists the regions that the engine opens before there is a catalog.
 """
 
 from tsdb.catalog._catalog import Catalog

@@ -494,7 +494,7 @@ class Catalog:
         finish_drop(self._kv, self._regions, [each for each in relations if isinstance(each, TableInfo)])
 
     def _spread(self, intent: SpreadIntent, tables: Sequence[TableInfo]) -> None:
-        """Tell tables the options that they inherit. One that cannot be told now is told at the next start."""
+        """Propagate inherited options to tables. If that fails for one, it is repeated at the next start."""
         are_told = True
         for table in tables:
             try:
@@ -523,7 +523,7 @@ class Catalog:
         for create in intents.creates:
             if is_start:
                 check_undone(create.table, self._regions)
-            # Between starts nobody knows whether a region that is not open left something on disk.
+            # Between starts it is unknown whether a region that is not open left something on disk.
             if drop_regions(self._regions, create.table) and is_start:
                 self._transact([], [create.delete], what=create.table.full_name)
         for alter in intents.alters:

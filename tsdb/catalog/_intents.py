@@ -61,7 +61,7 @@ class AlterIntent:
 
 @dataclass(frozen=True, slots=True)
 class SpreadIntent:
-    """The tables of a database are being told its options."""
+    """The options of a database are being propagated to its tables."""
 
     database: str
 

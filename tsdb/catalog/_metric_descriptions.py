@@ -7,7 +7,7 @@ memory, what is known already costs a look-up, and only news is written.
 - Two programs may describe one metric differently: a metric keeps the last `VARIANTS_MAX` descriptions, the newest
   first. When more of them alternate than that, it stops to listen after `CHANGES_MAX` changes, until a restart.
 - There is a bound for how many metrics are described and for their texts; beyond it, new metrics stay undescribed.
-- Descriptions are read when they are first asked for. One that cannot be read is left out: nothing depends on it.
+- Descriptions are read at first use. One that cannot be read is left out: nothing depends on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of tables: what they inherit from their database, and what they mean to their regions.
 
-    ttl, compaction.*     are looked up: the table's own value, else the database's, whenever that is asked
+    ttl, compaction.*     are looked up: the table's own value, else the database's, at each use
     everything else       is copied into a table when it is created
 
 Values are in the form in which the database layer accepted them; whatever cannot be understood is still refused here,
@@ -19,7 +19,7 @@ from tsdb.units import Duration, DurationTooLong, Size
 T = TypeVar("T")
 
 INSTANT = Duration(1)
-"""The `ttl` of rows that are gone as soon as they are there: an engine that is told 0 keeps them forever."""
+"""The `ttl` of rows that are gone as soon as they are there: for the engine, 0 means forever."""
 
 _TTL = "ttl"
 _COMPACTION = "compaction."

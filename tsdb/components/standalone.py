@@ -95,7 +95,7 @@ class Standalone:
             app.add_aliases(COMPAT_PATHS)
 
     def _facts(self) -> ServerFacts:
-        """What the Prometheus API tells about the server."""
+        """The server information of the Prometheus API."""
         build = build_info()
         return ServerFacts(
             {"version": build.version, "commit": build.commit, "branch": build.branch},

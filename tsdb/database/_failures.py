@@ -1,4 +1,4 @@
-"""Which statement failed: errors carry it to whoever answers the client and writes the log."""
+"""Which statement failed: errors carry its text to the response and to the log."""
 
 from __future__ import annotations
 

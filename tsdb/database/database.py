@@ -1,4 +1,4 @@
-"""The one door to a database: text in, answers out, for one session.
+"""The facade of a database: executes the statements of a session and returns their results.
 
     text ─▶ parse ─▶ for each statement: show it in the process list ─▶ the function of its kind ─▶ Affected or Records
 
@@ -94,7 +94,7 @@ class Database:
         return name.lower() == "information_schema" or catalog.find_database(name) is not None
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
-        """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order.
+        """Run the statements of a text, each when its result is read. Rows are to be read, or closed, in order.
 
         `tables` are visible to queries by their bare names, as if they were tables of the session's database.
         """
@@ -159,7 +159,7 @@ class Database:
 
         IngestRejected, and nothing is written, if a row does not fit its table. With `dry_run` nothing changes, and
         the outcome tells what would, or what would be refused. Without `notes_rejections` a refusal is not counted and
-        remembered, because somebody will try again in another way.
+        remembered, because the caller tries again in another way.
         """
         check_writing(self.services, session)
         request = self._request(session, new_table, hints, protocol, is_dry=dry_run, notes_rejections=notes_rejections)
@@ -464,7 +464,7 @@ class _TrackedRecords:
 
 
 def _transaction(statement: statements.Transaction, services: Services, session: Session) -> Affected:
-    """Clients begin and end transactions without being asked; every statement is its own here."""
+    """Accept BEGIN, COMMIT and ROLLBACK, which many clients send; every statement is a transaction of its own."""
     if session.channel not in (Channel.MYSQL, Channel.POSTGRES):
         raise Unsupported(f"SQL statement is not supported, keyword: {statement.verb}")
     return Affected(0)

@@ -133,7 +133,8 @@ def distinct_series(
     """Return the distinct series of rows, and for every row which of them is its own."""
     tsid, check = hash_tags(columns, names, rows)
     first, index = group_series(tsid, check)
-    tags = make_tags([column.take(pa.array(first)) for column in columns], names, len(first))
+    positions = pa.array(first)
+    tags = make_tags([column.take(positions) for column in columns], names, len(first))
     return SeriesTable(tsid[first], check[first], tags), index
 
 

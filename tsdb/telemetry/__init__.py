@@ -1,4 +1,4 @@
-"""What the server tells about itself: logs, metrics and traces.
+"""Observability of the server: logs, metrics and traces.
 
     get_logger(__name__).info("region opened", region=7)     a line in the log
     OPENED = counter("tsdb_region_opened_total", "…")         a family in /metrics

@@ -80,7 +80,7 @@ class Tracing:
         self._provider.force_flush()
 
     def shutdown(self, *, seconds_max: float = SHUTDOWN_SECONDS_MAX) -> None:
-        """Send what is queued, for at most `seconds_max` even when nobody answers, and stop."""
+        """Send what is queued, for at most `seconds_max` even without an answer, and stop."""
         # The SDK's own shutdown waits for every queued batch in turn, each as long as an export may take.
         thread = threading.Thread(target=self._provider.shutdown, name="tsdb-trace-shutdown", daemon=True)
         thread.start()
@@ -122,7 +122,7 @@ def setup_tracing(
 ) -> Tracing | None:
     """Start sending spans to the collector at `endpoint` (`host:port`), or return None when tracing is off.
 
-    `ratio` is the share of traces that are sampled, from 0 to 1. A collector that cannot be reached is no
+    `ratio` is the fraction of traces that are sampled, from 0 to 1. A collector that cannot be reached is no
     error.
     """
     if not enabled:

@@ -39,7 +39,7 @@ from tsdb.query import Affected, Session
 from tsdb.sql import statements as sql
 
 ATTEMPTS_MAX = 5
-"""How often a change is planned again that somebody else's has overtaken."""
+"""How often a change is planned again after a concurrent change of the table."""
 
 
 class _Change:
@@ -67,7 +67,7 @@ class _Change:
 
 
 def alter_table(statement: sql.AlterTable, services: Services, session: Session) -> Affected:
-    """Change a table. A change by somebody else in between is taken up, and this one is planned again."""
+    """Change a table. After a concurrent change, this one is planned again on top of it."""
     database, name = resolve(statement.name, session)
     check_writable(database)
     if statement.if_exists and services.catalog.find_table(database, name) is None:

@@ -38,7 +38,7 @@ _LASTING = frozenset({Channel.MYSQL, Channel.POSTGRES, Channel.EMBEDDED})
 
 
 class DatabaseInUse(InvalidArguments):
-    """A database that somebody works in cannot be dropped."""
+    """A database that sessions use cannot be dropped."""
 
 
 def create_database(statement: statements.CreateDatabase, services: Services, session: Session) -> Affected:

@@ -32,7 +32,7 @@ def describe_metrics(
 
 
 def kind_of(name: str, known: Known) -> str:
-    """Return the type of a metric whose samples stand alone, `untyped` if no sender told it.
+    """Return the type of a metric whose samples stand alone, `untyped` if no sender declared it.
 
     The samples of a histogram or summary come as metrics of their own, without the family that gives them a meaning.
     """

@@ -166,7 +166,7 @@ def expand_tql(
 ) -> tuple[str, dict[str, pa.Table]]:
     """Evaluate the TQL of a query: all of it, or what stands between parentheses where a query may stand.
 
-    Returns the query with a table in the place of each, and these tables by their names, which nobody else uses.
+    Returns the query with a table in the place of each, and these tables by their names, which are unique.
     """
     tables: dict[str, pa.Table] = {}
     if not _MAY_HOLD.search(text):

@@ -24,7 +24,7 @@ from tsdb.sql.statements import Name, Statement
 
 
 def authorize(services: Services, session: Session) -> Identity:
-    """Return who asks, with the rights of now; PermissionDenied for nobody where somebody is needed."""
+    """Return the session's user with the current rights; PermissionDenied if there is none and a login is required."""
     identity = session.identity
     if identity is SYSTEM:
         return identity
@@ -171,7 +171,7 @@ def _copy(statement: statements.Copy, identity: Identity, session: Session) -> N
 _OF_SESSION = frozenset(
     {"variables", "variable", "status", "search_path", "warnings", "engines", "charset", "collation", "grants", "users"}
 )
-"""What SHOW tells to everybody, or judges by itself."""
+"""Kinds of SHOW that every user may run, or that check permissions themselves."""
 _OF_TABLE = frozenset({"columns", "index", "region", "create_table", "create_view", "create_flow"})
 _EVERYWHERE = frozenset({"databases", "processlist", "flow_status"})
 

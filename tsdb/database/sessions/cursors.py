@@ -168,7 +168,7 @@ def close_cursor(statement: CloseCursor, services: Services, session: Session) -
 
 
 def close_cursors(session: Session) -> None:
-    """Let go of all cursors of a session."""
+    """Close all cursors of a session."""
     while session.cursors:
         _, cursor = session.cursors.popitem()
         cursor.records.close()

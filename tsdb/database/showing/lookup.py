@@ -1,4 +1,4 @@
-"""Finding what a SHOW or DESCRIBE names: tables, views, and the tables nobody created."""
+"""Finding what a SHOW or DESCRIBE names: tables, views, and built-in tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The variables of a session as SHOW tells them.
+"""The variables of a session as SHOW lists them.
 
 A variable that statements can set shows its value under its name in upper case. Beside those, clients of PostgreSQL
 and MySQL ask for what their own servers have; it is answered with what holds here.
@@ -24,7 +24,7 @@ _SPELLINGS = {
 
 
 def variables_of(session: Session, version: str) -> dict[str, str]:
-    """Every variable a session can be asked for, by its name in lower case, sorted."""
+    """All variables of a session by their names in lower case, sorted."""
     if session.channel is Channel.POSTGRES:
         found = settings_of(session, version)
         found["statement_timeout"] = _timeout(session, unit="ms")

@@ -67,6 +67,8 @@ def _assign(values: pa.Array | pa.ChunkedArray, column: ColumnInfo, zone: str) -
         if pt.is_string(source) or pt.is_binary(source):
             return _each_text(values, lambda cell: vector_bytes(cell, column.type.dimension), pa.binary())
         raise pa.ArrowNotImplementedError("not a vector")
+    if source == target:
+        return values
     if column.type.is_timestamp:
         return _to_timestamp(values, target, zone)
     if kind is Kind.STRING and pt.is_timestamp(source):

@@ -73,7 +73,7 @@ def retyped_default(column: ColumnInfo, kind: DataType) -> ColumnDefault | None:
 
 
 def _stored_text(kind: DataType, said: DefaultExpression, zone: str) -> str:
-    """A timestamp is kept as an instant: whoever reads the default later may be in another zone."""
+    """Keep a timestamp as an instant, because later sessions may have another time zone."""
     if not kind.is_timestamp or said.kind != "string":
         return said.text
     count = to_unit(parse_timestamp(said.text, zone), kind.arrow.unit)

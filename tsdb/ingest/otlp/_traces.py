@@ -79,7 +79,7 @@ def parse_traces(body: bytes, table: str = TRACE_TABLE, *, check: Check = unchec
 
 
 def trace_tables(partitions: int = PARTITIONS) -> NewTable:
-    """How a new table of spans looks: a power of two of regions, each with the traces of a stretch of ids."""
+    """How a new table of spans looks: a power of two of regions, each with the traces of a range of ids."""
     if not 1 <= partitions <= PARTITIONS_MAX or partitions & (partitions - 1):
         raise InvalidArguments(
             f"a table of traces cannot have {partitions} partitions",
