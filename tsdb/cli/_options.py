@@ -1,7 +1,7 @@
 """Click commands made from the option table, with help in groups.
 
-Option texts are handed on as they were typed: what they mean is decided by the configuration, which knows the types,
-the other layers and how to say what is wrong with all of them at once.
+Option texts are passed on as typed: the configuration parses them, because it knows the types and the other layers, and
+reports all errors at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GroupedCommand(click.Command):
 
 
 def version_option() -> click.Option:
-    """Make `-V`, `--version`; the version is looked up only when asked for."""
+    """Make `-V`, `--version`; the version is looked up only on demand."""
 
     def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:

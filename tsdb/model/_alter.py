@@ -113,7 +113,7 @@ def alter(schema: RegionSchema, changes: list[SchemaChange]) -> RegionSchema:
 
 
 def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether every value of one type can be shown in another."""
+    """Return whether every value of one type can be shown in another."""
     if old == new or pt.is_string(new) or pt.is_large_string(new):
         return (not pt.is_nested(old) and not pt.is_binary(old)) or old == new
     if pt.is_integer(old) and pt.is_integer(new):

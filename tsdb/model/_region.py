@@ -1,4 +1,4 @@
-"""Regions: how they are numbered and what they can be told to do differently."""
+"""Regions: their ids and options."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class TableInfo:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The table's columns in the order users see, with the metadata that tells their SQL types."""
+        """The table's columns in the order users see, with the metadata of their SQL types."""
         return pa.schema([column.field for column in self.columns])
 
     @property

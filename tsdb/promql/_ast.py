@@ -24,7 +24,7 @@ class ValueType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Where in the text: from `start` up to `end`, which is not part of it."""
 
     start: int
@@ -35,7 +35,7 @@ class Span:
 class Expr:
     """A node."""
 
-    span: Span
+    span: TextSpan
 
     @property
     def type(self) -> ValueType:

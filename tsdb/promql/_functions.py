@@ -1,4 +1,4 @@
-"""The functions of the language: their names and the types of what they take and give."""
+"""The functions of the language: names, parameter types and result types."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Named places where a test can make the process die.
+"""Crash points: named places where a test can make the process die.
 
-The product announces a place with `crash_point("wal.append.before_sync")`, which does nothing. With the
-environment variable `TSDB_CRASH_POINT=name` or `name:n` the process exits there at once, as `kill -9` would
-end it, when the place is passed for the first or the n-th time. A test in the same process can put its own
-function in with `on_crash_point`.
+`crash_point("wal.append.before_sync")` does nothing by itself. With the environment variable `TSDB_CRASH_POINT=name` or
+`name:n` the process exits there at once, as with `kill -9`, when the place is reached for the first or the n-th time. A
+test in the same process can set its own function with `on_crash_point`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class RequestGuard:
             self.watch()
 
     def watch(self) -> None:
-        """Begin to wait for the client to go away. While its body arrives, reading that tells the same."""
+        """Begin to wait for a disconnect. While the body is read, reading it detects the same."""
         if self._watcher is None and self._request.is_body_complete:
             self._watcher = self._task.get_loop().create_task(self._watch())
 

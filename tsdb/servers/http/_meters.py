@@ -1,7 +1,7 @@
-"""What is counted for every request.
+"""Metrics of requests.
 
-The label `path` is the pattern of the route, never what the client asked for: the number of series does not
-depend on clients. Whatever has no route is `other`.
+The label `path` is the pattern of the route, never the path of the request, so that clients cannot add series. Requests
+without a route are `other`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the routes of Prometheus' HTTP API share: their parameters, and the threads on which they work.
+"""Common to the routes of Prometheus' HTTP API: parameters and threads.
 
-Parameters come in the query string or in a form; the query string wins.
+Parameters come from the query string or a form; the query string takes precedence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The numbers of MySQL's client/server protocol, and its small building blocks: integers, strings, lengths.
+"""Constants and primitives of MySQL's client/server protocol: integers, strings, lengths.
 
-Everything is little-endian. A number of variable length takes one byte below 251, else a mark and two, three or eight.
-`Reader` never reads beyond its packet: what is missing is a `BadPacket`.
+Everything is little-endian. A length-encoded integer takes one byte below 251, else a mark and two, three or eight.
+`Reader` never reads beyond its packet: missing bytes are a `BadPacket`.
 """
 
 from __future__ import annotations

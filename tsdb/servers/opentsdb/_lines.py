@@ -58,8 +58,8 @@ def handle_lines(lines: Sequence[bytes], database: DatabasePort, session: Sessio
     handled.replies |= {number: f"Invalid query: {reason}" for number, reason in refused.items()}
     try:
         if refused:
-            told = [Rejection("", reason, number, kind="syntax") for number, reason in refused.items()]
-            database.reject(told, session, protocol=PROTOCOL)
+            rejections = [Rejection("", reason, number, kind="syntax") for number, reason in refused.items()]
+            database.reject(rejections, session, protocol=PROTOCOL)
         if points:
             handled.replies |= _write(points, database, session)
     except TsdbError as error:

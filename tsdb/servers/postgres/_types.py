@@ -1,4 +1,4 @@
-"""Columns of answers as PostgreSQL's types, and rows as its messages."""
+"""Columns of results as PostgreSQL types, and rows as messages."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tsdb.sql.lexer import Token, TokenKind, syntax_error, unquote
-from tsdb.sql.range_query._blocks import Select, find_selects, level, match_parentheses
+from tsdb.sql.range_query._blocks import SelectBlock, find_selects, level, match_parentheses
 from tsdb.sql.range_query._items import CallReader
 from tsdb.sql.range_query._model import Expression, Fill, Item, Origin, RangeQuery, Span
 
@@ -80,7 +80,7 @@ def find_range(text: str, tokens: list[Token]) -> RangeQuery | None:
 
     InvalidSyntax for RANGE without ALIGN, and for range queries that break the rules.
     """
-    # Every query passes here, and nearly none says either word: the text tells in a microsecond.
+    # Every query passes here, and nearly none has either word: a search takes a microsecond.
     lowered = text.lower()
     if "align" not in lowered and "range" not in lowered:
         return None
@@ -110,7 +110,7 @@ class _Cut:
     refused: list[int] = field(default_factory=list)
 
 
-def _cut(tokens: Sequence[Token], partners: dict[int, int], select: Select) -> _Cut:
+def _cut(tokens: Sequence[Token], partners: dict[int, int], select: SelectBlock) -> _Cut:
     cut = _Cut()
     for place in level(partners, select.begin + 1, select.end):
         word = tokens[place].word
@@ -146,7 +146,7 @@ def _is_name(tokens: Sequence[Token], place: int) -> bool:
     return before.text == "," or before.word in ("FROM", "JOIN", "AS")
 
 
-def _read(text: str, tokens: list[Token], partners: dict[int, int], select: Select, cut: _Cut) -> RangeQuery:
+def _read(text: str, tokens: list[Token], partners: dict[int, int], select: SelectBlock, cut: _Cut) -> RangeQuery:
     assert cut.align is not None
     assert cut.source_from is not None
     if cut.refused:
@@ -255,7 +255,7 @@ def _read_by(reader: CallReader, position: int) -> tuple[tuple[Expression, ...],
 
 
 def _split(reader: CallReader, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return the stretches between the commas of a list."""
+    """Return the ranges between the commas of a list."""
     commas = [place for place in level(reader.partners, begin, end) if reader.tokens[place].text == ","]
     return list(zip([begin, *(comma + 1 for comma in commas)], [*commas, end], strict=True))
 

@@ -57,7 +57,7 @@ class _Site(NamedTuple):
     end: int
     edit: Callable[[_Site], None]
     mark: int
-    """The token that tells what it is: a name, an operator."""
+    """The token that identifies it: a name, an operator."""
 
 
 class _Operand(NamedTuple):
@@ -130,7 +130,7 @@ class Calendar:
         return _Operand(start, end, self._edits.render(*self._span(start, end)).strip())
 
     def _sum_at(self, index: int) -> _Site | None:
-        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has parts that a calendar tells."""
+        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has calendar units."""
         layout = self._layout
         sign = layout.tokens[index - 1] if index > 1 else None
         if sign is None or sign.kind != TokenKind.OPERATOR or sign.text not in "+-":
@@ -224,7 +224,7 @@ class Calendar:
         return "date" if word == "DATE" else "text" if word in _TEXTS else "other"
 
     def _is_difference(self, operand: _Operand) -> bool:
-        """Tell whether an operand is the time between two others."""
+        """Return whether an operand is the time between two others."""
         layout = self._layout
         depth = layout.depths[operand.start]
         return any(
@@ -395,7 +395,7 @@ class Calendar:
         self._put(site, f"CAST({self._shown('now()')} AS DATE){name}")
 
     def _is_item(self, site: _Site) -> bool:
-        """Tell whether an expression is an item of a SELECT list that has no name of its own."""
+        """Return whether an expression is an item of a SELECT list that has no name of its own."""
         layout = self._layout
         behind = layout.tokens[site.end + 1]
         if behind.kind != TokenKind.END and behind.text not in (",", ";", ")") and layout.words[site.end + 1] != "FROM":
@@ -481,7 +481,7 @@ class Calendar:
         self._put(site, self._moved(self._time(operand), source, target))
 
     def _is_without_zone(self, operand: _Operand) -> bool:
-        """Tell whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
+        """Return whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
         layout = self._layout
         moves = sum(
             layout.words[each : each + 3] == ["AT", "TIME", "ZONE"] for each in range(operand.start, operand.end)
@@ -530,7 +530,7 @@ class Calendar:
 
 
 def needs_calendar(layout: Layout, zone: str, *, is_wide: bool) -> bool:
-    """Tell whether a query has to be edited by `Calendar`."""
+    """Return whether a query has to be edited by `Calendar`."""
     if zone != "UTC" or is_wide:
         return True
     words = layout.words

@@ -1,11 +1,11 @@
-"""The metadata of an Arrow IPC message, looked at before Arrow does: its kind, its length, what it would unpack to.
+"""Checks the metadata of Arrow IPC messages before Arrow reads them: kind, length, and decompressed size.
 
-Arrow trusts the sizes that a message claims: a compressed buffer says how much memory it needs, a column without
-buffers how many rows it has. Both come from a stranger. `check_batch` adds them up first and refuses what is over the
-limits, so that a message of a few bytes cannot ask for gigabytes.
+Arrow trusts the sizes in a message: a compressed buffer states how much memory it needs, a column without buffers how
+many rows it has. Both are untrusted. `check_batch` adds them up first and refuses what is over the limits, so that a
+message of a few bytes cannot allocate gigabytes.
 
-The metadata is a FlatBuffer: tables that point to their fields by small offsets. Only the few fields that are needed
-are read, every read inside the bounds of the bytes.
+The metadata is a FlatBuffer: tables that point to their fields by small offsets. Only the required fields are read,
+with bounds checks.
 """
 
 from __future__ import annotations
