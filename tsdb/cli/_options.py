@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tsdb.config import Component, Kind, Option, options_of
+from tsdb.config import Component, Option, OptionKind, options_of
 from tsdb.config.options import CONFIGURATION
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -101,7 +101,7 @@ def _parameter(option: Option, component: Component) -> click.Parameter:
     if option.default:
         facts.append(f"default: {option.default}")
     settings: dict[str, Any] = {"metavar": option.metavar}
-    if option.kind is Kind.FLAG:
+    if option.kind is OptionKind.FLAG:
         # `--flag` alone means true; `--flag=false` and `--flag false` are taken too.
         settings |= {"is_flag": False, "flag_value": "true"}
     return GroupedOption(

@@ -1,4 +1,4 @@
-"""What can go wrong with metadata.
+"""Errors of the metadata store.
 
 KvUnavailable             the store failed: look at the disk or the network
 └── KvClosed              it was closed: the server is stopping

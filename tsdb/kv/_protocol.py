@@ -51,7 +51,7 @@ Compare = Absent | Equals | RevisionIs
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Give a key a value."""
+    """Set the value of a key."""
 
     key: str
     value: bytes

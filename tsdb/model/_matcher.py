@@ -20,9 +20,9 @@ MatchOp: TypeAlias = Literal["=", "!=", "=~", "!~"]
 
 REGEX_CHARS_MAX = 1 << 16
 KEPT_BYTES_MAX = 8 << 20
-"""What expressions take that are kept, in each of three caches."""
+"""The size of each of the three caches of expressions."""
 _VALUE_BYTES = 64
-"""What a text takes besides its characters."""
+"""The overhead of a text besides its characters."""
 
 
 @dataclass(frozen=True, slots=True)

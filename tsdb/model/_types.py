@@ -21,7 +21,7 @@ _TYPES_MAX = 1024
 
 
 class Kind(StrEnum):
-    """What sort of value; the text is the name by which `DESC` shows it."""
+    """The kind of a value; the text is the name that `DESC` shows."""
 
     STRING = "String"
     BINARY = "Binary"

@@ -15,7 +15,7 @@ from tsdb.model import Matcher
 
 
 class ValueType(StrEnum):
-    """What an expression gives."""
+    """The type of an expression."""
 
     SCALAR = "scalar"
     VECTOR = "instant vector"
@@ -80,7 +80,7 @@ class DurationExpr(Expr):
 
 @dataclass(slots=True)
 class TimeShift:
-    """What `offset` and `@` say."""
+    """The modifiers `offset` and `@`."""
 
     offset_ms: int = 0
     offset_expr: Expr | None = None

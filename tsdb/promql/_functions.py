@@ -11,7 +11,7 @@ _S, _V, _M, _T = ValueType.SCALAR, ValueType.VECTOR, ValueType.MATRIX, ValueType
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes. `optional` counts the last types that may be left out, -1 lets the last one repeat."""
+    """A signature. `optional` counts the last types that may be left out, -1 lets the last one repeat."""
 
     types: tuple[ValueType, ...]
     returns: ValueType = ValueType.VECTOR

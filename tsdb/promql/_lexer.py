@@ -18,7 +18,7 @@ TOKENS_MAX = 50_000
 
 
 class PromTokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     END = "end of input"
     NUMBER = "number"

@@ -72,7 +72,7 @@ def _count_waits() -> float:
 
 @dataclass(frozen=True, slots=True)
 class ThreadClock:
-    """What a watch reads; tests pass their own."""
+    """The clocks of a watch; tests pass their own."""
 
     wall: Callable[[], float] = perf_counter
     busy: Callable[[], float] = thread_time

@@ -25,7 +25,7 @@ from tsdb.ingest.otlp import (
     PARTITIONS,
     TRACE_TABLE,
     MetricOptions,
-    Parsed,
+    OtlpItems,
     Strategy,
     choice_rows,
     metric_tables,
@@ -146,7 +146,7 @@ class _Work:
         self._session = request.session
         self._protocol = protocol
 
-    def write(self, parsed: Parsed, new_table: NewTable) -> dict[int, str] | WriteOutcome:
+    def write(self, parsed: OtlpItems, new_table: NewTable) -> dict[int, str] | WriteOutcome:
         """Write what fits; return the reasons of items that do not, or what a dry run would do."""
         outcome, rejections, reasons = write_what_fits(parsed.rows, partial(self._ingest, new_table))
         if self._request.is_dry:

@@ -62,7 +62,7 @@ class StepPool:
         self._settle_seconds_max = settle_seconds_max
 
     def close(self) -> None:
-        """Let the threads end, without waiting for what they do."""
+        """Stop the threads without waiting for running work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(

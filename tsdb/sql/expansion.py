@@ -41,7 +41,7 @@ QUERY_GROWTH_BYTES_MAX = 100_000_000
 
 _PARENTHESES = re.compile(r"[()]")
 _COUNT_FACTOR = 1000.0
-"""What counts for a number of repetitions that is not written as a number: what it is shows when the query runs."""
+"""The assumed number of repetitions where it is not a literal; the real one is known when the query runs."""
 
 _ITEM_BYTES = 8.0
 
@@ -67,7 +67,7 @@ _FREE = frozenset({".", ",", "(", ")", "[", "]", ";"})
 
 @dataclass(frozen=True, slots=True)
 class ColumnGrowth:
-    """What a name of a result column stands for."""
+    """The size of the expression of a result column."""
 
     name: str
     tokens: int

@@ -27,7 +27,7 @@ TOKENS_MAX = 1_000_000
 
 
 class TokenKind(IntEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = 0
     """A keyword or an identifier without quotes."""

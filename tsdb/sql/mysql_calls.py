@@ -25,7 +25,7 @@ _UNIT_US = {
 }  # fmt: skip
 _UNIT_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _DAYS_FROM_YEAR_0 = 719_528
-"""What TO_DAYS counts up to 1970-01-01."""
+"""TO_DAYS of 1970-01-01."""
 
 
 def unit_of(text: str) -> str:

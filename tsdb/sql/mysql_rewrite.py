@@ -1,4 +1,4 @@
-"""What clients of MySQL write and the query engine cannot read, put into other words.
+"""Rewrites MySQL syntax that the query engine does not know.
 
     a DIV b                         CAST(a / nullif(b, 0) AS BIGINT)
     a MOD b                         a % nullif(b, 0), and likewise a / b

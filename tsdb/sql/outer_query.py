@@ -20,7 +20,7 @@ from tsdb.sql.select import GroupKey, Select, SelectItem, Tokens, find_key, is_n
 from tsdb.sql.terms import AGGREGATES
 
 CELLS = "__cells"
-"""What the rows below are called above."""
+"""The name of the rows below in the query above."""
 
 _FOREIGN = frozenset({"ALL", "RANGE", "UNNEST", "ROLLUP", "CUBE", "GROUPING"})
 _BY_TEXT = frozenset({"BETWEEN", "IN", "LIKE", "ILIKE"})

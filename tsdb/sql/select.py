@@ -149,7 +149,7 @@ class _SelectClause:
     begin: int
     """The place of its word."""
     tokens: Tokens = ()
-    """What stands behind its word, and behind BY."""
+    """The tokens after its word, and after BY."""
 
 
 def _cut(tokens: list[Token]) -> dict[str, _SelectClause] | Declined:

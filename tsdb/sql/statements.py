@@ -122,7 +122,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class DefaultExpression:
-    """What stands behind DEFAULT: a literal or a call without arguments; the database makes a ColumnDefault of it."""
+    """The value of DEFAULT: a literal or a call without arguments; the database makes a ColumnDefault of it."""
 
     text: str
     """A string literal without its quotes, a number with its sign, `true`, or a function's name in lower case."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 ENVIRONMENT_VARIABLE = "TSDB_CRASH_POINT"
 EXIT_CODE = 137
-"""What a shell reports for a process ended by SIGKILL."""
+"""The exit code of a process ended by SIGKILL."""
 
 _hook: Callable[[str], None] | None = None
 
@@ -36,7 +36,7 @@ def on_crash_point(hook: Callable[[str], None]) -> Iterator[None]:
 
 
 def arm_from_environment() -> None:
-    """Let the process die where `TSDB_CRASH_POINT` says; nothing if it is not set."""
+    """Exit the process at the point in `TSDB_CRASH_POINT`, if set."""
     global _hook
     setting = os.environ.get(ENVIRONMENT_VARIABLE)
     if not setting:

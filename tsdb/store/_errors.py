@@ -1,4 +1,4 @@
-"""What can go wrong with stored objects.
+"""Errors of object storage.
 
 StoreError                the store failed: wait, or look at the disk or the network
 ├── ObjectNotFound        there is no object of this path
@@ -15,7 +15,7 @@ import errno
 from tsdb.errors import Status, TsdbError
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What the operating system says when a disk or a quota is full."""
+"""The system errors of a full disk or quota."""
 
 
 class StoreError(TsdbError):

@@ -25,7 +25,7 @@ DEFAULT_BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What is known of an object without reading it."""
+    """The metadata of an object."""
 
     path: str
     size_bytes: int

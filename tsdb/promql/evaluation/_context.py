@@ -41,7 +41,7 @@ _MATRICES = 2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one query may use."""
+    """The limits of one query."""
 
     samples_max: int = SAMPLES_MAX
     series_max: int = SERIES_MAX
@@ -135,7 +135,7 @@ class EvalContext:
             self._taken += samples
 
     def release(self) -> None:
-        """Give back what was taken from the budget of all queries."""
+        """Return the samples to the budget of all queries."""
         if self.budget is not None:
             self.budget.give(self._taken)
         self._taken = self._matrices = 0

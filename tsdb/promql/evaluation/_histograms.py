@@ -57,7 +57,7 @@ class _BucketSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Input:
-    """What a function looks at: the buckets of classic histograms, and native histograms where the mask says so."""
+    """The input of a function: the buckets of classic histograms, and native histograms where the mask says so."""
 
     buckets: _BucketSeries
     vector: Vector

@@ -19,7 +19,7 @@ from tsdb.promql._lexer import go_quote
 
 NAME = "__name__"
 METADATA = (NAME, "__type__", "__unit__")
-"""What a series loses when its values become something else."""
+"""Labels that a series loses when a function changes its values."""
 
 Codes = npt.NDArray[np.int64]
 _KEY_MAX = 1 << 62

@@ -22,7 +22,7 @@ from tsdb.promql.evaluation._values import Scalar, StringValue, Times, Vector, f
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a query gives. `value` is a SeriesSet for a range vector: its samples are as they were taken."""
+    """The result of a query. `value` is a SeriesSet for a range vector: its samples are as they were taken."""
 
     times: Times
     value: Scalar | StringValue | Vector | SeriesSet

@@ -133,7 +133,7 @@ Value: TypeAlias = Scalar | StringValue | Vector
 
 
 def broadcast(value: Value, steps: int) -> Value:
-    """Let the value of one step stand for many."""
+    """Repeat the value of one step for many."""
     if isinstance(value, Scalar):
         return Scalar(np.repeat(value.values[:1], steps))
     if isinstance(value, Vector):

@@ -79,7 +79,7 @@ class Calls:
 
 
 class GrpcCall:
-    """What a method sees of its client."""
+    """One call, as its method sees it."""
 
     def __init__(self, context: grpc.aio.ServicerContext, method: str, calls: Calls) -> None:
         self.context = context

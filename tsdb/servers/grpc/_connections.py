@@ -16,7 +16,7 @@ from grpc._cython import cygrpc
 from tsdb.telemetry import gauge
 
 OPTION = ("grpc.enable_channelz", 1)
-"""What a server has to be created with."""
+"""Options that a server must be created with."""
 
 _CONNECTIONS = gauge("tsdb_servers_grpc_connections", "Open connections of the gRPC server.")
 

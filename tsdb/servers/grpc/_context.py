@@ -14,7 +14,7 @@ from tsdb.servers.grpc._session import Sessions
 
 @dataclass(frozen=True, slots=True)
 class GrpcContext:
-    """What all services of a server use."""
+    """The database, sessions and threads of all services."""
 
     database: DatabasePort
     sessions: Sessions

@@ -24,7 +24,7 @@ from tsdb.servers.grpc.proto.envelope_pb2 import Envelope
 
 SERVICE = "greptime.v1.GreptimeDatabase"
 PROTOCOL = "grpc"
-"""What counters and the log of refused rows call this way in."""
+"""The protocol in metrics and in the log of rejected rows."""
 LARGE_BYTES = 1 << 20
 """Larger messages are not even copied on the event loop."""
 ROWS_MAX = (1 << 32) - 1

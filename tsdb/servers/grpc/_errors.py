@@ -33,7 +33,7 @@ RETRYABLE: Final = frozenset(
         Status.RATE_LIMITED,
     }
 )
-"""What time alone may mend."""
+"""Statuses that a retry may solve."""
 
 
 class InternalError(TsdbError):

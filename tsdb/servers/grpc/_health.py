@@ -23,7 +23,7 @@ _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
-    """What the server says about itself."""
+    """The health of the server."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()

@@ -47,7 +47,7 @@ FindToken = Callable[[str], Identity | None]
 
 
 class Credentials(NamedTuple):
-    """What a client says who it is."""
+    """The credentials of a client."""
 
     user: str
     password: str

@@ -104,7 +104,7 @@ class HttpApp:
             self._router.add(path, method, route)
 
     def add_aliases(self, aliases: Iterable[tuple[str, str]]) -> None:
-        """Let paths be known under other names, too; a path with a route of its own stays what it is."""
+        """Add aliases of paths; a path with its own route is never an alias."""
         for alias, path in aliases:
             self._router.add_alias(alias, path)
 
@@ -114,7 +114,7 @@ class HttpApp:
         return len(self._timeouts)
 
     def close(self) -> None:
-        """Let the threads end that check passwords."""
+        """Stop the threads that check passwords."""
         self._auth.close()
 
     def interrupt_requests(self) -> None:

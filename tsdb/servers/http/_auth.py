@@ -45,7 +45,7 @@ OPEN_PREFIXES = (
 PUBLIC_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics")
 """Further endpoints without login, by default."""
 ADMIN_PREFIXES = ("/config", "/debug/")
-"""What only administrators may ask, unless it is public."""
+"""Endpoints for administrators, unless they are public."""
 
 _HEADERS = (b"x-tsdb-auth", b"x-greptime-auth", b"authorization")
 _UNAUTHORIZED = 401

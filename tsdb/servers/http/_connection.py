@@ -68,7 +68,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._client: tuple[str, str] | None = None
         self._name: str | None = None
         self._ahead = b""
-        """What was read of the next request."""
+        """Bytes of the next request."""
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_reading = True
@@ -126,7 +126,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self.drained = None
 
     def lose(self) -> None:
-        """Let the request know that its client has gone."""
+        """Notify the request of the disconnect."""
         self.is_lost = True
         self.resume_writing()
         if self._exchange is not None:

@@ -63,7 +63,7 @@ on with."""
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """What a request says about its answer, beside the name of the format."""
+    """The options of a format."""
 
     elapsed_ms: Callable[[], int]
     limit: int | None = None

@@ -49,7 +49,7 @@ class RequestGuard:
         self._watcher: asyncio.Task[None] | None = None
 
     def start_clock(self, timeout_seconds: float) -> None:
-        """Give the request this long from now; 0 is no limit."""
+        """Set the timeout of the request, from now; 0 is no limit."""
         if timeout_seconds:
             self._deadline = self._task.get_loop().time() + timeout_seconds
 

@@ -117,7 +117,7 @@ def read_hints(request: Request) -> dict[str, str]:
 
 
 def gathering_key(request: Request) -> Hashable:
-    """What requests must have in common to be written as one: whatever they say beside their rows."""
+    """Return the key of requests that may be written as one: everything but their rows."""
     said = tuple(
         (name, value)
         for name, value in request.raw_headers.items()
@@ -172,7 +172,7 @@ def _read_stream(body: bytes, codec: str, bytes_max: int) -> bytes:
 
 
 def dry_run_response(outcome: WriteOutcome) -> Response:
-    """What a write would do."""
+    """Return the response to a dry run."""
     return Response.json(
         {
             "rows": outcome.rows,

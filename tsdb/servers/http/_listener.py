@@ -54,7 +54,7 @@ class Listener:
         self._tuning = tuning
         self.loop = asyncio.get_running_loop()
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
-        """What all connections read into."""
+        """The read buffer of all connections."""
         self.is_stopping = False
         self._tls = tls
         self._socket = bound
@@ -137,7 +137,7 @@ class Listener:
         return True
 
     def cancel(self) -> None:
-        """Give up all requests under way."""
+        """Cancel all requests in progress."""
         for connection in tuple(self._connections):
             connection.cancel()
 

@@ -40,7 +40,7 @@ class PrometheusApiRoutes:
         self._work = work
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._work.close()
 
     async def query(self, request: Request) -> AnyResponse:

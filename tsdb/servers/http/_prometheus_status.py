@@ -42,14 +42,14 @@ _EMPTY: dict[str, object] = {
     "targets/metadata": [],
     "scrape_pools": {"scrapePools": []},
 }
-"""What is always empty, because nothing is scraped and no rule is evaluated here; clients ask all the same."""
+"""Always empty, because nothing is scraped and no rules are evaluated; clients request them nevertheless."""
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[AnyResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server knows about itself."""
+    """The routes that describe the server."""
 
     build: Mapping[str, str] = field(default_factory=dict)
     settings: Callable[[], Mapping[str, object]] = dict

@@ -88,7 +88,7 @@ class Secured(asyncio.BufferedProtocol):
     # What the connection calls.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the client; `peercert` is its certificate."""
+        """Return information about the client; `peercert` is its certificate."""
         return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)
 
     def write(self, data: bytes) -> None:

@@ -108,7 +108,7 @@ class SqlRoutes:
         self._pool = StepPool("http-sql", threads_max)
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._pool.close()
 
     async def execute(self, request: Request) -> AnyResponse:

@@ -64,7 +64,7 @@ class PacketChannel:
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """What the client's certificate says, if it has shown one."""
+        """The client certificate, if there is one."""
         return None if self._writer is None else self._writer.get_extra_info("peercert")
 
     async def open_stream(self, context: ssl.SSLContext | None) -> None:

@@ -51,7 +51,7 @@ from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
 
 GATHERED_BYTES = 256 << 10
-"""So much of an answer is gathered before it is sent."""
+"""The size of a chunk of an answer."""
 _log = get_logger("tsdb.mysql")
 _PLUGIN = CACHING_SHA2
 _MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
@@ -104,7 +104,7 @@ class Shared:
     """How the server is, in MySQL's words."""
 
     def variables(self) -> dict[str, str]:
-        """What a session is set to before it sets anything itself."""
+        """The initial variables of a session."""
         if self.limits.idle_seconds is None:
             return {}
         seconds = str(max(1, round(self.limits.idle_seconds)))

@@ -16,7 +16,7 @@ from tsdb.servers.mysql._protocol import (
 )
 
 SERVER_VERSION = "8.4.2"
-"""What clients decide by; `SELECT VERSION()` says which program this is."""
+"""The version that clients choose features by; `SELECT VERSION()` names this program."""
 NATIVE = "mysql_native_password"
 CACHING_SHA2 = "caching_sha2_password"
 _PROTOCOL_VERSION = 10
@@ -34,7 +34,7 @@ class BadHandshake(WireError):
 
 @dataclass(slots=True)
 class LoginRequest:
-    """Who a client says it is."""
+    """The login of a client, not verified."""
 
     user: str
     answer: bytes

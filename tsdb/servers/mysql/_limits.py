@@ -13,7 +13,7 @@ _NO_TIME = Duration(0)
 
 @dataclass(frozen=True, slots=True)
 class MysqlLimits:
-    """What connections may take."""
+    """Limits of connections."""
 
     threads_max: int = 2
     connections_max: int = 4096

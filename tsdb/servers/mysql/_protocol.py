@@ -12,7 +12,7 @@ from enum import IntEnum, IntFlag
 PIECE_BYTES = (1 << 24) - 1
 """A packet carries at most this much in one piece; one that carries as much is followed by another."""
 PACKET_BYTES_MAX = 128 << 20
-"""What one packet of a client may carry in all its pieces: `max_allowed_packet`."""
+"""The size of a packet in all its pieces: `max_allowed_packet`."""
 CHARSET_UTF8MB4 = 45
 CHARSET_BINARY = 63
 CHALLENGE_BYTES = 20
@@ -42,7 +42,7 @@ class Command(IntEnum):
 
 
 class Capability(IntFlag):
-    """What both sides can do."""
+    """Capability flags of both sides."""
 
     LONG_PASSWORD = 1
     FOUND_ROWS = 1 << 1
@@ -83,7 +83,7 @@ OFFERED = (
     | Capability.PLUGIN_AUTH_LENENC_DATA
     | Capability.DEPRECATE_EOF
 )
-"""What this server can do, TLS apart."""
+"""The capabilities of this server, without TLS."""
 
 
 class StatusFlag(IntFlag):

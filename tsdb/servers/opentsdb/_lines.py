@@ -1,4 +1,4 @@
-"""What is done with lines that arrived together: good ones become one write, the others one error line each.
+"""Handles lines that arrived together: valid ones become one write, the others one error line each.
 
 put x 1667898896 1 h=a      silence
 put x                       Invalid query: put: illegal argument: not enough arguments (need least 4, got 2)
@@ -30,7 +30,7 @@ _log = get_logger("tsdb.opentsdb")
 
 @dataclass(slots=True)
 class Handled:
-    """What became of some lines."""
+    """The outcome of some lines."""
 
     replies: dict[int, str] = field(default_factory=dict)
     """By the number of the line."""

@@ -67,7 +67,7 @@ Pieces = Iterator[bytes]
 
 
 class Backend:
-    """What a connection has prepared and opened. Used by one thread at a time; `close` it in the end."""
+    """The prepared statements and portals of a connection. Used by one thread at a time; `close` it in the end."""
 
     def __init__(
         self, database: DatabasePort, session: Session, settings: SessionSettings, tuning: PostgresTuning
@@ -117,7 +117,7 @@ class Backend:
         self._database.cancel(self._session)
 
     def close(self) -> None:
-        """Let go of everything that is open."""
+        """Close everything that is open."""
         self._close_portals()
         for cursor in self._session.cursors.values():
             cursor.records.close()

@@ -48,7 +48,7 @@ class CopyIn:
     """One COPY that is under way. `take` what comes, then `finish`."""
 
     def __init__(self, statement: Copy, database: DatabasePort, session: Session, tuning: PostgresTuning) -> None:
-        """Look whether it can be done; TsdbError if not, and nothing may be sent."""
+        """Check that the copy is possible; TsdbError if not, before anything is sent."""
         assert statement.table is not None
         self.statement = statement
         options = _checked(parse_copy_options(statement))

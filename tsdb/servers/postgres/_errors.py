@@ -28,7 +28,7 @@ class PgError(TsdbError):
 
 
 class ProtocolViolation(PgError):
-    """What came is no message of the protocol, or not one that may come now."""
+    """A message that is malformed, or out of place."""
 
     def __init__(self, message: str) -> None:
         super().__init__("08P01", message)

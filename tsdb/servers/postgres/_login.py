@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class LoginChannel(Protocol):
-    """What a login needs of a connection."""
+    """The part of a connection that a login uses."""
 
     client: str
     is_encrypted: bool
@@ -59,7 +59,7 @@ class LoginChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """What holds for every login of a server."""
+    """The context of all logins of a server."""
 
     database: DatabasePort
     authenticator: Authenticator
@@ -81,11 +81,11 @@ class PostgresLogin:
     session: Session
     settings: SessionSettings
     greeting: bytes
-    """What is still to be sent before the key and ReadyForQuery."""
+    """Messages to send before BackendKeyData and ReadyForQuery."""
 
 
 async def log_in(channel: LoginChannel, rules: LoginRules) -> PostgresLogin | None:
-    """Let a client in; None if it only requested a cancellation or went away. PgError or AuthError if it may not."""
+    """Log a client in; None if it only requested a cancellation or disconnected. PgError or AuthError on failure."""
     parameters = await _read_startup(channel, rules)
     if parameters is None:
         return None

@@ -44,7 +44,7 @@ _QUIET = frozenset(
         *("max_parallel_workers_per_gather", "work_mem", "plan_cache_mode", "geqo", "gin_fuzzy_search_limit"),
     }
 )
-"""What clients set as a matter of course, and what does no harm when it has no effect."""
+"""Settings that clients commonly set and that are ignored without harm."""
 
 _NOT_SETTINGS = frozenset({"user", "database", "options", "replication"})
 _UTF8 = frozenset({"UTF8", "UTF-8", "UNICODE", "SQL_ASCII", "AUTO"})

@@ -28,7 +28,7 @@ from tsdb.sql.statements import (
 )
 
 _REPEATABLE = (AddColumnOp, SetDefaultOp, DropDefaultOp)
-"""What may be listed with commas, all of one sort."""
+"""Changes that may be listed with commas, all of one kind."""
 
 _REQUEST_OPTIONS = frozenset({"timeout", "wait"})
 """Options of the request itself; a change is done when its answer is sent, so that they change nothing."""

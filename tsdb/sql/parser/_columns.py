@@ -129,7 +129,7 @@ def check_index_type(index: ColumnIndex, kind: DataType, column: str) -> None:
 
 
 def parse_default(cursor: TokenCursor, kind: DataType | None = None) -> DefaultExpression:
-    """What follows DEFAULT: a literal, perhaps with a sign, or a function without arguments."""
+    """Parse what follows DEFAULT: a literal, perhaps with a sign, or a function without arguments."""
     start = cursor.token
     default = _default(cursor)
     follower = cursor.token

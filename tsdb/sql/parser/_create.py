@@ -77,7 +77,7 @@ def _database(cursor: TokenCursor) -> CreateDatabase:
 
 @dataclass(slots=True)
 class _Draft:
-    """What was found between the parentheses of CREATE TABLE."""
+    """The contents of the parentheses of CREATE TABLE."""
 
     columns: list[ColumnDef] = field(default_factory=list)
     time_indexes: list[str] = field(default_factory=list)

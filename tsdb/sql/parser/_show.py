@@ -226,4 +226,4 @@ _FORMS: dict[str, Callable[[TokenCursor, bool], Show]] = {
 }
 
 SHOW_WORDS = tuple(word for word in _FORMS if word != "TABLE")
-"""What can follow SHOW beside the name of a variable."""
+"""The words that can follow SHOW, besides names of variables."""

@@ -21,7 +21,7 @@ _ALIAS_CHARS_MAX = 400
 _VERBS = {"EVAL": "eval", "EVALUATE": "eval", "EXPLAIN": "explain", "ANALYZE": "analyze"}
 
 _NO_PARAMETERS = (Slice("0"), Slice("0"), Slice("'5m'"))
-"""What EXPLAIN takes when no parameters are given."""
+"""The parameters of EXPLAIN by default."""
 
 
 def parse_tql(text: str, start: int, dialect: Dialect) -> tuple[Tql, int]:

@@ -1,4 +1,4 @@
-"""What can be wrong with a range query beyond its grammar."""
+"""Errors of range queries beyond their grammar."""
 
 from __future__ import annotations
 

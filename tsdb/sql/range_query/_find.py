@@ -17,62 +17,15 @@ from tsdb.sql.range_query._model import Expression, Fill, Item, Origin, RangeQue
 
 _TAIL = frozenset({"ORDER", "LIMIT", "OFFSET", "FETCH"})
 _REFUSED = frozenset({"GROUP", "HAVING", "WINDOW", "QUALIFY"})
-_NEVER_ALIAS = frozenset(
-    {
-        "FILL",
-        "END",
-        "NULL",
-        "TRUE",
-        "FALSE",
-        "UNKNOWN",
-        "PRECISION",
-        "ZONE",
-        "YEAR",
-        "YEARS",
-        "MONTH",
-        "MONTHS",
-        "WEEK",
-        "WEEKS",
-        "DAY",
-        "DAYS",
-        "HOUR",
-        "HOURS",
-        "MINUTE",
-        "MINUTES",
-        "SECOND",
-        "SECONDS",
-        "MILLISECOND",
-        "MILLISECONDS",
-        "MICROSECOND",
-        "MICROSECONDS",
-        "NANOSECOND",
-        "NANOSECONDS",
-        "QUARTER",
-    }
-)
-_NEVER_BEFORE_ALIAS = frozenset(
-    {
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "INTERVAL",
-        "DISTINCT",
-        "FROM",
-        "COLLATE",
-        "DATE",
-        "TIMESTAMP",
-        "TIME",
-    }
-)
+_NEVER_ALIAS_WORDS = """
+    FILL END NULL TRUE FALSE UNKNOWN PRECISION ZONE YEAR YEARS MONTH MONTHS WEEK WEEKS DAY DAYS HOUR HOURS MINUTE
+    MINUTES SECOND SECONDS MILLISECOND MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND NANOSECONDS QUARTER
+"""
+_NEVER_ALIAS = frozenset(_NEVER_ALIAS_WORDS.split())
+_NEVER_BEFORE_ALIAS_WORDS = """
+    AND OR NOT IN IS LIKE ILIKE BETWEEN CASE WHEN THEN ELSE INTERVAL DISTINCT FROM COLLATE DATE TIMESTAMP TIME
+"""
+_NEVER_BEFORE_ALIAS = frozenset(_NEVER_BEFORE_ALIAS_WORDS.split())
 
 
 def find_range(text: str, tokens: list[Token]) -> RangeQuery | None:
@@ -184,7 +137,7 @@ def _read(text: str, tokens: list[Token], partners: dict[int, int], select: Sele
 
 @dataclass(slots=True)
 class _Clauses:
-    """What ALIGN and its companions say, and the position behind them."""
+    """Return the clauses from ALIGN on, and the position after them."""
 
     align: Span
     end: int

@@ -17,50 +17,11 @@ from tsdb.sql.range_query._model import CallEdit, Expression, Fill, FillKind, Ra
 
 _LITERALS = (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX)
 _FRAME_BOUNDS = frozenset({"PRECEDING", "FOLLOWING"})
-_NOT_OPERANDS = frozenset(
-    {
-        "SELECT",
-        "DISTINCT",
-        "ALL",
-        "FROM",
-        "WHERE",
-        "BY",
-        "AS",
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "ON",
-        "USING",
-        "EXISTS",
-        "ANY",
-        "SOME",
-        "INTERVAL",
-        "OVER",
-        "FILTER",
-        "GROUP",
-        "WITHIN",
-        "ORDER",
-        "LIMIT",
-        "OFFSET",
-        "RANGE",
-        "ASC",
-        "DESC",
-        "VALUES",
-        "DIV",
-        "ESCAPE",
-        "CAST",
-        "TRY_CAST",
-    }
-)
+_NOT_OPERANDS_WORDS = """
+    SELECT DISTINCT ALL FROM WHERE BY AS AND OR NOT IN IS LIKE ILIKE BETWEEN CASE WHEN THEN ELSE ON USING EXISTS ANY
+    SOME INTERVAL OVER FILTER GROUP WITHIN ORDER LIMIT OFFSET RANGE ASC DESC VALUES DIV ESCAPE CAST TRY_CAST
+"""
+_NOT_OPERANDS = frozenset(_NOT_OPERANDS_WORDS.split())
 """Words behind which a parenthesis or RANGE begins something new, or which are no functions."""
 
 

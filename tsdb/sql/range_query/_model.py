@@ -32,7 +32,7 @@ class FillKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What stands in a slot whose aggregate is NULL."""
+    """The value of a slot whose aggregate is NULL."""
 
     kind: FillKind
     constant: str = ""
@@ -142,7 +142,7 @@ class RangeQuery:
     by: tuple[Expression, ...] | None
     """None without a BY: the tags of the table."""
     order: Expression | None
-    """What follows ORDER BY."""
+    """The contents of ORDER BY."""
     tail: str
     """LIMIT and the like."""
 

@@ -77,7 +77,7 @@ def _no_variable(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRules:
-    """What the edits of a query depend on besides its text."""
+    """The context of the edits of a query."""
 
     dialect: Dialect = Dialect.GENERIC
     columns: ColumnTypes = field(default_factory=ColumnTypes)

@@ -61,7 +61,7 @@ class _Site(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """What an expression is computed from: its tokens, and its text with the edits inside of it."""
+    """The operand of an expression: its tokens, and its text with the edits inside of it."""
 
     start: int
     end: int
@@ -238,7 +238,7 @@ class Calendar:
         return f"arrow_typeof({text}), arrow_cast({text},'Int64')"
 
     def _shown(self, text: str) -> str:
-        """What clocks in the session's zone show."""
+        """Return the local time of the session's zone."""
         return f"coalesce(coalesce({text}) + zone__shift({self._counted(text)}, '{self._zone}'))"
 
     def _moved(self, text: str, source: str, target: str) -> str:

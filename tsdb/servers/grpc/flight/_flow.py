@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 @asynccontextmanager
 async def ahead(take: Callable[[], Coroutine[Any, Any, _T | None]]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Give what `take` gives until it gives None, always with the next one under way."""
+    """Yield the results of `take` until it returns None, with one of read-ahead."""
     pending = asyncio.ensure_future(take())
 
     async def each() -> AsyncIterator[_T]:

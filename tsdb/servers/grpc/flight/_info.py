@@ -37,7 +37,7 @@ PATTERN_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class _FlightAnswer:
-    """What a descriptor leads to."""
+    """The schema and ticket of a descriptor."""
 
     schema: pa.Schema
     ticket: bytes

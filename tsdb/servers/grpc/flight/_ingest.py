@@ -80,7 +80,7 @@ def _try_append(
 
 @dataclass(frozen=True, slots=True)
 class ColumnRoles:
-    """What the columns of a new table are for."""
+    """The roles of the columns of a new table."""
 
     time: str
     tags: tuple[str, ...]

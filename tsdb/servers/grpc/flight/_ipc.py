@@ -26,7 +26,7 @@ _I16, _U16, _I32, _U32, _I64 = (struct.Struct("<" + each) for each in "hHiIq")
 
 
 class Header(IntEnum):
-    """What an IPC message is."""
+    """The kinds of IPC messages."""
 
     NONE = 0
     SCHEMA = 1
@@ -95,7 +95,7 @@ def body_size(header: memoryview) -> int:
 
 
 def header_kind(header: memoryview) -> Header:
-    """What kind of message this is; NONE for metadata that is not there."""
+    """Return the kind of a message; NONE without metadata."""
     if not len(header):
         return Header.NONE
     try:

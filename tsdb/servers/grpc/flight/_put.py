@@ -37,7 +37,7 @@ from tsdb.servers.grpc.flight.flight_pb2 import FlightDescriptor, PutResult
 _Work: TypeAlias = Callable[[], int]
 
 PROTOCOL = "flight"
-"""What counters call this way in."""
+"""The protocol in metrics."""
 METADATA_BYTES_MAX = 4096
 
 

@@ -50,7 +50,7 @@ class FlightService:
         )
 
     async def shake_hands(self, call: GrpcCall) -> None:
-        """Give a token for the password in the call's metadata, at once: some clients send no message."""
+        """Return a token for the password in the metadata, without waiting for a message: some clients send none."""
         identity = await self._context.sessions.identify(call)
         token = self._tokens.issue(identity or _ANYBODY)
         await call.context.send_initial_metadata((("authorization", f"Bearer {token}"),))

@@ -83,7 +83,7 @@ _SYNTAX: dict[int, tuple[int, Any]] = {
     572: (_BOOL, True),  # batches of updates
     **dict.fromkeys(range(573, 577), (_BOOL, False)),
 }
-"""What the language has, by the numbers of the protocol: drivers of JDBC ask for all of it."""
+"""Features of the SQL dialect, by the numbers of the protocol; JDBC drivers request all of them."""
 
 
 def _facts(version: str) -> dict[int, tuple[int, Any]]:
