@@ -6,7 +6,7 @@ values instead, which writes any number of rows as columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -143,6 +143,22 @@ def _number(digits: str) -> int:
     if not 1 <= number <= PARAMETERS_MAX:
         raise InvalidArguments(f"there is no parameter ${digits[:20]}: they are numbered from 1 to {PARAMETERS_MAX}")
     return number - 1
+
+
+def find_cells(tokens: Sequence[Token], start: int) -> Iterator[tuple[int, int]]:
+    """Yield the token of each placeholder that stands directly in a row of VALUES, and the number of its cell."""
+    depth = cell = 0
+    for at in range(start, len(tokens)):
+        sign = tokens[at].text if tokens[at].kind == TokenKind.OPERATOR else ""
+        if sign == "(":
+            depth += 1
+            cell = 0 if depth == 1 else cell
+        elif sign == ")":
+            depth -= 1
+        elif sign == "," and depth == 1:
+            cell += 1
+        elif sign in ("?", "$") and depth == 1:
+            yield at, cell
 
 
 def literal(value: pa.Scalar) -> str:

@@ -17,7 +17,7 @@ from tsdb.servers.postgres._errors import PgError
 from tsdb.servers.postgres._values import FLOAT8, INT8, TEXT, TIMESTAMP
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
 from tsdb.sql.statements import Dialect
-from tsdb.sql.template import Placeholder, StatementTemplate
+from tsdb.sql.template import Placeholder, StatementTemplate, find_cells
 
 PARAMETERS_MAX = 65_535
 """As many as Bind can carry."""
@@ -247,20 +247,11 @@ class _TypeInference:
         if self._word(at) != "VALUES":
             return {}
         found: dict[int, int] = {}
-        depth = index = 0
-        for position in range(at + 1, len(self.tokens)):
-            sign = self._text(position)
-            if sign == "(":
-                depth += 1
-                index = 0 if depth == 1 else index
-            elif sign == ")":
-                depth -= 1
-            elif sign == "," and depth == 1:
-                index += 1
-            elif sign == "$" and depth == 1 and self._text(position + 2) in (",", ")") and index < len(names):
-                kind = columns.get(names[index])
-                if kind is not None:
-                    found[position] = type_oid(kind)
+        for position, cell in find_cells(self.tokens, at + 1):
+            is_whole = self._text(position) == "$" and self._text(position + 2) in (",", ")")
+            kind = columns.get(names[cell]) if is_whole and cell < len(names) else None
+            if kind is not None:
+                found[position] = type_oid(kind)
         return found
 
     def _insert_columns(self, all_names: list[str]) -> tuple[list[str], int]:

@@ -14,7 +14,7 @@ from tsdb.errors import TsdbError
 from tsdb.model import TableInfo
 from tsdb.sql import Dialect, Token, TokenKind
 from tsdb.sql.lexer import unquote
-from tsdb.sql.template import StatementTemplate
+from tsdb.sql.template import StatementTemplate, find_cells
 
 FindTable = Callable[[Sequence[str]], TableInfo | None]
 
@@ -98,18 +98,8 @@ def _find_cells(tokens: Sequence[Token], tables: Sequence[TableInfo]) -> dict[in
             at += 1
         at += 1
     found: dict[int, pa.DataType] = {}
-    depth = index = 0
-    for position in range(at + 1, len(tokens)):
-        sign = tokens[position].text if tokens[position].kind == TokenKind.OPERATOR else ""
-        if sign == "(":
-            depth += 1
-            index = 0 if depth == 1 else index
-        elif sign == ")":
-            depth -= 1
-        elif sign == "," and depth == 1:
-            index += 1
-        elif sign in ("?", "$") and depth == 1 and index < len(names):
-            column = tables[0].by_name.get(names[index])
-            if column is not None:
-                found[position] = column.type.arrow
+    for position, cell in find_cells(tokens, at + 1):
+        column = tables[0].by_name.get(names[cell]) if cell < len(names) else None
+        if column is not None:
+            found[position] = column.type.arrow
     return found
