@@ -11,7 +11,7 @@ from tsdb.auth import ANYWHERE, Access, Identity, UserExists, UserNotFound, User
 from tsdb.auth import _store as store_module
 from tsdb.auth._store import UsersCorrupted
 from tsdb.errors import InvalidArguments
-from tsdb.kv import KvConflict, MemoryKv, Put, SqliteKv
+from tsdb.kv import KvConflict, MemoryKv, PutKey, SqliteKv
 
 SECRET = stored_secret("p")
 
@@ -120,7 +120,7 @@ def test_somebody_elses_change_is_noticed_and_nothing_is_overwritten() -> None:
 
 def test_a_user_that_cannot_be_read_is_an_error_that_names_the_key() -> None:
     kv = MemoryKv()
-    kv.transact([], [Put("__user/u", b'{"name":"u"}')])
+    kv.transact([], [PutKey("__user/u", b'{"name":"u"}')])
     with pytest.raises(UsersCorrupted, match="__user/u"):
         UserStore(kv)
 

@@ -24,7 +24,7 @@ from tsdb.telemetry._metrics import (
     histogram,
     render,
 )
-from tsdb.telemetry._traces import Span, Tracing, setup_tracing
+from tsdb.telemetry._traces import TraceSpan, Tracing, setup_tracing
 
 __all__ = [
     "METRICS_CONTENT_TYPE",
@@ -33,7 +33,7 @@ __all__ = [
     "Family",
     "LogSetup",
     "Logger",
-    "Span",
+    "TraceSpan",
     "Tracing",
     "app_info",
     "collected",

@@ -36,7 +36,7 @@ _NOISY_LOGGERS = ("opentelemetry.exporter.otlp.proto.grpc.exporter", "openteleme
 AttributeValue = str | bool | int | float
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """What a caller may do to the span it is in."""
 
     def set_attribute(self, key: str, value: AttributeValue) -> None: ...
@@ -59,7 +59,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
-    def span(self, name: str, **attributes: AttributeValue) -> Iterator[Span]:
+    def span(self, name: str, **attributes: AttributeValue) -> Iterator[TraceSpan]:
         """A span inside the current one, for the time of the block."""
         with self._tracer.start_as_current_span(name, attributes=attributes) as span:
             yield span
@@ -67,7 +67,7 @@ class Tracing:
     @contextmanager
     def request_span(
         self, name: str, *, carrier: Mapping[str, str], attributes: Mapping[str, AttributeValue]
-    ) -> Iterator[Span]:
+    ) -> Iterator[TraceSpan]:
         """The span of a request; `carrier` holds its `traceparent` and `tracestate`, if it has them."""
         parent = self._propagator.extract(carrier)
         with self._tracer.start_as_current_span(

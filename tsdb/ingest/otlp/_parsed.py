@@ -21,7 +21,7 @@ class TooManyMessages(InvalidArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class OtlpItems:
     """The items of a request: data points, spans or log records. Places are their indexes, from 0."""
 
     rows: list[TableRows]

@@ -1,6 +1,6 @@
-"""What the routes of Prometheus' HTTP API share: their parameters, and the threads on which they work.
+"""Common to the routes of Prometheus' HTTP API: parameters and threads.
 
-Parameters come in the query string or in a form; the query string wins.
+Parameters come from the query string or a form; the query string takes precedence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PromqlWork:
         return self.gate.database
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._pool.close()
 
     async def ask(self, request: Request) -> Ask:
@@ -60,7 +60,7 @@ class PromqlWork:
         evaluate: Callable[[Callable[[], None]], bytes],
         span: QueryTimes | None = None,
     ) -> Callable[[Callable[[], None]], bytes]:
-        """Let a query be seen, and stopped, in the process list."""
+        """Register a query in the process list, where it can be killed."""
 
         def work(check: Callable[[], None]) -> bytes:
             with self.database.running_promql(text, ask.session, span) as check_killed:

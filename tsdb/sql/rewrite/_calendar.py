@@ -57,11 +57,11 @@ class _Site(NamedTuple):
     end: int
     edit: Callable[[_Site], None]
     mark: int
-    """The token that tells what it is: a name, an operator."""
+    """The token that identifies it: a name, an operator."""
 
 
 class _Operand(NamedTuple):
-    """What an expression is computed from: its tokens, and its text with the edits inside of it."""
+    """The operand of an expression: its tokens, and its text with the edits inside of it."""
 
     start: int
     end: int
@@ -130,7 +130,7 @@ class Calendar:
         return _Operand(start, end, self._edits.render(*self._span(start, end)).strip())
 
     def _sum_at(self, index: int) -> _Site | None:
-        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has parts that a calendar tells."""
+        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has calendar units."""
         layout = self._layout
         sign = layout.tokens[index - 1] if index > 1 else None
         if sign is None or sign.kind != TokenKind.OPERATOR or sign.text not in "+-":
@@ -224,7 +224,7 @@ class Calendar:
         return "date" if word == "DATE" else "text" if word in _TEXTS else "other"
 
     def _is_difference(self, operand: _Operand) -> bool:
-        """Tell whether an operand is the time between two others."""
+        """Return whether an operand is the time between two others."""
         layout = self._layout
         depth = layout.depths[operand.start]
         return any(
@@ -238,10 +238,10 @@ class Calendar:
         return f"arrow_typeof({text}), arrow_cast({text},'Int64')"
 
     def _shown(self, text: str) -> str:
-        """What clocks in the session's zone show.
+        """Return the local time of the session's zone.
 
-        Subtracted, not added: a window that is sorted by a time and by a column that WHERE sets equal to an expression of
-        `ts + f(ts)` gets a plan that DataFusion itself refuses.
+        It is subtracted, not added: of a window sorted by a time and a column that WHERE sets equal to an expression of
+        `ts + f(ts)`, DataFusion makes a plan that it refuses itself.
         """
         return f"coalesce(coalesce({text}) - zone__behind({self._counted(text)}, '{self._zone}'))"
 
@@ -399,7 +399,7 @@ class Calendar:
         self._put(site, f"CAST({self._shown('now()')} AS DATE){name}")
 
     def _is_item(self, site: _Site) -> bool:
-        """Tell whether an expression is an item of a SELECT list that has no name of its own."""
+        """Return whether an expression is an item of a SELECT list that has no name of its own."""
         layout = self._layout
         behind = layout.tokens[site.end + 1]
         if behind.kind != TokenKind.END and behind.text not in (",", ";", ")") and layout.words[site.end + 1] != "FROM":
@@ -485,7 +485,7 @@ class Calendar:
         self._put(site, self._moved(self._time(operand), source, target))
 
     def _is_without_zone(self, operand: _Operand) -> bool:
-        """Tell whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
+        """Return whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
         layout = self._layout
         moves = sum(
             layout.words[each : each + 3] == ["AT", "TIME", "ZONE"] for each in range(operand.start, operand.end)
@@ -534,7 +534,7 @@ class Calendar:
 
 
 def needs_calendar(layout: Layout, zone: str, *, is_wide: bool) -> bool:
-    """Tell whether a query has to be edited by `Calendar`."""
+    """Return whether a query has to be edited by `Calendar`."""
     if zone != "UTC" or is_wide:
         return True
     words = layout.words

@@ -1,4 +1,4 @@
-"""What every service of the gRPC server is made of, and what the services need of the database."""
+"""The context of gRPC services: database, sessions and threads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tsdb.servers.grpc._session import Sessions
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What a service is built into."""
+class GrpcContext:
+    """The database, sessions and threads of all services."""
 
     database: DatabasePort
     sessions: Sessions
@@ -22,5 +22,5 @@ class Frame:
     version: str = ""
 
 
-MakeServices: TypeAlias = Callable[[Frame], Sequence[RpcService]]
-"""Makes services; the server is given a list of these."""
+MakeServices: TypeAlias = Callable[[GrpcContext], Sequence[RpcService]]
+"""Builds the services of one kind."""
