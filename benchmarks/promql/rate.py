@@ -14,7 +14,7 @@ from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Database, Session
 from tsdb.promql import Matcher, parse_promql
 from tsdb.promql.evaluation import LabelColumn, LabelTable, SeriesSet, run_range
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 
 METRICS = 10
 SERIES = 4000
@@ -101,6 +101,6 @@ def fill(database: Database) -> None:
 
 
 def from_database(database: Database, text: str) -> None:
-    span = Span(WINDOW_MS, WINDOW_MS + HOUR_MS - 1, HOUR_MS // STEPS)
+    span = QueryTimes(WINDOW_MS, WINDOW_MS + HOUR_MS - 1, HOUR_MS // STEPS)
     for metric in range(METRICS):
         database.promql.run(text.format(metric), Session(), span)

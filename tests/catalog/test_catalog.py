@@ -24,7 +24,7 @@ from tsdb.catalog import (
 )
 from tsdb.clock import ManualClock
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
-from tsdb.kv import KvUnavailable, MemoryKv, Put
+from tsdb.kv import KvUnavailable, MemoryKv, PutKey
 from tsdb.model import AddColumn, ColumnExists, DatabaseInfo, DropColumn, MergeMode, RegionId, SchemaChange
 from tsdb.units import Duration, Size
 
@@ -495,6 +495,6 @@ def test_after_a_failed_transaction_the_catalog_shows_what_the_store_holds(world
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"not json", b'{"id": 1}', b"null"])
 def test_metadata_that_cannot_be_understood_is_told_with_its_key(world: World, value: bytes) -> None:
     kv = MemoryKv()
-    kv.transact([], [Put("__table_info/1024", value)])
+    kv.transact([], [PutKey("__table_info/1024", value)])
     with pytest.raises(CatalogCorrupted, match="__table_info/1024"):
         Catalog(kv, world.engine, ManualClock())

@@ -7,9 +7,8 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from tsdb.catalog import copied_options
 from tsdb.catalog._codec import change_from_json, change_to_json, decode, encode
-from tsdb.model import AddColumn, DatabaseInfo, DropColumn, RenameColumn, SchemaChange, Semantic, WidenColumn
+from tsdb.model import AddColumn, DropColumn, RenameColumn, SchemaChange, Semantic, WidenColumn
 
 
 @pytest.mark.parametrize(
@@ -27,8 +26,3 @@ from tsdb.model import AddColumn, DatabaseInfo, DropColumn, RenameColumn, Schema
 )
 def test_a_change_comes_back_as_it_was(change: SchemaChange) -> None:
     assert decode("key", encode(change_to_json(change)), change_from_json) == change
-
-
-def test_a_new_table_takes_over_what_it_does_not_look_up() -> None:
-    info = DatabaseInfo("d", {"ttl": "1day", "compaction.type": "twcs", "append_mode": "true"})
-    assert copied_options(info) == {"append_mode": "true"}

@@ -15,7 +15,7 @@ from tsdb.catalog._metric_descriptions import (
     VARIANTS_MAX,
     MetricDescriptions,
 )
-from tsdb.kv import Compare, KvStore, MemoryKv, Operation, Put, SqliteKv
+from tsdb.kv import Compare, KvStore, MemoryKv, Operation, PutKey, SqliteKv
 from tsdb.model import MetricDescription, metric_type
 
 UP = MetricDescription("gauge", "", "Whether the target answers.")
@@ -112,7 +112,7 @@ def test_what_a_database_that_is_gone_left_behind_is_removed() -> None:
 def test_a_description_that_cannot_be_read_is_left_out() -> None:
     kv = MemoryKv()
     opened(kv).keep("public", [("good", UP)])
-    kv.transact([], [Put(metric_key("public", "bad"), b"[{}]")])
+    kv.transact([], [PutKey(metric_key("public", "bad"), b"[{}]")])
     assert list(opened(kv).of("public")) == ["good"]
 
 

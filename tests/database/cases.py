@@ -35,7 +35,7 @@ from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import TsdbError
-from tsdb.query import QueryOptions
+from tsdb.query import QueryEngineOptions
 from tsdb.units import Size
 
 
@@ -83,7 +83,7 @@ def open_case_database(directory: Path, *, workers: int = 0) -> LocalDatabase:
         options=LocalOptions(
             engine=EngineOptions(num_workers=1, max_background_jobs=1),
             wal=WalOptions(ballast_bytes=Size(0)),
-            query=QueryOptions(spill_dir=directory / "spill", workers=workers),
+            query=QueryEngineOptions(spill_dir=directory / "spill", workers=workers),
             database=DatabaseOptions(copy_root=directory / "copy"),
             has_housekeeping=False,
         ),

@@ -11,7 +11,7 @@ import pytest
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import DatabaseOptions, RecordType, Session, SlowQueryOptions, read_all
 from tsdb.errors import TsdbError
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.units import Duration
 
 ALWAYS = SlowQueryOptions(is_enabled=True, threshold=Duration(1), ttl="7d")
@@ -44,7 +44,7 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
     with opened(tmp_path, ALWAYS) as local:
         rows(local, "SELECT 1 AS one")
         local.database.slow_queries.note(
-            2.5, "up", "public", is_promql=True, span=Span(start_ms=1000, end_ms=61_000, step_ms=5000)
+            2.5, "up", "public", is_promql=True, span=QueryTimes(start_ms=1000, end_ms=61_000, step_ms=5000)
         )
     found = {str(row["query"]): row for row in recorded(tmp_path)}
     assert found["SELECT 1 AS one"]["is_promql"] is False

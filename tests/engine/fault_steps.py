@@ -17,7 +17,7 @@ CREATED = [lives.create(PLAIN), lives.create(APPEND, options=RegionOptions(appen
 
 @contextmanager
 def held(place: str) -> Iterator[threading.Event]:
-    """Let whoever passes a place wait there until the block ends or the event is set."""
+    """Let threads that reach a place wait there until the block ends or the event is set."""
     gate = threading.Event()
 
     def wait(name: str) -> None:

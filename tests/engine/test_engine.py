@@ -1,4 +1,4 @@
-"""The engine's door: settings that reach the reader, and reading through DataFusion."""
+"""The engine's interface: settings that reach the reader, and reading through DataFusion."""
 
 from __future__ import annotations
 

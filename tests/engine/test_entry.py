@@ -1,4 +1,4 @@
-"""Entries of the log: what is encoded comes back, whoever keeps the tags."""
+"""Entries of the log: what is encoded comes back, wherever the tags are kept."""
 
 from __future__ import annotations
 

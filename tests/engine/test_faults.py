@@ -123,7 +123,7 @@ class Trouble(StrEnum):
     """What keeps a version of the manifest from being committed."""
 
     LOST_REPLY = "lost reply"
-    """It is in its place, but whoever wrote it is told otherwise."""
+    """It is in its place, but its writer is told otherwise."""
     NO_SPACE = "no space"
     """Nothing was written."""
 
@@ -423,7 +423,7 @@ def test_a_region_that_cannot_be_flushed_does_not_keep_others_from_making_room(t
     engine = lives.begin(tmp_path, *CREATED, files=files, options=SMALL)
     files.fail("write", errno.EIO, name="1_0000000000", times=-1)
     fill_up(engine, rows, PLAIN, to_bytes=40_000)
-    engine._region(PLAIN).retry_flush_ns += 3600 * 10**9
+    engine._region(PLAIN).flush.not_before_ns += 3600 * 10**9
     for _ in range(20):
         write_later(engine, APPEND, rows.make(*(("a", at) for at in range(100))), 10).result(15)
     assert engine.stat(APPEND).files > 0
@@ -435,7 +435,7 @@ def test_a_flush_that_failed_a_thousand_times_is_still_tried_again(tmp_path: Pat
     files = FaultyFiles()
     steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0)))]
     engine = lives.begin(tmp_path, *steps, files=files)
-    engine._region(PLAIN).flush_failures = 2000
+    engine._region(PLAIN).flush.failures = 2000
     files.fail("write", errno.EIO, name=".parquet")
     with pytest.raises(StoreError):
         engine.flush(PLAIN).result(10)
@@ -578,7 +578,7 @@ def test_a_start_that_needs_more_memory_than_there_is_and_cannot_flush_says_so(t
     check_after_restart(tmp_path, *steps)
 
 
-def test_a_write_cannot_be_cancelled_and_whoever_tries_ends_no_worker(tmp_path: Path, rows: Rows) -> None:
+def test_a_write_cannot_be_cancelled_and_trying_ends_no_worker(tmp_path: Path, rows: Rows) -> None:
     engine = lives.begin(tmp_path, *CREATED)
     with held("wal.append.before_write"):
         futures = [

@@ -35,11 +35,8 @@ ANSWER_SECONDS = 60.0
 SLOW_SECONDS = 1.0
 SLOW_MAX = 3
 """How many checks of health in a minute may be slow although the machine was not."""
-MEGABYTES_MORE = 4096
-"""By how much the server and its workers may grow together; memory that they share counts once.
-
-In a run of four minutes they grew by 2.1 GB: queries of one table and RANGE queries run in the server itself.
-"""
+MEGABYTES_MORE = 1024
+"""By how much the server and its workers may grow together; memory that they share counts once."""
 SETTLE_SECONDS = 60.0
 _SHOWN_CHARS = 200
 # Prints how much longer than asked each sleep of 50 ms took: what the machine does to a process that does nothing.

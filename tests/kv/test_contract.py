@@ -14,17 +14,17 @@ from tsdb.errors import Status
 from tsdb.kv import (
     OPERATIONS_MAX,
     Absent,
-    Delete,
+    DeleteKey,
     Equals,
     KvClosed,
     KvStore,
     KvTooLarge,
     MemoryKv,
     Operation,
-    Put,
+    PutKey,
     RevisionIs,
     SqliteKv,
-    next_of_sequence,
+    plan_sequence,
 )
 
 
@@ -36,13 +36,13 @@ def kv(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KvStore]:
 
 
 def put(kv: KvStore, *pairs: tuple[str, bytes]) -> None:
-    assert kv.transact([], [Put(key, value) for key, value in pairs])
+    assert kv.transact([], [PutKey(key, value) for key, value in pairs])
 
 
 def test_what_was_put_is_found_and_what_was_deleted_is_not(kv: KvStore) -> None:
     put(kv, ("a", b"1"), ("b", b""))
     assert (kv.get("a"), kv.get("b"), kv.get("c")) == (b"1", b"", None)
-    assert kv.transact([], [Delete("a"), Delete("never there")])
+    assert kv.transact([], [DeleteKey("a"), DeleteKey("never there")])
     assert kv.get("a") is None
 
 
@@ -56,7 +56,7 @@ def test_a_scan_gives_the_keys_with_a_prefix_in_order(kv: KvStore) -> None:
 def test_a_comparison_that_does_not_hold_changes_nothing(kv: KvStore, compare: Absent | Equals | RevisionIs) -> None:
     put(kv, ("a", b"1"))
     revision = kv.revision("a")
-    assert not kv.transact([Equals("a", b"1"), compare], [Put("a", b"3"), Put("c", b"3")])
+    assert not kv.transact([Equals("a", b"1"), compare], [PutKey("a", b"3"), PutKey("c", b"3")])
     assert kv.scan("") == [("a", b"1")]
     assert kv.revision("a") == revision
 
@@ -64,21 +64,21 @@ def test_a_comparison_that_does_not_hold_changes_nothing(kv: KvStore, compare: A
 def test_comparisons_that_hold_let_everything_happen(kv: KvStore) -> None:
     put(kv, ("a", b"1"))
     holding = [Equals("a", b"1"), Absent("b"), RevisionIs("a", kv.revision("a")), RevisionIs("b", 0)]
-    assert kv.transact(holding, [Delete("a"), Put("b", b"2")])
+    assert kv.transact(holding, [DeleteKey("a"), PutKey("b", b"2")])
     assert kv.scan("") == [("b", b"2")]
 
 
 def test_a_key_that_went_and_came_back_does_not_look_unchanged(kv: KvStore) -> None:
     put(kv, ("a", b"1"))
     before = kv.revision("a")
-    assert kv.transact([], [Delete("a")])
+    assert kv.transact([], [DeleteKey("a")])
     assert kv.revision("a") == 0
     put(kv, ("a", b"1"))
-    assert not kv.transact([RevisionIs("a", before)], [Put("a", b"2")])
+    assert not kv.transact([RevisionIs("a", before)], [PutKey("a", b"2")])
 
 
 def test_a_transaction_larger_than_every_store_takes_is_refused(kv: KvStore) -> None:
-    operations: list[Operation] = [Put(str(number), b"") for number in range(OPERATIONS_MAX + 1)]
+    operations: list[Operation] = [PutKey(str(number), b"") for number in range(OPERATIONS_MAX + 1)]
     with pytest.raises(KvTooLarge):
         kv.transact([], operations)
     with pytest.raises(KvTooLarge):
@@ -87,11 +87,18 @@ def test_a_transaction_larger_than_every_store_takes_is_refused(kv: KvStore) -> 
     assert kv.transact([], operations[1:])
 
 
+def next_of_sequence(kv: KvStore, *, start: int) -> int:
+    while True:
+        number, compare, put = plan_sequence(kv, "seq", start=start)
+        if kv.transact([compare], [put]):
+            return number
+
+
 def test_a_sequence_gives_each_number_once_to_any_number_of_threads(kv: KvStore) -> None:
     taken: list[int] = []
 
     def take() -> None:
-        taken.extend(next_of_sequence(kv, "seq", start=1024) for _ in range(10))
+        taken.extend(next_of_sequence(kv, start=1024) for _ in range(10))
 
     threads = [threading.Thread(target=take) for _ in range(4)]
     for thread in threads:
@@ -102,9 +109,9 @@ def test_a_sequence_gives_each_number_once_to_any_number_of_threads(kv: KvStore)
 
 
 def test_a_sequence_never_falls_behind_a_later_start(kv: KvStore) -> None:
-    assert next_of_sequence(kv, "seq", start=1) == 1
-    assert next_of_sequence(kv, "seq", start=100) == 100
-    assert next_of_sequence(kv, "seq", start=1) == 101
+    assert next_of_sequence(kv, start=1) == 1
+    assert next_of_sequence(kv, start=100) == 100
+    assert next_of_sequence(kv, start=1) == 101
 
 
 def test_a_closed_store_says_so(kv: KvStore) -> None:
@@ -114,11 +121,13 @@ def test_a_closed_store_says_so(kv: KvStore) -> None:
         kv.get("a")
     assert caught.value.status is Status.STORAGE_UNAVAILABLE
     with pytest.raises(KvClosed):
-        kv.transact([], [Put("a", b"")])
+        kv.transact([], [PutKey("a", b"")])
 
 
 _KEYS = st.text("ab/é￿\U0001f600", max_size=4)
-_OPERATIONS = st.lists(st.one_of(st.builds(Put, _KEYS, st.binary(max_size=3)), st.builds(Delete, _KEYS)), max_size=6)
+_OPERATIONS = st.lists(
+    st.one_of(st.builds(PutKey, _KEYS, st.binary(max_size=3)), st.builds(DeleteKey, _KEYS)), max_size=6
+)
 
 
 @given(st.lists(_OPERATIONS, max_size=6), _KEYS)
@@ -129,7 +138,7 @@ def test_all_stores_show_the_same_after_any_transactions(transactions: list[list
         assert memory.transact([], operations)
         assert file.transact([], operations)
         for operation in operations:
-            if isinstance(operation, Put):
+            if isinstance(operation, PutKey):
                 expected[operation.key] = operation.value
             else:
                 expected.pop(operation.key, None)

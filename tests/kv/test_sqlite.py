@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tsdb.errors import Status
-from tsdb.kv import KvUnavailable, Put, SqliteKv
+from tsdb.kv import KvUnavailable, PutKey, SqliteKv
 
 CHILD = """
 import itertools, sys
-from tsdb.kv import Put, SqliteKv
+from tsdb.kv import PutKey, SqliteKv
 kv = SqliteKv(sys.argv[1])
 for number in itertools.count():
-    assert kv.transact([], [Put(f"a/{number}", b"x"), Put(f"b/{number}", b"y")])
+    assert kv.transact([], [PutKey(f"a/{number}", b"x"), PutKey(f"b/{number}", b"y")])
     print(number, flush=True)
 """
 
@@ -29,12 +29,12 @@ def path(tmp_path: Path) -> Path:
 
 def test_what_was_put_is_there_after_opening_again(path: Path) -> None:
     kv = SqliteKv(path)
-    assert kv.transact([], [Put("a", b"1")])
+    assert kv.transact([], [PutKey("a", b"1")])
     revision = kv.revision("a")
     kv.close()
     kv = SqliteKv(path)
     assert kv.get("a") == b"1"
-    assert kv.transact([], [Put("b", b"1")])
+    assert kv.transact([], [PutKey("b", b"1")])
     assert kv.revision("b") > revision == kv.revision("a")
     kv.close()
 
@@ -57,7 +57,7 @@ def test_a_transaction_is_there_whole_or_not_at_all_after_a_kill(acknowledged_mi
     found = len(kv.scan("a/"))
     assert found == len(kv.scan("b/"))
     assert found in (acknowledged, acknowledged + 1)
-    assert kv.transact([], [Put("c", b"")])
+    assert kv.transact([], [PutKey("c", b"")])
     kv.close()
 
 
@@ -75,10 +75,10 @@ def test_a_full_disk_refuses_the_transaction_whole_and_the_store_goes_on(path: P
     pages = kv._connection.execute("PRAGMA page_count").fetchone()[0]
     kv._connection.execute(f"PRAGMA max_page_count={pages + 1}")
     with pytest.raises(KvUnavailable, match="free space") as caught:
-        kv.transact([], [Put("small", b"1"), Put("large", bytes(100_000))])
+        kv.transact([], [PutKey("small", b"1"), PutKey("large", bytes(100_000))])
     assert caught.value.status is Status.STORAGE_UNAVAILABLE
     assert kv.scan("") == []
-    assert kv.transact([], [Put("small", b"1")])
+    assert kv.transact([], [PutKey("small", b"1")])
     kv.close()
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_not_a_database_is_refused_and_left_alone(path: Path) -> 
 def test_a_damaged_file_is_refused(path: Path) -> None:
     kv = SqliteKv(path)
     for number in range(40):
-        assert kv.transact([], [Put(f"{number}-{each}", bytes(500)) for each in range(100)])
+        assert kv.transact([], [PutKey(f"{number}-{each}", bytes(500)) for each in range(100)])
     kv.close()
     content = bytearray(path.read_bytes())
     for page in range(4096, len(content), 4096):
@@ -113,7 +113,7 @@ def _read_everything(path: Path) -> None:
 def test_after_an_error_of_the_disk_nothing_is_answered_until_the_store_is_opened_anew(path: Path) -> None:
     kv = SqliteKv(path)
     for number in range(40):
-        assert kv.transact([], [Put(f"{number}-{each}", bytes(500)) for each in range(100)])
+        assert kv.transact([], [PutKey(f"{number}-{each}", bytes(500)) for each in range(100)])
     kv.close()
     content = bytearray(path.read_bytes())
     content[-4096:] = b"\xff" * 4096

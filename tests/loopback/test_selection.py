@@ -1,3 +1,3 @@
-"""`tests/query/test_selection.py` over readers that encode everything."""
+"""`tests/query/selection/test_selection.py` over readers that encode everything."""
 
-from tests.query.test_selection import *  # noqa: F403
+from tests.query.selection.test_selection import *  # noqa: F403

@@ -72,7 +72,7 @@ class MemorySeries:
         return read_natives(self.instant(query, at_s))
 
     def matrix(
-        self, query: str, *, end_s: float, step_s: float, start_s: float = 0
+        self, query: str, *, end_s: float, step_s: float, start_s: float = 0, options: QueryOptions | None = None
     ) -> dict[Labels, list[float | None]]:
         """Return the values of each series, None where there is none."""
         answer = run_range(
@@ -82,6 +82,7 @@ class MemorySeries:
             start_ms=round(start_s * 1000),
             end_ms=round(end_s * 1000),
             step_ms=round(step_s * 1000),
+            options=options,
         )
         assert isinstance(answer.value, Vector)
         found = {}

@@ -9,7 +9,7 @@ import pytest
 from tests.promql.memory_series import STALE, MemorySeries
 from tsdb.errors import TsdbError
 from tsdb.promql import PromqlFailure, PromqlTooLarge, parse_promql
-from tsdb.promql.evaluation import Limits, QueryOptions, Scalar, SeriesSet, Text, run_range
+from tsdb.promql.evaluation import Limits, QueryOptions, Scalar, SeriesSet, StringValue, run_range
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_sets_keep_series_whole(series: MemorySeries) -> None:
 
 def test_the_largest_come_first(series: MemorySeries) -> None:
     answer = series.instant("topk(1, requests_total)", 100)
-    assert not isinstance(answer.value, Scalar | Text | SeriesSet)
+    assert not isinstance(answer.value, Scalar | StringValue | SeriesSet)
     assert answer.value.labels.dicts()[0]["job"] == "b"
     found = series.matrix("count(topk(scalar(limit) / 100, requests_total))", end_s=20, step_s=10)
     assert found == {(): [1, 1, 1]}
@@ -136,7 +136,7 @@ def test_info_adds_the_labels_of_the_target() -> None:
 
 def test_strings_and_numbers_are_answers_too(series: MemorySeries) -> None:
     text, number = series.instant('"x"').value, series.instant("1 + 2").value
-    assert isinstance(text, Text)
+    assert isinstance(text, StringValue)
     assert text.value == "x"
     assert isinstance(number, Scalar)
     assert number.values.tolist() == [3]

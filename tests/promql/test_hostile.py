@@ -13,8 +13,9 @@ from tests.promql.memory_series import MemorySeries
 from tsdb.errors import Status
 from tsdb.model import Matcher, _matcher
 from tsdb.promql import PromqlFailure, PromqlSyntax, PromqlTooLarge, parse_promql
-from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, _selectors, run_instant, run_range
+from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, run_instant, run_range
 
+FEW_VISITS = Limits(visits_max=1000)
 SMALL = QueryOptions(limits=Limits(samples_max=10_000))
 
 
@@ -153,21 +154,17 @@ WIDE = "quantile_over_time(0.5, a[1h:10s])", "rate(a[30m])", "max_over_time(a[10
 
 
 @pytest.mark.parametrize("text", WIDE)
-def test_windows_are_computed_in_stretches_with_the_same_answer(
-    source: MemorySeries, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_windows_are_computed_in_ranges_of_steps_with_the_same_answer(source: MemorySeries, text: str) -> None:
     whole = source.matrix(text, end_s=600, step_s=7)
-    monkeypatch.setattr(_selectors, "VISITS_MAX", 1000)
-    assert source.matrix(text, end_s=600, step_s=7) == whole
+    assert source.matrix(text, end_s=600, step_s=7, options=QueryOptions(limits=FEW_VISITS)) == whole
 
 
 class _Late(Exception):
     """The time is up."""
 
 
-def test_a_query_stops_between_stretches_of_windows(source: MemorySeries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many samples windows hold together: the deadline is looked at before the next stretch."""
-    monkeypatch.setattr(_selectors, "VISITS_MAX", 1000)
+def test_a_query_stops_between_ranges_of_steps(source: MemorySeries) -> None:
+    """However many samples windows hold together: the deadline is checked before the next range of steps."""
 
     def checks_of(last: int) -> int:
         """Run a query that is late at its check number `last`; return how many checks there were."""
@@ -181,7 +178,7 @@ def test_a_query_stops_between_stretches_of_windows(source: MemorySeries, monkey
 
         text = WIDE[0]
         with suppress(_Late):
-            options = QueryOptions(check=check)
+            options = QueryOptions(check=check, limits=FEW_VISITS)
             run_range(parse_promql(text), text, source, start_ms=0, end_ms=600_000, step_ms=7000, options=options)
         return checks
 

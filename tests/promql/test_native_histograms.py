@@ -13,7 +13,7 @@ import pytest
 from tests.kernels.histogram_reference import CUSTOM, GAUGE, Hist
 from tests.promql.memory_series import STALE, MemorySeries, read_natives
 from tsdb.promql import PromqlFailure, parse_promql
-from tsdb.promql.evaluation import QueryOptions, SeriesSet, Vector, _selectors, run_range
+from tsdb.promql.evaluation import Limits, QueryOptions, SeriesSet, Vector, run_range
 
 _FLOAT, _HIST = (("__name__", "f"),), (("__name__", "h"),)
 
@@ -488,19 +488,16 @@ def _cells(
 
 
 @pytest.mark.parametrize("query", RANGES)
-def test_ranges_are_computed_in_stretches_with_the_same_answer(
-    series: MemorySeries, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
+def test_ranges_are_computed_step_by_step_with_the_same_answer(series: MemorySeries, query: str) -> None:
     whole = _cells(series, query)
-    monkeypatch.setattr(_selectors, "VISITS_MAX", 1)
-    assert repr(_cells(series, query)) == repr(whole)
+    assert repr(_cells(series, query, QueryOptions(limits=Limits(visits_max=1)))) == repr(whole)
 
 
-def test_a_range_of_histograms_stops_between_stretches(series: MemorySeries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deadline is checked before each stretch of steps, and nothing is computed behind it."""
+def test_a_range_of_histograms_stops_between_steps(series: MemorySeries) -> None:
+    """The deadline is checked before each range of steps, and nothing is computed after it."""
     calls = 0
 
-    def checks_of(last: int) -> int:
+    def checks_of(last: int, visits_max: int = 1) -> int:
         nonlocal calls
         calls = 0
 
@@ -511,11 +508,10 @@ def test_a_range_of_histograms_stops_between_stretches(series: MemorySeries, mon
                 raise TimeoutError
 
         with suppress(TimeoutError):
-            _cells(series, "rate(h[1m])", QueryOptions(check=check))
+            _cells(series, "rate(h[1m])", QueryOptions(check=check, limits=Limits(visits_max=visits_max)))
         return calls
 
-    few = checks_of(-1)
-    monkeypatch.setattr(_selectors, "VISITS_MAX", 1)
+    few = checks_of(-1, Limits().visits_max)
     needed = checks_of(-1)
     assert needed >= few + 10
     assert checks_of(needed - 5) == needed - 5

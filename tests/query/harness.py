@@ -24,7 +24,7 @@ from tsdb.model import (
     region_id,
 )
 from tsdb.nearest import nearest
-from tsdb.query import QueryEngine, QueryOptions, Session, read_all
+from tsdb.query import QueryEngine, QueryEngineOptions, Session, read_all
 from tsdb.query.information_schema import InformationContext, NodeFacts
 
 Row = dict[str, Any]
@@ -74,7 +74,7 @@ class DictCatalog:
 class World:
     """A catalog, an engine and the queries over them."""
 
-    def __init__(self, engine: Engine, options: QueryOptions | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, engine: Engine, options: QueryEngineOptions | None = None, clock: Clock | None = None) -> None:
         self.engine = engine
         self.catalog = DictCatalog()
         self.clock = clock or SystemClock()
@@ -152,7 +152,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @contextmanager
-def world(root: Path, options: QueryOptions | None = None, clock: Clock | None = None) -> Iterator[World]:
+def world(root: Path, options: QueryEngineOptions | None = None, clock: Clock | None = None) -> Iterator[World]:
     made = World(open_engine(root, clock=clock), options, clock)
     try:
         yield made

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tsdb.clock import SystemClock
-from tsdb.query._life import QueryLife, before_long_step
-from tsdb.servers import _inline
+from tsdb.query.lifetime import QueryLife, before_long_step
 from tsdb.servers._inline import (
     FAST_SECONDS,
     QUERIES_MAX,
@@ -19,6 +18,7 @@ from tsdb.servers._inline import (
     InlineLimits,
     InlinePolicy,
     SoftDeadlineExceeded,
+    ThreadClock,
     start_watch,
 )
 
@@ -180,12 +180,9 @@ def test_the_number_of_queries_that_are_remembered_is_bounded() -> None:
 
 
 @pytest.mark.skipif(not hasattr(resource, "RUSAGE_THREAD"), reason="nobody counts how often a thread waits")
-def test_a_watch_counts_what_the_thread_did_and_what_it_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_counts_what_the_thread_did_and_what_it_waited_for() -> None:
     now, used, waits = [1.0], [0.5], [7]
-    monkeypatch.setattr(_inline, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(_inline, "thread_time", lambda: used[0])
-    monkeypatch.setattr(_inline, "_count_waits", lambda: waits[0])
-    seconds = start_watch()
+    seconds = start_watch(ThreadClock(lambda: now[0], lambda: used[0], lambda: waits[0]))
     now[0], used[0] = 1.030, 0.502
     assert seconds() == pytest.approx(0.002), "it was kept from running"
     waits[0] += 1

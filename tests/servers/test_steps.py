@@ -12,7 +12,7 @@ import pytest
 from tests.engine.lives import wait_until
 from tsdb.errors import Busy, Cancelled
 from tsdb.query import WriteToken
-from tsdb.query._life import before_long_step
+from tsdb.query.lifetime import before_long_step
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers._steps import StepPool, Steps
 
@@ -175,8 +175,8 @@ async def test_a_step_runs_on_a_thread_in_the_context_of_its_caller(pool: StepPo
     assert found == "here"
 
 
-async def test_a_step_is_cancelled_until_it_ends(pool: StepPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers._steps.CANCEL_SECONDS", 0.001)
+async def test_a_step_is_cancelled_until_it_ends() -> None:
+    pool = StepPool("test", 2, cancel_seconds=0.001)
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
     calls = 0
 

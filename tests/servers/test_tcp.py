@@ -160,7 +160,6 @@ async def test_connections_that_outlast_the_grace_period_are_cancelled(served: S
 
 
 async def test_accepting_goes_on_after_the_system_refused_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers._tcp.ACCEPT_PAUSE_SECONDS", 0.0)
     loop, failures = asyncio.get_running_loop(), [OSError(24, "Too many open files")] * 2
 
     class Loop:
@@ -173,7 +172,7 @@ async def test_accepting_goes_on_after_the_system_refused_a_connection(monkeypat
     monkeypatch.setattr("tsdb.servers._tcp.asyncio.get_running_loop", Loop)
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
         listening.setblocking(False)
-        accepted, client = await accept_one(listening, LOG)
+        accepted, client = await accept_one(listening, LOG, pause_seconds=0.0)
         accepted.close()
     assert client == "127.0.0.1"
     assert not failures

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
@@ -179,6 +180,71 @@ def test_packages_of_scans_import_only_those_before_them() -> None:
                 offences.append(f"{place} imports the whole package")
             elif SCAN_LAYERS.index(parts[3]) > SCAN_LAYERS.index(here):
                 offences.append(f"{place} imports {module}")
+    assert not offences, "\n".join(offences)
+
+
+def _part_of_database(module: str) -> str:
+    """Return the sub-package of `tsdb/database`, or the module at its top, that a module is in."""
+    parts = module.split(".")[2:]
+    return parts[0] if parts else "__init__"
+
+
+def test_parts_of_the_database_depend_on_each_other_in_one_direction() -> None:
+    """`static_order` raises an error that names the parts of a cycle."""
+    graph: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tsdb" / "database").rglob("*.py")):
+        here = _part_of_database(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        imported = {_part_of_database(module) for _, module in _imports(path) if module.startswith("tsdb.database")}
+        graph.setdefault(here, set()).update(imported - {here})
+    assert list(TopologicalSorter(graph).static_order())[-1] == "__init__"
+
+
+def test_other_packages_import_the_database_by_its_public_names() -> None:
+    offences = []
+    for path in _sources():
+        if path.relative_to(ROOT / "tsdb").parts[0] != "database":
+            found = [(line, module) for line, module in _imports(path) if module.startswith("tsdb.database.")]
+            offences += [f"{path.relative_to(ROOT)}:{line} imports {module}" for line, module in found]
+    assert not offences, "\n".join(offences)
+
+
+QUERY_LAYERS = {
+    "_datafusion_texts": 0,
+    "_write_token": 0,
+    "advisory_locks": 0,
+    "session": 1,
+    "functions": 2,
+    "information_schema": 2,
+    "errors": 3,
+    "mysql_variables": 3,
+    "pg_catalog": 3,
+    "lifetime": 4,
+    "range": 4,
+    "tables": 5,
+    "planning": 6,
+    "promql": 6,
+    "selection": 6,
+    "_seen": 7,
+    "series_aggregate": 7,
+    "workers": 7,
+    "_planner": 8,
+    "choose": 8,
+    "_fast_paths": 9,
+    "_explain": 10,
+    "_engine": 11,
+}
+
+
+def test_packages_of_query_import_only_lower_ones_by_their_public_names() -> None:
+    offences = []
+    for path in sorted((ROOT / "tsdb" / "query").rglob("*.py")):
+        here = path.relative_to(ROOT / "tsdb" / "query").with_suffix("").parts[0]
+        for line, module in _imports(path) if here != "__init__" else ():
+            _, layer, there, *inner = (*module.split("."), "", "")
+            if layer != "query" or there == here:
+                continue
+            if not there or QUERY_LAYERS[there] >= QUERY_LAYERS[here] or inner[0].startswith("_"):
+                offences.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
     assert not offences, "\n".join(offences)
 
 

@@ -7,7 +7,7 @@ A server asks the `Authenticator` when a client logs in and puts the `Identity` 
 identity before each statement. `UserStore` keeps the users that SQL made, in the metadata.
 
 A server of a protocol needs to know, beside the checks themselves:
-- `is_enabled`: without it everybody comes in under the name they say, and every check succeeds;
+- `is_enabled`: without it any user name is accepted without a password, and every check succeeds;
 - `offers_scram`: whether every user's secret can serve SCRAM-SHA-256. If not, PostgreSQL asks for the password itself;
 - every check may take milliseconds, so it belongs on a thread; `recall_password` never blocks, and answers only for a
   password that was right before.

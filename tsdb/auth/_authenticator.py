@@ -1,7 +1,7 @@
 """Decides about logins, for every protocol.
 
-- Nobody learns whether a user exists. An unknown one is checked against a secret that nothing matches, all checks do
-  the work of the most costly secret there is, and the error is the same.
+- A login does not reveal whether a user exists. An unknown one is checked against a secret that nothing matches, all
+  checks do the work of the most costly secret there is, and the error is the same.
 - Failures are counted by address and user; see `_throttle`. They are logged, with nothing that was sent but the name.
 - A password that was right is remembered as a keyed digest, so that a client that sends it with every request does not
   pay for the work each time. A changed user is another one, and is checked anew.
@@ -40,7 +40,7 @@ _LOGINS = counter(
 
 
 class Authenticator:
-    """Checks credentials. Safe to use from many threads. Without a source of users everybody may come in."""
+    """Checks credentials. Safe to use from many threads. Without a source of users every login is accepted."""
 
     def __init__(
         self, source: UserSource | None = None, *, clock: Clock | None = None, key: bytes | None = None
@@ -119,8 +119,8 @@ class Authenticator:
     def check_caching_sha2(self, user: str, challenge: bytes, response: bytes, *, client: str = "") -> Identity | None:
         """Check the short answer of caching_sha2_password; None if the password itself is needed to tell.
 
-        Where some user's secret needs the password, everybody whose short answer is not right is asked for it, so that
-        the way a login goes tells nothing.
+        Where some user's secret needs the password, every user whose short answer is wrong is asked for it, so that
+        the course of a login reveals nothing.
         """
         if self._source is None:
             return _whoever(user)
@@ -170,7 +170,7 @@ class Authenticator:
         return found.identity
 
     def refresh(self, identity: Identity) -> Identity:
-        """Return what somebody who logged in earlier may do now; PermissionDenied if the user is gone."""
+        """Return the current rights of a user who logged in earlier; PermissionDenied if the user is gone."""
         if self._source is None:
             return identity
         found = self._table().find(identity.name)

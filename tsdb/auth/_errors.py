@@ -1,7 +1,7 @@
 """What can go wrong with logins and rights.
 
 AuthError                 the login is refused: send other credentials
-├── PasswordMismatch      user and password do not belong together, or there is no such user: nobody learns which
+├── PasswordMismatch      user and password do not belong together, or there is no such user; it does not say which
 ├── BlankCredentials      the name or the password is empty
 ├── AuthHeaderMissing     the request says nothing about its user
 ├── InvalidAuthHeader     what it says cannot be read

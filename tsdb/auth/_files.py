@@ -1,6 +1,6 @@
 """Users in a file: read once, or again whenever it has changed.
 
-A watched file is looked at when somebody logs in, and read anew if it is another one or was changed. If what is there
+A watched file is checked at each login, and read again if it was replaced or changed. If what is there
 now cannot be used, the users of before stay; the log says why, once for each change.
 """
 
@@ -28,7 +28,7 @@ _RELOADS = counter(
 
 
 def read_users(path: Path) -> UserTable:
-    """Read a user file; InvalidArguments if it cannot be read or names nobody."""
+    """Read a user file; InvalidArguments if it cannot be read or names no user."""
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
@@ -80,7 +80,7 @@ class WatchedFile:
                 _log.info("users were read anew", path=self._path, users=len(self._table.users))
 
     def _look(self) -> tuple[int, ...] | None:
-        """What tells one state of the file from another; None if it is not there."""
+        """Identifies a state of the file; None if it does not exist."""
         try:
             found = os.stat(self._path)
         except OSError:

@@ -83,9 +83,6 @@ class Identity:
     def may_read(self, database: str) -> bool:
         return Access.READ in self.access(database)
 
-    def may_write(self, database: str) -> bool:
-        return Access.WRITE in self.access(database)
-
     def may_see(self, database: str) -> bool:
         """Whether the user may know that there is such a database."""
         return self.access(database) is not Access.NONE
@@ -113,4 +110,4 @@ class Identity:
 
 
 SYSTEM = Identity("tsdb", is_admin=True)
-"""The server itself, and everybody where nobody has to log in."""
+"""The server itself, and every user where no login is required."""

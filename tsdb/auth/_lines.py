@@ -1,6 +1,6 @@
 """The grammar of a user list: `user[:mode]=secret`, one per line of a file, or separated by commas.
 
-What is wrong with an item is told by its number and, if it has one, the user's name: never by its secret.
+Errors name an item by its number and, if it has one, the user's name, never by its secret.
 """
 
 from __future__ import annotations

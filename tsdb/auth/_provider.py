@@ -30,7 +30,7 @@ _FORMS = f"{STATIC}:cmd:<user>=<password>,…, {STATIC}:file:<path>, {WATCHED}:<
 
 
 def open_authenticator(user_provider: str | None, *, clock: Clock | None = None) -> Authenticator:
-    """Make what checks logins; without a provider nobody is checked. StartError if the provider cannot be used."""
+    """Return the authenticator; without a provider it accepts every login. StartError for an unusable provider."""
     if not user_provider:
         return Authenticator(clock=clock)
     try:
@@ -102,7 +102,7 @@ class CatalogAuthenticator(Authenticator):
         return [user.identity for user in self._given.users.values()]
 
     def attach(self, store: UserStore) -> None:
-        """Take the users of the metadata; StartError if nobody could administrate them."""
+        """Take the users of the metadata; StartError if none of them is an administrator."""
         self._users.attach(store)
         self._decoy_key = store.decoy_key()
         if not self._users.has_admin:

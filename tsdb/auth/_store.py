@@ -20,7 +20,7 @@ from tsdb.auth._scram import ScramVerifier
 from tsdb.auth._secrets import StoredSecret
 from tsdb.auth._users import User, UserTable
 from tsdb.errors import InvalidArguments, Status, TsdbError
-from tsdb.kv import Absent, Compare, Delete, Equals, KvConflict, KvStore, Put
+from tsdb.kv import Absent, Compare, DeleteKey, Equals, KvConflict, KvStore, PutKey
 
 USERS = "__user/"
 DECOY_KEY = "__auth/decoy_key"
@@ -112,7 +112,7 @@ class UserStore:
             found = self._kv.get(DECOY_KEY)
             if found is not None:
                 return found
-            self._kv.transact([Absent(DECOY_KEY)], [Put(DECOY_KEY, secrets.token_hex(32).encode())])
+            self._kv.transact([Absent(DECOY_KEY)], [PutKey(DECOY_KEY, secrets.token_hex(32).encode())])
         raise KvConflict("the key of authentication cannot be made", hint="try again later")
 
     def create(self, name: str, secret: StoredSecret, *, is_admin: bool = False) -> None:
@@ -140,7 +140,7 @@ class UserStore:
     def drop(self, name: str) -> None:
         with self._lock:
             was = self.user(name)
-            self._transact([Equals(_key(name), _encode(was))], Delete(_key(name)), name)
+            self._transact([Equals(_key(name), _encode(was))], DeleteKey(_key(name)), name)
             self._publish({each: user for each, user in self._users.items() if each != name})
 
     def grant(self, name: str, scope: str, access: Access, *, makes_admin: bool = False) -> None:
@@ -171,10 +171,10 @@ class UserStore:
     def _put(self, was: StoredUser | None, user: StoredUser) -> None:
         key = _key(user.name)
         compare: Compare = Absent(key) if was is None else Equals(key, _encode(was))
-        self._transact([compare], Put(key, _encode(user)), user.name)
+        self._transact([compare], PutKey(key, _encode(user)), user.name)
         self._publish({**self._users, user.name: user})
 
-    def _transact(self, compares: list[Compare], operation: Put | Delete, name: str) -> None:
+    def _transact(self, compares: list[Compare], operation: PutKey | DeleteKey, name: str) -> None:
         if not self._kv.transact(compares, [operation]):
             raise KvConflict("the user was changed concurrently", user=name, hint="try again")
 

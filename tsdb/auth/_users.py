@@ -57,7 +57,7 @@ class UserSource(Protocol):
 
 
 def table_of(lines: Iterable[UserLine]) -> UserTable:
-    """Make the table of a user list. Who may both read and write administrates: there is nobody else who could."""
+    """Make the table of a user list. Users who may both read and write are its administrators."""
     return UserTable(
         {
             line.name: User(

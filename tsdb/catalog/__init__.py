@@ -3,7 +3,7 @@
     reads    ─▶ an immutable snapshot in memory
     changes  ─▶ intent in the store ─▶ regions ─▶ one transaction that publishes ─▶ the next snapshot
 
-`Catalog` is the door; `known_regions` tells the engine what to open before there is a catalog.
+`Catalog` is the entry point; `known_regions` lists the regions that the engine opens before there is a catalog.
 """
 
 from tsdb.catalog._catalog import Catalog
@@ -16,7 +16,7 @@ from tsdb.catalog._errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from tsdb.catalog._options import copied_options, effective_options, region_options
+from tsdb.catalog._options import effective_options, region_options
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "TableAlreadyExists",
     "TableNotFound",
     "check_metadata",
-    "copied_options",
     "effective_options",
     "known_regions",
     "region_names",

@@ -47,7 +47,7 @@ from tsdb.catalog._snapshot import Relation, Snapshot
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
-from tsdb.kv import Absent, Compare, Delete, Equals, KvStore, Operation, Put, plan_sequence
+from tsdb.kv import Absent, Compare, DeleteKey, Equals, KvStore, Operation, PutKey, plan_sequence
 from tsdb.model import (
     DEFAULT_DATABASE,
     METRIC_ENGINE,
@@ -223,9 +223,9 @@ class Catalog:
             relations = list(self._snapshot.of_database(name).values())
             key = database_key(name)
             moves = list(plan_moves(relations))
-            operations: list[Operation] = [Delete(key)]
+            operations: list[Operation] = [DeleteKey(key)]
             if len(moves) > 1:
-                operations.append(Put(tombstone_key(key), encode(info.to_json())))
+                operations.append(PutKey(tombstone_key(key), encode(info.to_json())))
             self._transact([self._unchanged(key, info)], [*moves[0][1], *operations], what=name)
             self._snapshot = self._snapshot.without_database(name)
             crash_point("catalog.drop.after_move")
@@ -235,7 +235,7 @@ class Catalog:
 
     def _move_rest(self, database: str, moves: Sequence[tuple[list[Relation], list[Operation]]]) -> None:
         """Move what did not fit into the transaction that dropped a database; the last one removes its tombstone."""
-        tombstone = Delete(tombstone_key(database_key(database)))
+        tombstone = DeleteKey(tombstone_key(database_key(database)))
         for position, (_, operations) in enumerate(moves):
             is_last = position == len(moves) - 1
             self._transact([], [*operations, *([tombstone] if is_last else [])], what=database)
@@ -394,7 +394,7 @@ class Catalog:
         operations: list[Operation] = [*puts, intent.delete]
         if new.name != old.name:
             compares.append(Absent(name_key(new.database, new.name)))
-            operations.append(Delete(name_key(old.database, old.name)))
+            operations.append(DeleteKey(name_key(old.database, old.name)))
         self._transact(compares, operations, what=old.full_name)
         crash_point("catalog.alter.after_publish")
         self._snapshot = self._snapshot.without_relations([old]).with_relations([new, *shown])
@@ -436,8 +436,8 @@ class Catalog:
             view = plan_view(draft, number, created_ms=draft.created_ms or self._now_ms())
             key = name_key(view.database, view.name)
             named = Absent(key) if old is None else Equals(key, encode(old.id))
-            operations = [step, Put(key, encode(view.id)), Put(view_key(view.id), encode(view.to_json()))]
-            gone = [] if old is None else [Delete(view_key(old.id))]
+            operations = [step, PutKey(key, encode(view.id)), PutKey(view_key(view.id), encode(view.to_json()))]
+            gone = [] if old is None else [DeleteKey(view_key(old.id))]
             compares = [sequence, named, self._database_there(view.database)]
             self._transact(compares, [*operations, *gone], what=view.name)
             self._snapshot = self._snapshot.with_relations([view])
@@ -494,7 +494,7 @@ class Catalog:
         finish_drop(self._kv, self._regions, [each for each in relations if isinstance(each, TableInfo)])
 
     def _spread(self, intent: SpreadIntent, tables: Sequence[TableInfo]) -> None:
-        """Tell tables the options that they inherit. One that cannot be told now is told at the next start."""
+        """Propagate inherited options to tables. If that fails for one, it is repeated at the next start."""
         are_told = True
         for table in tables:
             try:
@@ -523,7 +523,7 @@ class Catalog:
         for create in intents.creates:
             if is_start:
                 check_undone(create.table, self._regions)
-            # Between starts nobody knows whether a region that is not open left something on disk.
+            # Between starts it is unknown whether a region that is not open left something on disk.
             if drop_regions(self._regions, create.table) and is_start:
                 self._transact([], [create.delete], what=create.table.full_name)
         for alter in intents.alters:
@@ -535,7 +535,7 @@ class Catalog:
 
     def _ensure_built_in(self) -> None:
         if self._kv.get(CATALOG_KEY) is None:
-            self._kv.transact([Absent(CATALOG_KEY)], [Put(CATALOG_KEY, encode({}))])
+            self._kv.transact([Absent(CATALOG_KEY)], [PutKey(CATALOG_KEY, encode({}))])
         for name in BUILT_IN_DATABASES:
             if name not in self._snapshot.databases:
                 info = DatabaseInfo(name, created_ms=self._now_ms())

@@ -15,7 +15,7 @@ from tsdb.catalog._keys import DATABASES, TABLES, name_key, route_key, table_key
 from tsdb.catalog._regions import drop_regions
 from tsdb.catalog._snapshot import Relation
 from tsdb.engine import Regions
-from tsdb.kv import OPERATIONS_MAX, Delete, KvStore, Operation, Put
+from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, Operation, PutKey
 from tsdb.model import DatabaseInfo, TableInfo
 from tsdb.store import crash_point
 
@@ -40,15 +40,15 @@ def plan_moves(relations: Sequence[Relation]) -> Iterator[tuple[list[Relation], 
 def _moves(relation: Relation) -> list[Operation]:
     name = name_key(relation.database, relation.name)
     if not isinstance(relation, TableInfo):
-        return [Delete(name), Delete(view_key(relation.id))]
+        return [DeleteKey(name), DeleteKey(view_key(relation.id))]
     kept = [
-        Put(name, encode(relation.id)),
-        Put(table_key(relation.id), encode(relation.to_json())),
-        Put(route_key(relation.id), encode_route(relation)),
+        PutKey(name, encode(relation.id)),
+        PutKey(table_key(relation.id), encode(relation.to_json())),
+        PutKey(route_key(relation.id), encode_route(relation)),
     ]
     moves: list[Operation] = [delete_alter(relation.id)]
     for put in kept:
-        moves += [Delete(put.key), Put(tombstone_key(put.key), put.value)]
+        moves += [DeleteKey(put.key), PutKey(tombstone_key(put.key), put.value)]
     return moves
 
 
@@ -59,7 +59,7 @@ def finish_drop(kv: KvStore, regions: Regions, tables: Sequence[TableInfo]) -> N
     operations: list[Operation] = []
     for table in gone:
         keys = (name_key(table.database, table.name), route_key(table.id), table_key(table.id))
-        operations += [Delete(tombstone_key(key)) for key in keys]
+        operations += [DeleteKey(tombstone_key(key)) for key in keys]
     for start in range(0, len(operations), OPERATIONS_MAX):
         kv.transact([], operations[start : start + OPERATIONS_MAX])
     crash_point("catalog.drop.after_delete")

@@ -14,7 +14,7 @@ from typing import Any
 
 from tsdb.catalog._codec import change_from_json, change_to_json, decode, encode
 from tsdb.catalog._keys import PROCEDURES, procedure_key
-from tsdb.kv import Delete, KvStore, Put
+from tsdb.kv import DeleteKey, KvStore, PutKey
 from tsdb.model import SchemaChange, TableInfo
 
 _CREATE, _ALTER, _SPREAD = "create_table", "alter_table", "alter_database"
@@ -27,12 +27,12 @@ class CreateIntent:
     table: TableInfo
 
     @property
-    def put(self) -> Put:
-        return Put(procedure_key(_CREATE, self.table.id), encode({"table": self.table.to_json()}))
+    def put(self) -> PutKey:
+        return PutKey(procedure_key(_CREATE, self.table.id), encode({"table": self.table.to_json()}))
 
     @property
-    def delete(self) -> Delete:
-        return Delete(procedure_key(_CREATE, self.table.id))
+    def delete(self) -> DeleteKey:
+        return DeleteKey(procedure_key(_CREATE, self.table.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class AlterIntent:
     changes: tuple[SchemaChange, ...]
 
     @property
-    def put(self) -> Put:
+    def put(self) -> PutKey:
         changes = [change_to_json(each) for each in self.changes]
         value = {"old": self.old.to_json(), "new": self.new.to_json(), "changes": changes}
-        return Put(procedure_key(_ALTER, self.old.id), encode(value))
+        return PutKey(procedure_key(_ALTER, self.old.id), encode(value))
 
     @property
-    def delete(self) -> Delete:
+    def delete(self) -> DeleteKey:
         return delete_alter(self.old.id)
 
     @classmethod
@@ -61,22 +61,22 @@ class AlterIntent:
 
 @dataclass(frozen=True, slots=True)
 class SpreadIntent:
-    """The tables of a database are being told its options."""
+    """The options of a database are being propagated to its tables."""
 
     database: str
 
     @property
-    def put(self) -> Put:
-        return Put(procedure_key(_SPREAD, self.database), encode({"database": self.database}))
+    def put(self) -> PutKey:
+        return PutKey(procedure_key(_SPREAD, self.database), encode({"database": self.database}))
 
     @property
-    def delete(self) -> Delete:
-        return Delete(procedure_key(_SPREAD, self.database))
+    def delete(self) -> DeleteKey:
+        return DeleteKey(procedure_key(_SPREAD, self.database))
 
 
-def delete_alter(table_id: int) -> Delete:
+def delete_alter(table_id: int) -> DeleteKey:
     """Forget that a table is being altered, if it is."""
-    return Delete(procedure_key(_ALTER, table_id))
+    return DeleteKey(procedure_key(_ALTER, table_id))
 
 
 @dataclass(frozen=True, slots=True)

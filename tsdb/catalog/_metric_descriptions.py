@@ -7,7 +7,7 @@ memory, what is known already costs a look-up, and only news is written.
 - Two programs may describe one metric differently: a metric keeps the last `VARIANTS_MAX` descriptions, the newest
   first. When more of them alternate than that, it stops to listen after `CHANGES_MAX` changes, until a restart.
 - There is a bound for how many metrics are described and for their texts; beyond it, new metrics stay undescribed.
-- Descriptions are read when they are first asked for. One that cannot be read is left out: nothing depends on it.
+- Descriptions are read at first use. One that cannot be read is left out: nothing depends on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from tsdb.catalog._codec import decode, encode
 from tsdb.catalog._errors import CatalogCorrupted
 from tsdb.catalog._keys import METRICS, metric_key, split_metric_key
-from tsdb.kv import OPERATIONS_MAX, Delete, KvStore, Operation, Put
+from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, Operation, PutKey
 from tsdb.model import MetricDescription
 from tsdb.telemetry import counter, gauge, get_logger
 
@@ -103,7 +103,7 @@ class MetricDescriptions:
         metrics = list(planned)
         for start in range(0, len(metrics), OPERATIONS_MAX):
             piece = metrics[start : start + OPERATIONS_MAX]
-            self._kv.transact([], [Put(metric_key(database, each), _encode(planned[each])) for each in piece])
+            self._kv.transact([], [PutKey(metric_key(database, each), _encode(planned[each])) for each in piece])
             for metric in piece:
                 was = known.get(metric, ())
                 self._metrics += not was
@@ -159,7 +159,7 @@ class MetricDescriptions:
 
     def _delete(self, keys: list[str]) -> None:
         for start in range(0, len(keys), OPERATIONS_MAX):
-            operations: list[Operation] = [Delete(key) for key in keys[start : start + OPERATIONS_MAX]]
+            operations: list[Operation] = [DeleteKey(key) for key in keys[start : start + OPERATIONS_MAX]]
             self._kv.transact([], operations)
 
 

@@ -1,7 +1,7 @@
 """Options of tables: what they inherit from their database, and what they mean to their regions.
 
-    ttl, compaction.*     are looked up: the table's own value, else the database's, whenever that is asked
-    everything else       is copied into a table when it is created (`copied_options`)
+    ttl, compaction.*     are looked up: the table's own value, else the database's, at each use
+    everything else       is copied into a table when it is created
 
 Values are in the form in which the database layer accepted them; whatever cannot be understood is still refused here,
 because the metadata may have been written by another version.
@@ -19,7 +19,7 @@ from tsdb.units import Duration, DurationTooLong, Size
 T = TypeVar("T")
 
 INSTANT = Duration(1)
-"""The `ttl` of rows that are gone as soon as they are there: an engine that is told 0 keeps them forever."""
+"""The `ttl` of rows that are gone as soon as they are there: for the engine, 0 means forever."""
 
 _TTL = "ttl"
 _COMPACTION = "compaction."
@@ -31,11 +31,6 @@ def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str
     """Return the table's own options, and those it inherits from the database as it is now."""
     inherited = {key: value for key, value in database.options.items() if _is_live(key)}
     return {**inherited, **table.options}
-
-
-def copied_options(database: DatabaseInfo) -> dict[str, str]:
-    """Return what a new table of the database takes over once and for all."""
-    return {key: value for key, value in database.options.items() if not _is_live(key)}
 
 
 def region_options(options: Mapping[str, str]) -> RegionOptions:

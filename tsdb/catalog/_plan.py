@@ -11,7 +11,7 @@ from typing import Any
 from tsdb.catalog._codec import decode, encode, encode_route
 from tsdb.catalog._keys import database_key, name_key, route_key, table_key, view_key
 from tsdb.errors import InvalidArguments
-from tsdb.kv import Operation, Put
+from tsdb.kv import Operation, PutKey
 from tsdb.model import DatabaseInfo, TableInfo, ViewInfo
 
 
@@ -20,15 +20,15 @@ def plan_database(draft: DatabaseInfo, *, created_ms: int) -> DatabaseInfo:
     return decode(database_key(info.name), encode(info.to_json()), DatabaseInfo.from_json)
 
 
-def put_database(info: DatabaseInfo) -> Put:
-    return Put(database_key(info.name), encode(info.to_json()))
+def put_database(info: DatabaseInfo) -> PutKey:
+    return PutKey(database_key(info.name), encode(info.to_json()))
 
 
 def put_table(table: TableInfo) -> list[Operation]:
     return [
-        Put(name_key(table.database, table.name), encode(table.id)),
-        Put(table_key(table.id), encode(table.to_json())),
-        Put(route_key(table.id), encode_route(table)),
+        PutKey(name_key(table.database, table.name), encode(table.id)),
+        PutKey(table_key(table.id), encode(table.to_json())),
+        PutKey(route_key(table.id), encode_route(table)),
     ]
 
 

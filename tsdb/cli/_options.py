@@ -1,7 +1,7 @@
 """Click commands made from the option table, with help in groups.
 
-Option texts are handed on as they were typed: what they mean is decided by the configuration, which knows the types,
-the other layers and how to say what is wrong with all of them at once.
+Option texts are passed on as typed: the configuration parses them, because it knows the types and the other layers, and
+reports all errors at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tsdb.config import Component, Kind, Option, options_of
+from tsdb.config import Component, Option, OptionKind, options_of
 from tsdb.config.options import CONFIGURATION
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -40,7 +40,7 @@ class GroupedCommand(click.Command):
 
 
 def version_option() -> click.Option:
-    """Make `-V`, `--version`; the version is looked up only when asked for."""
+    """Make `-V`, `--version`; the version is looked up only on demand."""
 
     def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
@@ -101,7 +101,7 @@ def _parameter(option: Option, component: Component) -> click.Parameter:
     if option.default:
         facts.append(f"default: {option.default}")
     settings: dict[str, Any] = {"metavar": option.metavar}
-    if option.kind is Kind.FLAG:
+    if option.kind is OptionKind.FLAG:
         # `--flag` alone means true; `--flag=false` and `--flag false` are taken too.
         settings |= {"is_flag": False, "flag_value": "true"}
     return GroupedOption(

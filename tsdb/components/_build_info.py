@@ -12,7 +12,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What `/status` tells about the build."""
+    """The build information that `/status` shows."""
 
     version: str
     commit: str

@@ -2,7 +2,7 @@
 
     registry ─▶ samples, as /metrics shows them ─▶ rows of ordinary tables, or one remote-write request
 
-An export that fails is told in the log and forgotten: metrics of a minute ago are not worth a backlog. The first one
+An export that fails is logged and not retried: metrics of a minute ago are not worth a backlog. The first one
 comes after one whole interval.
 """
 

@@ -2,7 +2,7 @@
 
     kv ─▶ engine (every region the metadata names) ─▶ catalog (finishes what a crash interrupted) ─▶ queries ─▶ database
 
-The standalone server and the embedded database are both this. Whoever opens it holds the lock of the directory.
+The standalone server and the embedded database both use it. The caller holds the lock of the directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tsdb.database import Connected, Database, DatabaseOptions, Process, Process
 from tsdb.engine import Engine, EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
-from tsdb.query import QueryEngine, QueryOptions, visible
+from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore, OverlayStore
 
@@ -32,14 +32,14 @@ SPILL_DIRECTORY = "spill"
 
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
-    """What the parts of a local database are told."""
+    """The settings of the parts of a local database."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     wal: WalOptions = field(default_factory=WalOptions)
-    query: QueryOptions = field(default_factory=QueryOptions)
+    query: QueryEngineOptions = field(default_factory=QueryEngineOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     authenticator: Authenticator = field(default_factory=Authenticator)
-    """Who may log in; without users everybody may do everything."""
+    """Who may log in; without users, no login is needed and everything is permitted."""
     has_housekeeping: bool = True
     address: str = "127.0.0.1"
     """How this node is named in the process list and in information_schema."""
@@ -55,8 +55,9 @@ class LocalDatabase:
         self._kv = kv
 
     def close(self) -> None:
-        """Flush, and let go of everything."""
+        """Stop queries, flush, and stop all threads; what is not flushed in time is left to the log."""
         self.database.slow_queries.close()
+        self.database.services.queries.close()
         self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
 
@@ -160,7 +161,9 @@ def open_read_only(directory: Path, scratch: Path, *, options: LocalOptions) -> 
 
 def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOptions | None = None) -> LocalDatabase:
     """Open a database whose tables are forgotten at the end; its log still needs a directory."""
-    return open_local(store, MemoryKv(), wal_directory, options=options)
+    local = open_local(store, MemoryKv(), wal_directory, options=options)
+    local.flushes_at_close = False
+    return local
 
 
 def _open_connection(connected: Connected, busy: Process | None) -> OpenConnection:

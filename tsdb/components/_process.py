@@ -31,7 +31,7 @@ from tsdb.store import DirectoryLock
 from tsdb.telemetry import LogSetup, Tracing, app_info, get_logger, setup_logging, setup_tracing
 
 GRACE_SECONDS = 10.0
-"""How long requests may go on after the process was told to stop."""
+"""Grace period: how long requests may continue after a signal to stop."""
 
 # Python hands the interpreter from thread to thread this often. The default, 5 ms, is how long a busy thread delays the
 # event loop; 0.5 ms brought the median delay from 5.3 to 0.7 ms with one competing thread.
@@ -72,7 +72,7 @@ class Parts(Protocol):
         """Make everything ready; blocks, and raises TsdbError when the component cannot work."""
 
     def close(self) -> None:
-        """Let go of everything; blocks."""
+        """Release all resources; blocks."""
 
     def examples(self, url: str) -> list[str]:
         """Commands that show a newcomer what the component can do."""

@@ -25,7 +25,7 @@ from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, Sl
 from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
-from tsdb.query import QueryOptions
+from tsdb.query import QueryEngineOptions
 from tsdb.servers import Tls
 from tsdb.servers.grpc import (
     GrpcLimits,
@@ -95,7 +95,7 @@ class Standalone:
             app.add_aliases(COMPAT_PATHS)
 
     def _facts(self) -> ServerFacts:
-        """What the Prometheus API tells about the server."""
+        """The server information of the Prometheus API."""
         build = build_info()
         return ServerFacts(
             {"version": build.version, "commit": build.commit, "branch": build.branch},
@@ -246,10 +246,10 @@ def slow_query_options(options: SlowQueryConfig) -> SlowQueryOptions:
     )
 
 
-def query_options(workers: int, home: Path) -> QueryOptions:
+def query_options(workers: int, home: Path) -> QueryEngineOptions:
     """The settings of `[query]` as the query engine takes them."""
     count = (os.cpu_count() or 1) if workers < 0 else workers
-    return QueryOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY, workers=count)
+    return QueryEngineOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY, workers=count)
 
 
 def query_memory() -> Size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tsdb.config.options import OPTIONS, Component, Kind, Option, options_of
+from tsdb.config.options import OPTIONS, Component, Option, OptionKind, options_of
 
 if TYPE_CHECKING:
     from tsdb.config._components import (
@@ -61,11 +61,11 @@ __all__ = [
     "FileStorage",
     "FrontendConfig",
     "IndexMode",
-    "Kind",
     "LoadedConfig",
     "MetasrvConfig",
     "MitoOptions",
     "Option",
+    "OptionKind",
     "Origin",
     "SlowQueryOptions",
     "StandaloneConfig",

@@ -1,4 +1,4 @@
-"""Defaults that depend on the machine or on other keys: shares of memory, directories below `data_home`."""
+"""Defaults that depend on the machine or on other keys: fractions of memory, directories below `data_home`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tsdb.units import Size
 
 _MITO: Path = ("region_engine", 0, "mito")
 
-# Key of mito → the share of memory it takes when it is not set, and the most it takes then.
+# Key of mito → the fraction of memory it takes when it is not set, and the most it takes then.
 _MEMORY_SHARES: dict[str, tuple[int, Size]] = {
     "global_write_buffer_size": (8, Size.parse("1GB")),
     "sst_meta_cache_size": (32, Size.parse("128MB")),
@@ -31,7 +31,7 @@ _INTERMEDIATE: Path = (*_MITO, "inverted_index", "intermediate_path")
 
 
 def derived_paths() -> frozenset[Path]:
-    """Return the keys whose default is not a constant but a share of memory."""
+    """Return the keys whose default is not a constant but a fraction of memory."""
     return frozenset((*_MITO, key) for key in (*_MEMORY_SHARES, "global_write_buffer_reject_size"))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from tsdb.config._components import CONFIG_MODELS
 from tsdb.config._fields import Section, Text
 from tsdb.config._schema import SHORTHANDS, Path, environment_variable, generic, section_models
-from tsdb.config.options import Component, Kind, options_of
+from tsdb.config.options import Component, OptionKind, options_of
 from tsdb.errors import ConfigError
 
 Tree = dict[str, Any]
@@ -58,7 +58,7 @@ def read_options(component: Component, given: Mapping[str, str]) -> Layer:
         if text is None:
             continue
         origin = Origin("option", option.name)
-        if option.kind is Kind.SECONDS:
+        if option.kind is OptionKind.SECONDS:
             if not re.fullmatch(r"\d+(\.\d+)?", text):
                 layer.problems.append(f"{option.name}: {text!r} is not a number of seconds")
                 continue

@@ -1,8 +1,8 @@
-"""From a merged tree to a validated model, with every problem told in the words of the configuration.
+"""From a merged tree to a validated model, with problems reported in terms of the configuration.
 
 Pydantic finds the problems; this module says them: the dotted key, the value, what was expected, and the option, file
 or variable it came from. When some values are wrong the rest is validated without them, so that problems which only
-show between keys can be told in the same breath.
+show between keys can be reported together.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Validator:
         tree = copy.deepcopy(tree)
         problems: Problems = {}
         # Taking out a wrong value can bring a second problem to light (a storage type decides on other keys), hence
-        # a few rounds; what is wrong even then is told as far as it is known.
+        # a few rounds; what is wrong even then is reported as far as it is known.
         for _ in range(4):
             try:
                 return CONFIG_MODELS[self._component].model_validate(tree), problems

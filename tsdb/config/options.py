@@ -25,7 +25,7 @@ class Component(StrEnum):
         return f"TSDB_{self.name}"
 
 
-class Kind(StrEnum):
+class OptionKind(StrEnum):
     """What an option's argument looks like."""
 
     TEXT = "text"
@@ -43,7 +43,7 @@ class Option:
     group: str
     keys: Mapping[Component, tuple[str, ...]]
     """The configuration keys it sets, for each component that has it."""
-    kind: Kind = Kind.TEXT
+    kind: OptionKind = OptionKind.TEXT
     default: str = ""
     """The default of its key, for help; checked against the models by a test."""
 
@@ -82,7 +82,7 @@ OPTIONS: tuple[Option, ...] = (
         "HTTP request timeout in seconds",
         SERVERS,
         _same((_D, _M, _F), "http.timeout"),
-        kind=Kind.SECONDS,
+        kind=OptionKind.SECONDS,
         default="30",
     ),
     Option(
@@ -138,7 +138,7 @@ OPTIONS: tuple[Option, ...] = (
         "Enable the InfluxDB protocol in the HTTP API",
         SERVERS,
         _same((_F, _S), "influxdb.enable"),
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="true",
     ),
     Option(
@@ -147,7 +147,7 @@ OPTIONS: tuple[Option, ...] = (
         "Disable the dashboard",
         SERVERS,
         _same((_F,), "http.disable_dashboard"),
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="false",
     ),
     Option(
@@ -234,7 +234,7 @@ OPTIONS: tuple[Option, ...] = (
         "Keep metadata in memory instead of etcd; for tests only",
         CLUSTER,
         _same((_M,), "use_memory_store"),
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="false",
     ),
     Option(
@@ -243,7 +243,7 @@ OPTIONS: tuple[Option, ...] = (
         "Move the regions of a lost datanode to others",
         CLUSTER,
         _same((_M,), "enable_region_failover"),
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="false",
     ),
     Option(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tsdb.database._cells import canonical_json
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQueryOptions
 from tsdb.database.database import Database
-from tsdb.database.metrics import FederatedSample, Metrics
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
+from tsdb.database.prometheus.metrics import FederatedSample, Metrics
+from tsdb.database.writing.cells import canonical_json
 from tsdb.database.writing.rejections import RejectionLog
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, read_all
 

@@ -1,11 +1,11 @@
-"""Which statement failed: errors carry it to whoever answers the client and writes the log."""
+"""Which statement failed: errors carry its text to the response and to the log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from tsdb.database._users import discreet_text
+from tsdb.database.sessions.users import discreet_text
 from tsdb.errors import TsdbError
 from tsdb.sql import Parsed, parse
 from tsdb.sql.statements import Dialect

@@ -1,7 +1,7 @@
 """What WITH (…) may say about a table or a database: which keys there are and what their values mean.
 
-Values are checked and brought into one form when they come in, so that everything below reads them without doubt and
-SHOW CREATE prints them the same way whoever wrote them.
+Values are validated and normalised when they are set, so that other modules read them without checks and SHOW CREATE
+prints them in one form.
 """
 
 from __future__ import annotations

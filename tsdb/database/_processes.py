@@ -61,12 +61,19 @@ class Process:
             self._holds -= 1
             is_over = self.is_finishing and not self._holds
         if is_over:
+            self._stops.clear()
             self.forget(self)
 
     def finish(self) -> bool:
-        """Note that the statement was answered; tells whether nothing of it runs any more."""
+        """Note that the statement was answered; tells whether nothing of it runs any more.
+
+        Then nothing is left to stop. The functions go, because they hold answers and the plans behind them, and a plan
+        holds the statement where Python's garbage collector cannot see it.
+        """
         with self._lock:
             self.is_finishing = True
+            if not self._holds:
+                self._stops.clear()
             return not self._holds
 
     def check(self) -> None:

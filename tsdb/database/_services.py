@@ -42,7 +42,7 @@ class SlowQueryOptions:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOptions:
-    """What whoever builds a database decides."""
+    """Settings that the component that opens a database chooses."""
 
     copy_root: Path | None = None
     """The only directory COPY and external tables may read and write; None forbids both."""
@@ -69,7 +69,7 @@ class Services:
     users: UserStore = field(default_factory=lambda: UserStore(MemoryKv()))
     """The users that SQL made."""
     authenticator: Authenticator = field(default_factory=Authenticator)
-    """Knows what somebody who logged in may do now."""
+    """The current rights of users who have logged in."""
     writer: Writer = field(init=False)
     """Writes rows of every kind."""
     frames: FrameWriter = field(init=False)

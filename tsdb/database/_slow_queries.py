@@ -21,7 +21,7 @@ from tsdb.catalog import TableAlreadyExists
 from tsdb.database._services import RecordType, Services, SlowQueryOptions
 from tsdb.errors import TsdbError
 from tsdb.query import WriteToken
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.telemetry import counter, get_logger
 
 DATABASE, TABLE = "tsdb_private", "slow_queries"
@@ -63,7 +63,7 @@ class SlowQuery:
     database: str
     is_promql: bool
     timestamp_ns: int
-    span: Span | None = None
+    span: QueryTimes | None = None
 
 
 class SlowQueries:
@@ -81,7 +81,7 @@ class SlowQueries:
         self._thread: threading.Thread | None = None
 
     def note(
-        self, seconds: float, text: str, database: str, *, is_promql: bool = False, span: Span | None = None
+        self, seconds: float, text: str, database: str, *, is_promql: bool = False, span: QueryTimes | None = None
     ) -> None:
         """Record a statement if it took long."""
         if not self._options.is_enabled or seconds < self._threshold_seconds:

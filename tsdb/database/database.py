@@ -1,4 +1,4 @@
-"""The one door to a database: text in, answers out, for one session.
+"""The facade of a database: executes the statements of a session and returns their results.
 
     text ─▶ parse ─▶ for each statement: show it in the process list ─▶ the function of its kind ─▶ Affected or Records
 
@@ -18,8 +18,24 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.auth import PermissionDenied
-from tsdb.database import _cursors, _objects, _prepared, _users, _variables
-from tsdb.database._access import (
+from tsdb.database._admin import admin
+from tsdb.database._failures import note_statement, note_text, parse_noted
+from tsdb.database._names import READ_ONLY_DATABASES, check_writable, resolve
+from tsdb.database._processes import Process
+from tsdb.database._services import Services
+from tsdb.database._slow_queries import SlowQueries
+from tsdb.database.copying.copy import copy
+from tsdb.database.definitions import objects
+from tsdb.database.definitions.alter_table import alter_table
+from tsdb.database.definitions.create_table import create_table, create_table_like
+from tsdb.database.modifying.delete import delete, delete_rows
+from tsdb.database.modifying.insert import insert
+from tsdb.database.modifying.update import update
+from tsdb.database.prometheus.metrics import Metrics
+from tsdb.database.prometheus.remote_read import read_remote
+from tsdb.database.prometheus.tql import evaluate_tql, expand_tql, explained_tql, run_tql
+from tsdb.database.sessions import cursors, prepared, users, variables
+from tsdb.database.sessions.access import (
     authorize,
     check_reading,
     check_statement,
@@ -27,24 +43,9 @@ from tsdb.database._access import (
     check_writing,
     write_rights,
 )
-from tsdb.database._admin import admin
-from tsdb.database._alter_table import alter_table
-from tsdb.database._copy import copy
-from tsdb.database._create_table import create_table, create_table_like
-from tsdb.database._delete import delete, delete_rows
-from tsdb.database._describe import describe
-from tsdb.database._failures import note_statement, note_text, parse_noted
-from tsdb.database._headings import headed_schema, with_headings
-from tsdb.database._insert import insert
-from tsdb.database._names import READ_ONLY_DATABASES, check_writable, resolve
-from tsdb.database._processes import Process
-from tsdb.database._remote_read import read_remote
-from tsdb.database._services import Services
-from tsdb.database._show import show
-from tsdb.database._slow_queries import SlowQueries
-from tsdb.database._tql import evaluate_tql, expand_tql, explained_tql, run_tql
-from tsdb.database._update import update
-from tsdb.database.metrics import Metrics
+from tsdb.database.showing.describe import describe
+from tsdb.database.showing.headings import headed_schema, with_headings
+from tsdb.database.showing.show import show
 from tsdb.database.writing.rejections import count_accepted
 from tsdb.database.writing.request import WriteRequest
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
@@ -53,7 +54,7 @@ from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, WriteToken
-from tsdb.query.promql import PromqlEngine, Span
+from tsdb.query.promql import PromqlEngine, QueryTimes
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter, histogram
 
@@ -93,7 +94,7 @@ class Database:
         return name.lower() == "information_schema" or catalog.find_database(name) is not None
 
     def execute(self, text: str, session: Session, *, tables: Mapping[str, pa.Table] | None = None) -> Iterator[Output]:
-        """Run the statements of a text, each when its answer is asked for. Rows are to be read, or closed, in order.
+        """Run the statements of a text, each when its result is read. Rows are to be read, or closed, in order.
 
         `tables` are visible to queries by their bare names, as if they were tables of the session's database.
         """
@@ -158,7 +159,7 @@ class Database:
 
         IngestRejected, and nothing is written, if a row does not fit its table. With `dry_run` nothing changes, and
         the outcome tells what would, or what would be refused. Without `notes_rejections` a refusal is not counted and
-        remembered, because somebody will try again in another way.
+        remembered, because the caller tries again in another way.
         """
         check_writing(self.services, session)
         request = self._request(session, new_table, hints, protocol, is_dry=dry_run, notes_rejections=notes_rejections)
@@ -264,7 +265,7 @@ class Database:
         if isinstance(statement, statements.Query):
             return headed_schema(self.services.queries.schema_of(parsed.text, session), parsed.text, session)
         if isinstance(statement, statements.FetchCursor):
-            return _cursors.cursor_schema(statement.name, session)
+            return cursors.cursor_schema(statement.name, session)
         if isinstance(statement, statements.Execute):
             return self.schema_of(self._executed(statement, session), session)
         if not isinstance(statement, _ANSWERS_FREELY):
@@ -302,7 +303,9 @@ class Database:
         return self.services.catalog.table(database, name)
 
     @contextmanager
-    def running_promql(self, text: str, session: Session, span: Span | None = None) -> Iterator[Callable[[], None]]:
+    def running_promql(
+        self, text: str, session: Session, span: QueryTimes | None = None
+    ) -> Iterator[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is yielded raises when it was killed."""
         started = perf_counter()
         try:
@@ -343,7 +346,7 @@ class Database:
             raise
         if not (isinstance(statement, statements.Show) and statement.what == "warnings"):
             session.warnings.clear()
-        process = self.services.processes.enter(session, _users.discreet_text(parsed))
+        process = self.services.processes.enter(session, users.discreet_text(parsed))
         session.statement = process
         started = perf_counter()
 
@@ -401,7 +404,7 @@ class Database:
         if isinstance(statement, statements.Update):
             return update(statement, services, session, process)
         if isinstance(statement, statements.TruncateTable):
-            return _objects.truncate_table(statement, services, session, process)
+            return objects.truncate_table(statement, services, session, process)
         if isinstance(statement, statements.Copy):
             return copy(statement, services, session, process)
         run = _SIMPLE.get(type(statement))
@@ -417,7 +420,7 @@ class Database:
         return self._run(self._executed(statement, session), session, depth + 1)
 
     def _executed(self, statement: statements.Execute, session: Session) -> Parsed:
-        text = _prepared.executed_text(statement.name, [each.text for each in statement.arguments], session)
+        text = prepared.executed_text(statement.name, [each.text for each in statement.arguments], session)
         found = parse(text, session.dialect)
         if len(found) != 1:
             raise InvalidArguments(f"a prepared statement is one statement, this text has {len(found)}")
@@ -461,7 +464,7 @@ class _TrackedRecords:
 
 
 def _transaction(statement: statements.Transaction, services: Services, session: Session) -> Affected:
-    """Clients begin and end transactions without being asked; every statement is its own here."""
+    """Accept BEGIN, COMMIT and ROLLBACK, which many clients send; every statement is a transaction of its own."""
     if session.channel not in (Channel.MYSQL, Channel.POSTGRES):
         raise Unsupported(f"SQL statement is not supported, keyword: {statement.verb}")
     return Affected(0)
@@ -469,9 +472,9 @@ def _transaction(statement: statements.Transaction, services: Services, session:
 
 def _show(statement: statements.Show, services: Services, session: Session) -> Output:
     if statement.what == "grants":
-        return TableRecords(_users.show_grants(statement, services, session))
+        return TableRecords(users.show_grants(statement, services, session))
     if statement.what == "users":
-        return TableRecords(_users.show_users(statement, services, session))
+        return TableRecords(users.show_users(statement, services, session))
     return show(statement, services, session)
 
 
@@ -503,33 +506,33 @@ _CHANGES_SCHEMA = (
 """What becomes visible in one step."""
 
 _SIMPLE: dict[type, Callable[[Any, Services, Session], Output]] = {
-    statements.CreateDatabase: _objects.create_database,
-    statements.AlterDatabase: _objects.alter_database,
-    statements.DropDatabase: _objects.drop_database,
+    statements.CreateDatabase: objects.create_database,
+    statements.AlterDatabase: objects.alter_database,
+    statements.DropDatabase: objects.drop_database,
     statements.CreateTable: create_table,
     statements.CreateTableLike: create_table_like,
     statements.AlterTable: alter_table,
-    statements.DropTable: _objects.drop_table,
-    statements.Comment: _objects.comment,
-    statements.CreateView: _objects.create_view,
-    statements.DropView: _objects.drop_view,
+    statements.DropTable: objects.drop_table,
+    statements.Comment: objects.comment,
+    statements.CreateView: objects.create_view,
+    statements.DropView: objects.drop_view,
     statements.Show: _show,
     statements.Describe: describe,
-    statements.Use: _variables.use,
-    statements.SetVariable: _variables.set_variable,
-    statements.SetMany: _variables.set_many,
+    statements.Use: variables.use,
+    statements.SetVariable: variables.set_variable,
+    statements.SetMany: variables.set_many,
     statements.Admin: admin,
     statements.Kill: _kill,
-    statements.CreateUser: _users.create_user,
-    statements.AlterUser: _users.alter_user,
-    statements.DropUser: _users.drop_user,
-    statements.Grant: _users.grant,
-    statements.Revoke: _users.revoke,
-    statements.Prepare: _prepared.prepare,
-    statements.Deallocate: _prepared.deallocate,
-    statements.DeclareCursor: _cursors.declare_cursor,
-    statements.FetchCursor: _cursors.fetch_cursor,
-    statements.MoveCursor: _cursors.move_cursor,
-    statements.CloseCursor: _cursors.close_cursor,
+    statements.CreateUser: users.create_user,
+    statements.AlterUser: users.alter_user,
+    statements.DropUser: users.drop_user,
+    statements.Grant: users.grant,
+    statements.Revoke: users.revoke,
+    statements.Prepare: prepared.prepare,
+    statements.Deallocate: prepared.deallocate,
+    statements.DeclareCursor: cursors.declare_cursor,
+    statements.FetchCursor: cursors.fetch_cursor,
+    statements.MoveCursor: cursors.move_cursor,
+    statements.CloseCursor: cursors.close_cursor,
     statements.Transaction: _transaction,
 }

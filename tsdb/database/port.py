@@ -15,14 +15,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.database.metrics import Metrics
+from tsdb.database.prometheus.metrics import Metrics
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import CATALOG_NAMES, MetricDescription, TableInfo
 from tsdb.query import Output, Session
-from tsdb.query.promql import PromqlEngine, Span
+from tsdb.query.promql import PromqlEngine, QueryTimes
 from tsdb.sql import Parsed
 from tsdb.sql.statements import Statement
 
@@ -144,7 +144,7 @@ class DatabasePort(Protocol):
         """Lists labels, series and metadata of metrics."""
 
     def running_promql(
-        self, text: str, session: Session, span: Span | None = None
+        self, text: str, session: Session, span: QueryTimes | None = None
     ) -> AbstractContextManager[Callable[[], None]]:
         """Show a PromQL query in the process list while it runs; what is entered raises when it was killed."""
 

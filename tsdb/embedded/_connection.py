@@ -1,17 +1,23 @@
 """A connection to a database in this process.
 
 It may be used from several threads at once. `USE` and `SET` hold for the whole connection, from the next statement on.
+
+A connection that is still open when the program ends is closed by `atexit`, after all threads of the program that are
+not daemons: threads in native code would crash an interpreter that finalises. Calls of daemon threads are waited for.
+Rows that are not in data files yet stay in the log: a flush needs new threads, which the interpreter does not start.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
 import shutil
 import sys
 import tempfile
 import threading
 import time as clock
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -32,19 +38,21 @@ from tsdb.engine import EngineOptions, WalOptions
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.model import parse_timestamp, zone_of
 from tsdb.promql import parse_duration_ms
-from tsdb.query import QueryOptions
-from tsdb.query.promql import Span, rows_of
+from tsdb.query import QueryEngineOptions
+from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.store import DirectoryLock, MemoryStore
 from tsdb.units import Size
 
 MEMORY = ":memory:"
+EXIT_SECONDS_MAX = 5
+"""How long the end of a program waits for calls of daemon threads."""
 READER = Identity("reader of a read-only database", can_write=False)
 
 Moment = float | datetime | str
 
 
 class ConnectionClosed(TsdbError):
-    """The connection was closed: nothing can be asked of it any more."""
+    """The connection is closed and takes no more calls."""
 
     status = Status.ILLEGAL_STATE
 
@@ -73,6 +81,8 @@ class Connection:
         write_buffer: str = "256MB",
     ) -> None:
         self._lock = threading.Lock()
+        self._calls = 0
+        self._call_ended = threading.Condition(self._lock)
         self._session = Session(channel=Channel.EMBEDDED, identity=READER if read_only else None)
         self._frames: dict[str, pa.Table] = {}
         self._stack = ExitStack()
@@ -85,6 +95,8 @@ class Connection:
         except BaseException:
             self._stack.close()
             raise
+        self._process_id = os.getpid()
+        atexit.register(self._close_at_exit)
 
     def _open(self, path: str | Path, *, is_read_only: bool, options: Callable[[Path], LocalOptions]) -> LocalDatabase:
         if str(path) == MEMORY:
@@ -116,9 +128,10 @@ class Connection:
         statements, files = with_files(bound.text)
         tables = {**self._caller_frames(statements, session, sys._getframe(1)), **self._frames, **bound.tables, **files}
         output: Result | None = None
-        for each in self._database().execute(statements, session, tables=tables):
-            output = _result(each)
-            self._keep(session)
+        with self._calling() as database:
+            for each in database.execute(statements, session, tables=tables):
+                output = _result(each)
+                self._keep(session)
         if output is None:
             raise InvalidArguments("there is no statement to run")
         return output
@@ -155,9 +168,9 @@ class Connection:
         """
         session = self._start_session()
         first = _to_ms(clock.time() if start is None else start, session.time_zone)
-        span = Span(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
-        engine = self._database().promql
-        return Result(rows_of(engine, query, engine.source(session), span), None)
+        span = QueryTimes(first, first if end is None else _to_ms(end, session.time_zone), _step_ms(step))
+        with self._calling() as database:
+            return Result(rows_of(database.promql, query, database.promql.source(session), span), None)
 
     def write(
         self, table: str, data: Any, *, tags: str | Sequence[str] = (), time: str = "ts", database: str | None = None
@@ -170,7 +183,8 @@ class Connection:
         frame = to_arrow(data, time=time)
         session = self._start_session()
         names = (tags,) if isinstance(tags, str) else tuple(tags)
-        return self._database().write(database or session.database, table, frame, session, tags=names, time=time)
+        with self._calling() as opened:
+            return opened.write(database or session.database, table, frame, session, tags=names, time=time)
 
     def register(self, name: str, data: Any) -> None:
         """Let queries of this connection read a frame under a name, as if it were a table."""
@@ -189,12 +203,21 @@ class Connection:
         self.sql("ADMIN flush_table('" + table.replace("'", "''") + "')")
 
     def close(self) -> None:
-        """Flush everything and let go of the directory; any number of times."""
+        """Flush everything and unlock the directory; any number of times."""
+        atexit.unregister(self._close_at_exit)
         with self._lock:
             local, self._local = self._local, None
         if local is not None:
             local.close()
             self._stack.close()
+
+    def _close_at_exit(self) -> None:
+        """Stop all threads and leave unflushed rows to the log; a forked process leaves both to its parent."""
+        if self._local is not None and self._process_id == os.getpid():
+            self._local.flushes_at_close = False
+            self.close()
+            with self._lock:
+                self._call_ended.wait_for(lambda: not self._calls, EXIT_SECONDS_MAX)
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +226,18 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _calling(self) -> Iterator[Database]:
+        """Count a call while it runs."""
+        with self._lock:
+            self._calls += 1
+        try:
+            yield self._database()
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._call_ended.notify_all()
 
     def _database(self) -> Database:
         local = self._local
@@ -250,7 +285,7 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
             global_write_buffer_reject_size=Size(size * 2),
         ),
         wal=WalOptions(sync_write=sync_write, ballast_bytes=Size(0)),
-        query=QueryOptions(spill_dir=home / "spill"),
+        query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
         address="embedded",
     )

@@ -15,7 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
-from tsdb.sql.template import PARAMETERS_TABLE, Template, parse_template
+from tsdb.sql.template import PARAMETERS_TABLE, StatementTemplate, parse_template
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def bind(text: str, parameters: Parameters | None) -> Bound:
     return Bound(template.with_row(values))
 
 
-def _ordered(template: Template, parameters: Parameters) -> list[Any]:
+def _ordered(template: StatementTemplate, parameters: Parameters) -> list[Any]:
     """Return the values in the order of the placeholders' numbers."""
     if isinstance(parameters, Mapping):
         if template.places and not template.names:
@@ -59,7 +59,7 @@ def _ordered(template: Template, parameters: Parameters) -> list[Any]:
     return list(parameters)
 
 
-def _check_names(template: Template, parameters: Mapping[str, Any]) -> None:
+def _check_names(template: StatementTemplate, parameters: Mapping[str, Any]) -> None:
     missing = [name for name in template.names if name not in parameters]
     if missing:
         raise InvalidArguments(f"no value was given for ${missing[0]}")

@@ -1,4 +1,4 @@
-"""The result of a statement, in the form its reader wants.
+"""The result of a statement, convertible to several formats.
 
 A result is complete when it is made: `arrow()`, `to_pandas()` and iteration give all rows each time. `fetchone`,
 `fetchmany` and `fetchall` read on from where the last of them stopped, as in Python's DB-API.

@@ -16,8 +16,8 @@ from __future__ import annotations
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
 from tsdb.engine.region.context import EngineOptions
-from tsdb.engine.region.region import StrictWindows
 from tsdb.engine.region.stat import FileFacts, RegionStat
+from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.regions import Regions
 from tsdb.engine.wal import WalOptions
 

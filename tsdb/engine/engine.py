@@ -22,17 +22,23 @@ from tsdb.engine.errors import (
     SchemaOutdated,
     StorageUnavailable,
 )
+from tsdb.engine.gauges import watch_engine
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.reading import no_check
+from tsdb.engine.region import change, trim
 from tsdb.engine.region.background import Background
+from tsdb.engine.region.compact import start_compaction
 from tsdb.engine.region.context import EngineContext, EngineOptions
+from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.region.recovery import finish_drops, make_region, recover
-from tsdb.engine.region.region import Region, StrictWindows
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
+from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.sweep import start_sweep
 from tsdb.engine.region.worker import Worker, WriteRequest
 from tsdb.engine.region.write import check_batch, check_operation, commit_writes
@@ -102,7 +108,7 @@ class Engine:
         """Open the engine and everything in it; returns when all regions are ready.
 
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
-        `names` tells the table of a region, for the log. The caller holds the lock of the data directory.
+        `names` returns the table of a region, for the log. The caller holds the lock of the data directory.
         """
         options, wal_options = options or EngineOptions(), wal_options or WalOptions()
         clock = clock or SystemClock()
@@ -269,7 +275,7 @@ class Engine:
         view: MetricView | None = None,
         check: Callable[[], None] = no_check,
     ) -> LocalReader:
-        """Take what the region holds now, for one query; scans are shared out as `scan_parallelism` says."""
+        """Take what the region holds now, for one query; scans are divided as `scan_parallelism` says."""
         return LocalReader(
             region_id,
             self.snapshot(region_id, timeout=timeout),
@@ -306,7 +312,7 @@ class Engine:
         return region.worker.call(lambda: trim.truncate_inside(self._context, region, ranges))
 
     def drop(self, region_id: RegionId) -> Future[None]:
-        """Drop a region, also one that is quarantined; its files go when nobody reads them any more."""
+        """Drop a region, also one that is quarantined; its files are deleted after their last reader."""
         if region_id in self._quarantined:
             return self._worker_of(region_id).call(lambda: self._drop_quarantined(region_id))
         region = self._region(region_id)
@@ -421,7 +427,7 @@ class Engine:
     def _stop_writing(self, error: TsdbError) -> None:
         """The log is broken: nothing more can be acknowledged until a restart."""
         for region in list(self._regions.values()):
-            region.stop_writing(str(error))
+            region.access.stop(str(error))
 
 
 def _tell(report: Recovery) -> None:

@@ -8,7 +8,7 @@ more than its buffers. Late tags are packed by their keeper (`TagPacker`): each 
 series; some keepers make the whole entry in one step (`EntrySealer`).
 A single field of floats without nulls is its values, and nothing more.
 Columns are named by their id, so that an entry survives renaming, and carry their type, so that it survives widening;
-which columns existed when it was written is told by the schema version of its frame. Every part begins at a multiple of
+the schema version of its frame says which columns existed when it was written. Every part begins at a multiple of
 8 bytes.
 """
 
@@ -116,7 +116,7 @@ def _encode_fields(columns: Sequence[pa.Array], schema: pa.Schema) -> tuple[int,
 def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, version: int) -> Batch:
     """Read an entry, written under a schema version, as a batch of the schema given.
 
-    Columns that are gone since are left out; hashes of tags that may have been renamed since are made anew.
+    Columns that are gone since are left out; hashes of tags that may have been renamed since are computed again.
     """
     *lengths, series_count, row_count, tags_form, fields_form = _LENGTHS.unpack(
         payload.slice(0, _LENGTHS.size).to_pybytes()

@@ -95,7 +95,7 @@ class ManifestFenced(TsdbError):
     """Another writer has the region: stop writing.
 
     The files of the refused action can be deleted only if `may_have_landed` is false. Otherwise the other writer may
-    have taken them over, and only its own sweep can tell.
+    have taken them over, and only its own sweep can know.
     """
 
     status = Status.REGION_NOT_READY

@@ -1,4 +1,4 @@
-"""How full the engine is, for `/metrics`: computed when somebody scrapes, from what the engine knows anyway.
+"""How full the engine is, for `/metrics`: computed at each scrape, from what the engine knows anyway.
 
 Nothing is counted on the way of a write or a query, and no file is opened: sizes and numbers of data files are in the
 manifests, those of the log and of the caches in their statistics. Only the free space is asked of the file system.

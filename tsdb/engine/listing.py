@@ -1,7 +1,7 @@
 """What lies in the store when the engine opens, listed once for everything that opening has to look for.
 
 Drops to finish, regions, versions of manifests, data files that are missing, orphans: all of them are read off one
-listing. Nobody else writes to the store meanwhile, because the lock of the data directory is held.
+listing. No other process writes to the store meanwhile, because the lock of the data directory is held.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from tsdb.engine.reading import RegionReader, no_check
-from tsdb.engine.region.region import StrictWindows
 from tsdb.engine.region.stat import FileFacts, RegionStat
+from tsdb.engine.region.state import StrictWindows
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.units import Duration
 

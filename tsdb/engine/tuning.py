@@ -28,7 +28,7 @@ class MemtableTuning:
     """Raw rows whose arrays take so much besides their values are sorted: a run has one array for each column."""
 
     def is_pile(self, rows: int, arrays: int) -> bool:
-        """Tell whether raw rows should be sorted although nobody reads them."""
+        """Tell whether raw rows should be sorted before a reader needs them."""
         return rows >= self.freeze_rows or arrays * ARRAY_BYTES >= self.pile_bytes
 
 
@@ -77,4 +77,4 @@ class EngineTuning:
     merge: MergeTuning = field(default_factory=MergeTuning)
     scan: ScanTuning = field(default_factory=ScanTuning)
     idle_bytes_min: Size = Size(16 << 20)
-    """A region with so much in memory is flushed when nobody writes to it any more."""
+    """A region with so much in memory is flushed when it is no longer written to."""

@@ -1,7 +1,7 @@
 """The InfluxDB line protocol: a body of lines into rows per measurement.
 
 One parser serves all requests of the process. It numbers the series it has seen, so that the database need not look at
-the tags of one it knows (`TableRows.known`); tags are decoded when somebody asks for them.
+the tags of one it knows (`TableRows.known`); tags are decoded on demand.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     body ─ unpack ─▶ message ─ RemoteWriteReader ─▶ Samples ─ tables ─▶ rows of one table for each metric
 
-Samples stay one column for all metrics: whoever knows their series by number writes them as they are. Only series that
-he does not know are asked what they are, which is what costs.
+Samples stay one column for all metrics: a writer that knows their series by number writes them as they are. Labels are
+read only for unknown series, because reading them is expensive.
 """
 
 from __future__ import annotations

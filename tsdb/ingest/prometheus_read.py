@@ -1,6 +1,6 @@
 """Prometheus remote read: the message of a request, what it asks for, and the frame of the answer.
 
-    ReadRequest ─ parse_read_request ─▶ ReadQuery… ─▶ (somebody finds the series) ─ encode_read_response ─▶ ReadResponse
+    ReadRequest ─ parse_read_request ─▶ ReadQuery… ─▶ (database: find series) ─ encode_read_response ─▶ ReadResponse
 
 Requests are a few hundred bytes, so plain Python reads them. The results of queries, which are long, come encoded.
 """
@@ -53,7 +53,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def parse_read_request(message: bytes) -> list[ReadQuery]:
-    """Read what is asked for; InvalidArguments if it cannot be answered."""
+    """Parse the queries of a request; InvalidArguments if they cannot be answered."""
     if len(message) > REQUEST_BYTES_MAX:
         raise InvalidArguments(f"a request to read has at most {REQUEST_BYTES_MAX} bytes")
     queries: list[bytes] = []

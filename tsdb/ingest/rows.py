@@ -29,7 +29,7 @@ class ParsedTags(TagKeeper):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownSeries:
-    """Series that a parser has numbered, so that whoever saw a number before need not look at its tags again.
+    """Series that a parser has numbered, so that a writer that has seen a number need not look at its tags again.
 
     Within one `source` a number means the same tags for ever; sources are never used twice in a process.
     """

@@ -1,7 +1,7 @@
-"""Metadata as keys and values: small, ordered, changed only by transactions that compare before they write.
+"""Metadata as keys and values: small, ordered, changed only by compare-and-set transactions.
 
-Everything above works on `KvStore`; which one it is, is decided by the component: `SqliteKv` for a server of its own,
-`MemoryKv` for tests.
+Callers use `KvStore`; the component chooses the implementation: `SqliteKv` for a standalone server, `MemoryKv` for
+tests.
 """
 
 from tsdb.kv._errors import KvClosed, KvConflict, KvTooLarge, KvUnavailable
@@ -10,21 +10,21 @@ from tsdb.kv._protocol import (
     OPERATIONS_MAX,
     Absent,
     Compare,
-    Delete,
+    DeleteKey,
     Equals,
     KvStore,
     Operation,
-    Put,
+    PutKey,
     RevisionIs,
 )
-from tsdb.kv._sequence import next_of_sequence, plan_sequence
+from tsdb.kv._sequence import plan_sequence
 from tsdb.kv._sqlite import SqliteKv
 
 __all__ = [
     "OPERATIONS_MAX",
     "Absent",
     "Compare",
-    "Delete",
+    "DeleteKey",
     "Equals",
     "KvClosed",
     "KvConflict",
@@ -33,9 +33,8 @@ __all__ = [
     "KvUnavailable",
     "MemoryKv",
     "Operation",
-    "Put",
+    "PutKey",
     "RevisionIs",
     "SqliteKv",
-    "next_of_sequence",
     "plan_sequence",
 ]

@@ -1,8 +1,8 @@
-"""What can go wrong with metadata.
+"""Errors of the metadata store.
 
 KvUnavailable             the store failed: look at the disk or the network
 └── KvClosed              it was closed: the server is stopping
-KvConflict                somebody else changed the same keys again and again: try again
+KvConflict                other transactions kept changing the same keys: try again
 KvTooLarge                a transaction has more operations than every store takes: a bug, split it
 """
 

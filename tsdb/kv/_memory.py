@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 
 from tsdb.kv._errors import KvClosed
-from tsdb.kv._protocol import Compare, Operation, Put, check_size, holds
+from tsdb.kv._protocol import Compare, Operation, PutKey, check_size, holds
 
 
 class MemoryKv:
@@ -45,7 +45,7 @@ class MemoryKv:
                 return False
             self._revision += 1
             for operation in operations:
-                if isinstance(operation, Put):
+                if isinstance(operation, PutKey):
                     self._pairs[operation.key] = (operation.value, self._revision)
                 else:
                     self._pairs.pop(operation.key, None)

@@ -1,14 +1,14 @@
-"""What a store of metadata can do.
+"""The interface of a metadata store.
 
-- Keys are text, values bytes. `scan` gives keys in the order of their UTF-8 bytes.
+- Keys are text, values bytes. `scan` returns keys in the order of their UTF-8 bytes.
 - A transaction is atomic and durable: its operations all happen if every comparison holds, none otherwise, and when
   `transact` returns they survive a crash.
 - Each change of a key gives it a revision that no change of any key had before. A key that was deleted and put again
   therefore never looks unchanged.
-- The shape is that of etcd, at most `OPERATIONS_MAX` comparisons and as many operations in one transaction; what needs
-  more writes first what it is about to do, so that a restart can finish it.
+- The model is etcd's, with at most `OPERATIONS_MAX` comparisons and as many operations in one transaction; larger
+  changes record their intent first, so that a restart can finish them.
 
-Every method raises `KvUnavailable` if the store fails. Any thread may call any method.
+Every method raises `KvUnavailable` if the store fails. All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 from tsdb.kv._errors import KvTooLarge
 
 OPERATIONS_MAX = 128
-"""How many comparisons, and how many operations, one transaction may have: what etcd takes unless told otherwise."""
+"""How many comparisons, and how many operations, one transaction may have: the default of etcd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +50,21 @@ Compare = Absent | Equals | RevisionIs
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
-    """Give a key a value."""
+class PutKey:
+    """Set the value of a key."""
 
     key: str
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteKey:
     """Remove a key if it is there."""
 
     key: str
 
 
-Operation = Put | Delete
+Operation = PutKey | DeleteKey
 
 
 class KvStore(Protocol):
@@ -81,7 +81,7 @@ class KvStore(Protocol):
         ...
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
-        """Do all operations if every comparison holds; tell whether they did."""
+        """Do all operations if every comparison holds; return whether they did."""
         ...
 
     def close(self) -> None: ...

@@ -1,25 +1,13 @@
-"""Numbers that are given out once: a key that holds the next one."""
+"""A sequence: a key that holds the next number to hand out."""
 
 from __future__ import annotations
 
-from tsdb.kv._errors import KvConflict
-from tsdb.kv._protocol import Absent, Compare, Equals, KvStore, Put
-
-_ATTEMPTS_MAX = 100
+from tsdb.kv._protocol import Absent, Compare, Equals, KvStore, PutKey
 
 
-def plan_sequence(kv: KvStore, key: str, *, start: int, count: int = 1) -> tuple[int, Compare, Put]:
-    """Return the first of the next numbers, and what a transaction compares and puts so that nobody else gets them."""
+def plan_sequence(kv: KvStore, key: str, *, start: int, count: int = 1) -> tuple[int, Compare, PutKey]:
+    """Return the first of the next numbers, and the compare and put that reserve them in a transaction."""
     found = kv.get(key)
     number = start if found is None else max(start, int(found))
     compare: Compare = Absent(key) if found is None else Equals(key, found)
-    return number, compare, Put(key, str(number + count).encode())
-
-
-def next_of_sequence(kv: KvStore, key: str, *, start: int) -> int:
-    """Take the next number, the first is `start`."""
-    for _ in range(_ATTEMPTS_MAX):
-        number, compare, put = plan_sequence(kv, key, start=start)
-        if kv.transact([compare], [put]):
-            return number
-    raise KvConflict("others take numbers faster than this process", sequence=key, hint="try again later")
+    return number, compare, PutKey(key, str(number + count).encode())

@@ -4,8 +4,8 @@
 - `user_version` is the version of the layout, `application_id` says that the file is ours; anything else is refused
   before it is touched.
 - One connection behind a lock: metadata is small, and what is read often is kept in memory above.
-- An error of the disk breaks the store until it is opened anew: after a failed fsync nobody knows what is in the file,
-  and trying again would only look as if it had worked. A full disk is not such an error: nothing was written.
+- An error of the disk breaks the store until it is reopened: after a failed fsync the content of the file is
+  unknown, and a retry would only seem to work. A full disk is not such an error: nothing was written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tsdb.kv._errors import KvClosed, KvUnavailable
-from tsdb.kv._protocol import Compare, Operation, Put, check_size, holds
+from tsdb.kv._protocol import Compare, Operation, PutKey, check_size, holds
 
 LAYOUT_VERSION = 1
 APPLICATION_ID = 0x74736462
@@ -177,7 +177,7 @@ def _apply(connection: sqlite3.Connection, operations: Sequence[Operation]) -> N
     query = "SELECT value FROM counters WHERE name = ?"
     revision: Any = connection.execute(query, (_REVISION,)).fetchone()[0]
     for operation in operations:
-        if isinstance(operation, Put):
+        if isinstance(operation, PutKey):
             row = (operation.key.encode(), operation.value, revision)
             connection.execute("INSERT OR REPLACE INTO pairs VALUES (?, ?, ?)", row)
         else:

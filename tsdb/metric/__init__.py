@@ -9,13 +9,12 @@ the catalog only.
 
 from __future__ import annotations
 
-from tsdb.metric._rules import ON_PHYSICAL, RESERVED_NAMES, check_writable, plan_column, plan_metric_table
+from tsdb.metric._rules import ON_PHYSICAL, check_writable, plan_column, plan_metric_table
 from tsdb.metric._write import make_series
 from tsdb.model import encode_labels
 
 __all__ = [
     "ON_PHYSICAL",
-    "RESERVED_NAMES",
     "check_writable",
     "encode_labels",
     "make_series",

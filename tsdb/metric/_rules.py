@@ -1,4 +1,4 @@
-"""What tables of the metric engine may look like and how they may change. Pure.
+"""Rules for tables of the metric engine and their changes. Pure.
 
     physical   a time index, one DOUBLE field, labels                 WITH (physical_metric_table = '')
     logical    the same time index and field, labels of its own       WITH (on_physical_table = 'phy')

@@ -60,7 +60,7 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """Give a column another name."""
+    """Rename a column."""
 
     name: str
     new_name: str
@@ -68,7 +68,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """Give a column a type that holds every value of its old one."""
+    """Widen the type of a column."""
 
     name: str
     type: pa.DataType
@@ -76,7 +76,7 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class RetypeColumn:
-    """Give a field any type to which its own can be cast; values that cannot be cast are read as null."""
+    """Change the type of a field to one it can be cast to; values that cannot be cast are read as null."""
 
     name: str
     type: pa.DataType
@@ -113,7 +113,7 @@ def alter(schema: RegionSchema, changes: list[SchemaChange]) -> RegionSchema:
 
 
 def can_widen(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether every value of one type can be shown in another."""
+    """Return whether every value of one type can be shown in another."""
     if old == new or pt.is_string(new) or pt.is_large_string(new):
         return (not pt.is_nested(old) and not pt.is_binary(old)) or old == new
     if pt.is_integer(old) and pt.is_integer(new):
@@ -181,7 +181,7 @@ def _retyped(column: Column, kind: pa.DataType, *, until: int) -> Column:
 
 
 def _with_type(column: Column, kind: pa.DataType, *, until: int) -> Column:
-    """Give a column another type and remember the old one."""
+    """Change the type of a column and remember the old one."""
     if column.type == kind:
         return column
     past = column.past

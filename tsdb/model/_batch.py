@@ -14,7 +14,7 @@ from tsdb.model._series import SeriesTable, distinct_series
 
 
 class OpType(IntEnum):
-    """What a row does to its key."""
+    """The operation of a row."""
 
     PUT = 0
     DELETE = 1

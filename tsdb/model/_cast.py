@@ -58,7 +58,7 @@ class _Family(StrEnum):
 
 
 def is_castable(old: pa.DataType, new: pa.DataType) -> bool:
-    """Tell whether there is a cast from one type to another; some values may still become null."""
+    """Return whether there is a cast from one type to another; some values may still become null."""
     families = _family(old), _family(new)
     if _Family.DATE in families and _Family.INT in families:
         # A day is a number of 32 bits, and no day is lost on the way to larger ones.
@@ -250,7 +250,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _or_null(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast by halves: the last resort, for the few values whose form or range does not tell that they cannot be."""
+    """Cast by halves: the last resort, for the few values that fail in spite of their form and range."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid:

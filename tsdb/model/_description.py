@@ -1,4 +1,4 @@
-"""What a metric says about itself: its type, its unit and a sentence for people.
+"""The metadata of a metric: type, unit and help.
 
 The types are those of Prometheus, in the order of the numbers that remote write gives them. Most of them are families:
 the samples of a histogram are in tables of other names, which `FAMILY_SUFFIXES` derives from the family's.
@@ -18,11 +18,11 @@ FAMILY_SUFFIXES = {
     "summary": ("_sum", "_count"),
     "info": ("_info",),
 }
-"""What the names of a family's tables have behind the family's own name."""
+"""The suffixes of the tables of a family."""
 
 
 class MetricDescription(NamedTuple):
-    """What is known about a metric."""
+    """The metadata of a metric."""
 
     kind: str
     """One of `METRIC_TYPES`."""

@@ -20,9 +20,9 @@ MatchOp: TypeAlias = Literal["=", "!=", "=~", "!~"]
 
 REGEX_CHARS_MAX = 1 << 16
 KEPT_BYTES_MAX = 8 << 20
-"""What expressions take that are kept, in each of three caches."""
+"""The size of each of the three caches of expressions."""
 _VALUE_BYTES = 64
-"""What a text takes besides its characters."""
+"""The overhead of a text besides its characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def compile_matcher(matcher: Matcher) -> None:
 
 
 def match_values(matcher: Matcher, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Tell for each of several texts whether it satisfies a condition; null is empty."""
+    """Return for each of several texts whether it satisfies a condition; null is empty."""
     if len(values) == 0:
         return np.zeros(0, dtype=np.bool_)
     texts = pc.fill_null(values, "") if values.null_count else values
@@ -90,7 +90,7 @@ def match_values(matcher: Matcher, values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def matches(matcher: Matcher, value: str) -> bool:
-    """Tell whether one text satisfies a condition."""
+    """Return whether one text satisfies a condition."""
     if matcher.op == "=":
         return value == matcher.value
     if matcher.op == "!=":
@@ -99,7 +99,7 @@ def matches(matcher: Matcher, value: str) -> bool:
 
 
 def _matches_empty(matcher: Matcher) -> bool:
-    """Tell whether series without the label satisfy a condition."""
+    """Return whether series without the label satisfy a condition."""
     return matches(matcher, "")
 
 

@@ -1,8 +1,8 @@
-"""What a physical table of the metric engine shows of the logical tables on it.
+"""The columns that a physical table of the metric engine shows.
 
-The description of a physical table grows with the labels of its logical tables, so that everybody who asks for its
-columns sees them. Its region does not know of them: there, all labels of a row are one text. Only the field of native
-histograms, which comes with the first of them, is a change of the region too.
+The schema of a physical table grows with the labels of its logical tables, so that all of them are visible. Its region
+does not know them: there, all labels of a row are one text. Only the field of native histograms, which comes with the
+first of them, changes the region too.
 """
 
 from __future__ import annotations

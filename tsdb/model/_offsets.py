@@ -1,4 +1,4 @@
-"""What clocks in a zone show at which instants, a column at a time.
+"""Converts between instants and the local times of a zone, a column at a time.
 
 A zone is a table: the instants at which its offset from UTC changes, and the offset from then on. It is read from the
 same files as `zoneinfo` reads. Behind the last change in the file a rule goes on without an end; it repeats with the

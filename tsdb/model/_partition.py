@@ -31,7 +31,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from tsdb.errors import InvalidArguments
-from tsdb.model._partition_expr import And, Comparison, Expression, Literal, Or, comparisons_of, parse_rule
+from tsdb.model._partition_expr import (
+    And,
+    Expression,
+    Or,
+    PartitionComparison,
+    PartitionLiteral,
+    comparisons_of,
+    parse_rule,
+)
 from tsdb.model._types import DataType, Kind
 
 _CELLS_MAX = 1 << 20
@@ -168,10 +176,6 @@ class PartitionRule:
         """Return the values that the rules compare a column with, in order."""
         return next(axis.boundaries for axis in self._axes if axis.name == column)
 
-    @property
-    def region_count(self) -> int:
-        return max(1, len(self.texts))
-
     def route(self, table: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int32]:
         """Return the index of the region of each row."""
         if not self.texts:
@@ -233,26 +237,26 @@ def _boundaries(column: str, rules: Sequence[Expression]) -> tuple[Any, ...]:
 
 def _typed(rule: Expression, types: Mapping[str, DataType]) -> Expression:
     """Give the literals of a rule the types of their columns."""
-    if isinstance(rule, Comparison):
-        return Comparison(rule.column, rule.operator, _typed_literal(rule, types[rule.column]))
+    if isinstance(rule, PartitionComparison):
+        return PartitionComparison(rule.column, rule.operator, _typed_literal(rule, types[rule.column]))
     if isinstance(rule, And):
         return And(_typed(rule.left, types), _typed(rule.right, types))
     return Or(_typed(rule.left, types), _typed(rule.right, types))
 
 
-def _typed_literal(comparison: Comparison, data_type: DataType) -> Literal:
+def _typed_literal(comparison: PartitionComparison, data_type: DataType) -> PartitionLiteral:
     value, text = comparison.literal.value, comparison.literal.text
     column = comparison.column
     if isinstance(value, str):
         if data_type.is_string:
             return comparison.literal
         if data_type.is_timestamp or data_type.kind is Kind.DATE:
-            return Literal(_time_of(value, data_type, column), text)
+            return PartitionLiteral(_time_of(value, data_type, column), text)
     elif isinstance(value, bool):
         if data_type.kind is Kind.BOOLEAN:
-            return Literal(int(value), text)
+            return PartitionLiteral(int(value), text)
     elif data_type.is_float:
-        return Literal(float(value), text)
+        return PartitionLiteral(float(value), text)
     elif data_type.is_integer or data_type.is_timestamp or data_type.kind is Kind.DATE:
         low, high = _UINT64 if data_type.kind is Kind.UINT64 else _INT64
         if low <= value <= high:
@@ -300,7 +304,7 @@ def _tile(axes: Sequence[_Axis], rules: Sequence[Expression]) -> npt.NDArray[np.
 
 
 def _evaluate(rule: Expression, axes: Sequence[_Axis]) -> _Truth:
-    if isinstance(rule, Comparison):
+    if isinstance(rule, PartitionComparison):
         return _compare(rule, axes)
     left_true, left_false = _evaluate(rule.left, axes)
     right_true, right_false = _evaluate(rule.right, axes)
@@ -309,7 +313,7 @@ def _evaluate(rule: Expression, axes: Sequence[_Axis]) -> _Truth:
     return left_true | right_true, left_false & right_false
 
 
-def _compare(rule: Comparison, axes: Sequence[_Axis]) -> _Truth:
+def _compare(rule: PartitionComparison, axes: Sequence[_Axis]) -> _Truth:
     dimension = next(position for position, axis in enumerate(axes) if axis.name == rule.column)
     axis = axes[dimension]
     codes, point = np.arange(axis.size), axis.code_of(rule.value)

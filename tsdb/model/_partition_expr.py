@@ -46,7 +46,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class PartitionLiteral:
     """A value and how it is written."""
 
     value: Any
@@ -54,12 +54,12 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PartitionComparison:
     """A column compared with a literal."""
 
     column: str
     operator: str
-    literal: Literal
+    literal: PartitionLiteral
 
     @property
     def value(self) -> Any:
@@ -81,7 +81,7 @@ class And:
     def __str__(self) -> str:
         # Nested to the left is how it is read back; what is nested to the right keeps its parentheses.
         left = f"({self.left})" if isinstance(self.left, Or) else str(self.left)
-        right = str(self.right) if isinstance(self.right, Comparison) else f"({self.right})"
+        right = str(self.right) if isinstance(self.right, PartitionComparison) else f"({self.right})"
         return f"{left} AND {right}"
 
 
@@ -95,12 +95,12 @@ class Or:
         return f"{self.left} OR {right}"
 
 
-Expression = Comparison | And | Or
+Expression = PartitionComparison | And | Or
 
 
-def comparisons_of(rule: Expression) -> Iterator[Comparison]:
+def comparisons_of(rule: Expression) -> Iterator[PartitionComparison]:
     """Yield every comparison of a rule."""
-    if isinstance(rule, Comparison):
+    if isinstance(rule, PartitionComparison):
         yield rule
         return
     yield from comparisons_of(rule.left)
@@ -109,7 +109,7 @@ def comparisons_of(rule: Expression) -> Iterator[Comparison]:
 
 def parse_rule(text: str, columns: Sequence[str]) -> Expression:
     """Read one rule; InvalidSyntax for whatever is not one."""
-    return _Parser(text, columns).parse()
+    return _PartitionParser(text, columns).parse()
 
 
 def _quoted(column: str) -> str:
@@ -118,7 +118,7 @@ def _quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-class _Parser:
+class _PartitionParser:
     """Recursive descent over the tokens of one rule."""
 
     def __init__(self, text: str, columns: Sequence[str]) -> None:
@@ -200,26 +200,26 @@ class _Parser:
         self._nesting -= 1
         return rule
 
-    def _comparison(self) -> Comparison:
+    def _comparison(self) -> PartitionComparison:
         left = self._operand()
         sign = "<>" if self._token == "!=" else self._token
         if self._kind != "operator" or sign not in _OPERATORS:
             raise self._unexpected("a comparison")
         self._next()
         right = self._operand()
-        if isinstance(left, str) and isinstance(right, Literal):
-            return Comparison(left, sign, right)
-        if isinstance(left, Literal) and isinstance(right, str):
-            return Comparison(right, _FLIPPED[sign], left)
+        if isinstance(left, str) and isinstance(right, PartitionLiteral):
+            return PartitionComparison(left, sign, right)
+        if isinstance(left, PartitionLiteral) and isinstance(right, str):
+            return PartitionComparison(right, _FLIPPED[sign], left)
         raise InvalidSyntax("a partition rule compares a column with a literal", rule=self._text)
 
-    def _operand(self) -> str | Literal:
+    def _operand(self) -> str | PartitionLiteral:
         """Read the name of a column, or a literal."""
         kind, token = self._kind, self._token
         match kind:
             case "word" if token.upper() in ("TRUE", "FALSE"):
                 self._next()
-                return Literal(token.upper() == "TRUE", token.lower())
+                return PartitionLiteral(token.upper() == "TRUE", token.lower())
             case "word" if token.upper() not in _KEYWORDS:
                 return self._column(token if token in self._columns else token.lower())
             case "back":
@@ -237,11 +237,11 @@ class _Parser:
         self._next()
         return name
 
-    def _string(self, value: str) -> Literal:
+    def _string(self, value: str) -> PartitionLiteral:
         self._next()
-        return Literal(value, "'" + value.replace("'", "''") + "'")
+        return PartitionLiteral(value, "'" + value.replace("'", "''") + "'")
 
-    def _number(self) -> Literal:
+    def _number(self) -> PartitionLiteral:
         is_negative = self._kind == "operator" and self._token == "-"
         if self._kind == "operator" and self._token in "+-":
             self._next()
@@ -252,10 +252,10 @@ class _Parser:
         if len(token) > _DIGITS_MAX or value == float("inf"):
             raise InvalidSyntax(f"{token[:_DIGITS_MAX]} is too long or too large for a number")
         if not value:
-            return Literal(0, "0")
+            return PartitionLiteral(0, "0")
         value = int(token) if token.isdigit() else value
         value = -value if is_negative else value
-        return Literal(value, repr(value))
+        return PartitionLiteral(value, repr(value))
 
     def _unexpected(self, wanted: str = "AND, OR or the end") -> InvalidSyntax:
         found = f"'{self._token}'" if self._token else "the end"

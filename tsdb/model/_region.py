@@ -1,4 +1,4 @@
-"""Regions: how they are numbered and what they can be told to do differently."""
+"""Regions: their ids and options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table_id_of(region: RegionId) -> int:
 
 
 class MergeMode(StrEnum):
-    """What becomes of several rows with the same tags and time."""
+    """How rows with the same tags and time are combined."""
 
     LAST_ROW = "last_row"
     """The newest row wins as a whole."""
@@ -32,7 +32,7 @@ class MergeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RegionOptions:
-    """What a table may choose for its regions."""
+    """The options of the regions of a table."""
 
     append_mode: bool = False
     """Keep every row, duplicates included; nothing can be deleted by key."""

@@ -25,7 +25,7 @@ _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 class Semantic(StrEnum):
-    """What a column is for."""
+    """The role of a column."""
 
     TAG = "tag"
     FIELD = "field"

@@ -1,4 +1,4 @@
-"""A set of series: their tags, one row each, and the hashes by which they are found and told apart.
+"""A set of series: their tags, one row each, and the hashes that identify them.
 
 `tsid` is the 64-bit hash of the tags, by which series are found. `check` is a second hash of an independent seed: two
 series are the same when both hashes are, 128 bits together, so that comparing series never means comparing strings.
@@ -56,7 +56,7 @@ def group_series(tsid: Hashes, check: Hashes) -> tuple[npt.NDArray[np.int64], np
 
 
 class TagKeeper(ABC):
-    """Keeps the tags of series under numbers, so that those who hold the series need not."""
+    """Keeps the tags of series under numbers, so that holders of series need not."""
 
     @abstractmethod
     def read_tags(self, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
@@ -133,7 +133,8 @@ def distinct_series(
     """Return the distinct series of rows, and for every row which of them is its own."""
     tsid, check = hash_tags(columns, names, rows)
     first, index = group_series(tsid, check)
-    tags = make_tags([column.take(pa.array(first)) for column in columns], names, len(first))
+    positions = pa.array(first)
+    tags = make_tags([column.take(positions) for column in columns], names, len(first))
     return SeriesTable(tsid[first], check[first], tags), index
 
 

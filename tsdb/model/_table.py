@@ -1,4 +1,4 @@
-"""What the catalog knows of a database, a table and a view.
+"""The catalog entries of a database, a table and a view.
 
 A `TableInfo` holds a table's columns twice over in one list: in the order users see, with ids that never change.
 The regions of the table hold the same columns by the same ids, tags in the order of the primary key.
@@ -22,7 +22,7 @@ from tsdb.model._view import MetricView
 CATALOG = "tsdb"
 """The only catalog."""
 CATALOG_NAMES = (CATALOG, "greptime")
-"""What clients may call it."""
+"""Its names for clients."""
 
 DEFAULT_DATABASE = "public"
 
@@ -42,7 +42,7 @@ HISTOGRAM_COLUMN = "tsdb_histogram"
 
 @dataclass(frozen=True, slots=True)
 class ColumnDefault:
-    """What a column holds when nothing is given: a literal, or a function called for each statement."""
+    """The default of a column: a literal, or a function called for each statement."""
 
     literal: str | None = None
     """The value as text, in a form `CAST(text AS type)` reads; None with `function` None means NULL."""
@@ -126,7 +126,7 @@ class TableInfo:
     """The tags, in the order of the key."""
     engine: str = "mito"
     options: Mapping[str, str] = field(default_factory=dict)
-    """What `WITH (…)` said, keys in lower case, values in their canonical form. Without what the database gives."""
+    """The options of `WITH (…)`, keys in lower case, values in canonical form, without those of the database."""
     partition_columns: tuple[str, ...] = ()
     partition_rules: tuple[str, ...] = ()
     """One expression per region, in the order of region numbers; none for a table of one region."""
@@ -171,7 +171,7 @@ class TableInfo:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The table's columns in the order users see, with the metadata that tells their SQL types."""
+        """The table's columns in the order users see, with the metadata of their SQL types."""
         return pa.schema([column.field for column in self.columns])
 
     @property
@@ -293,7 +293,7 @@ class ViewInfo:
     definition: str
     """The whole statement, as `SHOW CREATE VIEW` prints it."""
     query: str
-    """What the view selects, ready to be planned: `*` expanded, names qualified by their database."""
+    """The query of the view, ready to be planned: `*` expanded, names qualified by their database."""
     columns: tuple[str, ...] = ()
     """The names given to its columns, none when the query's own are kept."""
     tables: tuple[str, ...] = ()

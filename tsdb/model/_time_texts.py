@@ -1,4 +1,4 @@
-"""Columns of text read as timestamps: the forms machines write by one kernel, all others once per distinct text."""
+"""Parses columns of text as timestamps: the common formats by a kernel, all others once per distinct text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The types of SQL: their names everywhere a user meets them, and the Arrow type that carries their values.
+"""The SQL types: their names, and the Arrow types that carry their values.
 
-A `DataType` is more than its Arrow type: JSON travels as text and a vector as bytes. So that a result still knows what
-it holds, the field that carries such a type says so in its metadata (`TYPE_KEY`); `type_of_field` reads it back.
+A `DataType` is more than its Arrow type: JSON travels as text and a vector as bytes. The metadata of a field names such
+a type (`TYPE_KEY`), so that a result knows what it holds; `type_of_field` reads it back.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 TYPE_KEY = b"tsdb:type"
-"""Metadata of an Arrow field whose SQL type its Arrow type does not tell: `json`, `vector(3)`."""
+"""Metadata of an Arrow field whose SQL type differs from its Arrow type: `json`, `vector(3)`."""
 
 _TYPES_MAX = 1024
 """How many types are remembered with their stored form."""
 
 
 class Kind(StrEnum):
-    """What sort of value; the text is the name by which `DESC` shows it."""
+    """The kind of a value; the text is the name that `DESC` shows."""
 
     STRING = "String"
     BINARY = "Binary"

@@ -123,7 +123,7 @@ def check_range(value: int, unit: str) -> None:
 
 
 def names_zone(text: str) -> bool:
-    """Tell whether a text of a time says of which zone it is."""
+    """Return whether a text of a time says of which zone it is."""
     match = _TIMESTAMP.fullmatch(text.strip())
     return match is not None and match[8] is not None
 

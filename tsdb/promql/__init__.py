@@ -22,7 +22,7 @@ from tsdb.promql._durations import format_duration_ms, parse_duration_ms
 from tsdb.promql._errors import PromqlFailure, PromqlSyntax, PromqlTooLarge
 from tsdb.promql._json import expr_to_json
 from tsdb.promql._parser import parse_promql, parse_selector
-from tsdb.promql._printer import format_expr, format_query
+from tsdb.promql._printer import format_query
 
 __all__ = [
     "Aggregate",
@@ -42,7 +42,6 @@ __all__ = [
     "VectorSelector",
     "expr_to_json",
     "format_duration_ms",
-    "format_expr",
     "format_query",
     "parse_duration_ms",
     "parse_promql",

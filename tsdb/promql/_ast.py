@@ -15,7 +15,7 @@ from tsdb.model import Matcher
 
 
 class ValueType(StrEnum):
-    """What an expression gives."""
+    """The type of an expression."""
 
     SCALAR = "scalar"
     VECTOR = "instant vector"
@@ -24,7 +24,7 @@ class ValueType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Where in the text: from `start` up to `end`, which is not part of it."""
 
     start: int
@@ -35,7 +35,7 @@ class Span:
 class Expr:
     """A node."""
 
-    span: Span
+    span: TextSpan
 
     @property
     def type(self) -> ValueType:
@@ -80,7 +80,7 @@ class DurationExpr(Expr):
 
 @dataclass(slots=True)
 class TimeShift:
-    """What `offset` and `@` say."""
+    """The modifiers `offset` and `@`."""
 
     offset_ms: int = 0
     offset_expr: Expr | None = None

@@ -1,4 +1,4 @@
-"""What must hold of a query beyond its grammar: types, numbers of arguments, names, sensible matchers."""
+"""Checks beyond the grammar: types, numbers of arguments, names, matchers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tsdb.promql._ast import (
     unwrap,
 )
 from tsdb.promql._functions import Signature
-from tsdb.promql._lexer import Token, go_quote
+from tsdb.promql._lexer import PromToken, go_quote
 
 if TYPE_CHECKING:
     from tsdb.promql._parser import Parser
@@ -30,16 +30,16 @@ _NUMERIC = (ValueType.SCALAR, ValueType.VECTOR)
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text came from valid UTF-8."""
+    """Return whether a text came from valid UTF-8."""
     return not any(0xD800 <= ord(character) <= 0xDFFF for character in text)
 
 
-def check_label_name(parser: Parser, token: Token) -> None:
+def check_label_name(parser: Parser, token: PromToken) -> None:
     if not token.text or not is_utf8(token.text):
         raise parser.error(token.start, f"invalid label name: {go_quote(token.text)}")
 
 
-def check_matcher(parser: Parser, matcher: Matcher, token: Token) -> None:
+def check_matcher(parser: Parser, matcher: Matcher, token: PromToken) -> None:
     """A regular expression must be one; of another kind nothing is to be checked."""
     try:
         compile_matcher(matcher)
@@ -59,7 +59,7 @@ def check_selector(parser: Parser, selector: VectorSelector, *, is_info: bool) -
         raise parser.error(selector.span.start, "vector selector must contain at least one non-empty matcher")
 
 
-def check_unary(parser: Parser, expr: Expr, sign: Token) -> None:
+def check_unary(parser: Parser, expr: Expr, sign: PromToken) -> None:
     if expr.type not in _NUMERIC:
         raise parser.error(
             sign.start,
@@ -141,7 +141,7 @@ def _check_info(parser: Parser, call: Call) -> None:
         raise parser.error(selector.span.start, "expected label selectors only, got vector selector instead")
 
 
-def check_aggregate(parser: Parser, op: Token, args: tuple[Expr, ...]) -> tuple[Expr | None, Expr]:
+def check_aggregate(parser: Parser, op: PromToken, args: tuple[Expr, ...]) -> tuple[Expr | None, Expr]:
     """Return the parameter, if the aggregation takes one, and what is aggregated."""
     name = op.lower
     wanted = 2 if name in PARAM_AGGREGATORS else 1

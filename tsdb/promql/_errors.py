@@ -1,4 +1,4 @@
-"""What can be wrong with a PromQL query: its text, or what it meets while it is evaluated."""
+"""Errors of a PromQL query: in its text, or during its evaluation."""
 
 from __future__ import annotations
 

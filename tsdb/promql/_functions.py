@@ -1,4 +1,4 @@
-"""The functions of the language: their names and the types of what they take and give."""
+"""The functions of the language: names, parameter types and result types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _S, _V, _M, _T = ValueType.SCALAR, ValueType.VECTOR, ValueType.MATRIX, ValueType
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes. `optional` counts the last types that may be left out, -1 lets the last one repeat."""
+    """A signature. `optional` counts the last types that may be left out, -1 lets the last one repeat."""
 
     types: tuple[ValueType, ...]
     returns: ValueType = ValueType.VECTOR

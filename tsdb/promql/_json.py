@@ -1,4 +1,4 @@
-"""A syntax tree as JSON, for tools that want to look into a query."""
+"""A syntax tree as JSON, for tools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From the text of a query to its tokens, in one pass and linear time.
+"""Text to tokens, in one pass and linear time.
 
-Between `[` and `]` a colon stands alone, everywhere else it may be part of the name of a metric. Numbers and durations
-are both numbers: `5m` is 300.
+Between `[` and `]` a colon is a token of its own, everywhere else it may be part of a metric name. Numbers and
+durations are both numbers: `5m` is 300.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ TOKENS_MAX = 50_000
 """A query with more is refused before it is read to its end."""
 
 
-class Kind(Enum):
-    """What a token is."""
+class PromTokenKind(Enum):
+    """The kind of a token."""
 
     END = "end of input"
     NUMBER = "number"
@@ -29,10 +29,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class PromToken:
     """A piece of the text; `text` of a string is its value, `end` the offset behind the token."""
 
-    kind: Kind
+    kind: PromTokenKind
     text: str
     start: int
     end: int
@@ -42,12 +42,14 @@ class Token:
         return self.text.lower()
 
     def describe(self) -> str:
-        """Return how messages speak of it."""
-        if self.kind is Kind.END:
+        """Return its name in messages."""
+        if self.kind is PromTokenKind.END:
             return "end of input"
-        if self.kind is Kind.STRING:
+        if self.kind is PromTokenKind.STRING:
             return f"string {go_quote(self.text)}"
-        return f"{self.kind.value} {go_quote(self.text)}" if self.kind is not Kind.OPERATOR else f"<{self.text}>"
+        return (
+            f"{self.kind.value} {go_quote(self.text)}" if self.kind is not PromTokenKind.OPERATOR else f"<{self.text}>"
+        )
 
 
 _TOKEN = re.compile(
@@ -64,9 +66,9 @@ _NAME_FOLLOWS = re.compile(r"[0-9a-zA-Z_]")
 _ESCAPES = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, '"': 34, "'": 39}
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str) -> list[PromToken]:
     """Return the tokens of a query, with one of kind END behind them."""
-    tokens: list[Token] = []
+    tokens: list[PromToken] = []
     position, brackets = 0, 0
     while position < len(text):
         if len(tokens) >= TOKENS_MAX:
@@ -77,35 +79,37 @@ def tokenize(text: str) -> list[Token]:
         group, piece, end = match.lastgroup, match.group(), match.end()
         if group == "quote":
             value, end = _read_string(text, position)
-            tokens.append(Token(Kind.STRING, value, position, end))
+            tokens.append(PromToken(PromTokenKind.STRING, value, position, end))
         elif group == "name" and brackets:
             position = _add_in_brackets(tokens, text, position)
             continue
         elif group in ("number", "duration"):
             _check_number_end(text, position, end)
-            tokens.append(Token(Kind.NUMBER if group == "number" else Kind.DURATION, piece, position, end))
+            tokens.append(
+                PromToken(PromTokenKind.NUMBER if group == "number" else PromTokenKind.DURATION, piece, position, end)
+            )
         elif group == "name":
-            tokens.append(Token(_kind_of_name(piece), piece, position, end))
+            tokens.append(PromToken(_kind_of_name(piece), piece, position, end))
         elif group == "operator":
             brackets += (piece == "[") - (piece == "]")
-            tokens.append(Token(Kind.OPERATOR, piece, position, end))
+            tokens.append(PromToken(PromTokenKind.OPERATOR, piece, position, end))
         position = end
-    tokens.append(Token(Kind.END, "", len(text), len(text)))
+    tokens.append(PromToken(PromTokenKind.END, "", len(text), len(text)))
     return tokens
 
 
-def _kind_of_name(name: str) -> Kind:
-    return Kind.NUMBER if name.lower() in ("nan", "inf") else Kind.NAME
+def _kind_of_name(name: str) -> PromTokenKind:
+    return PromTokenKind.NUMBER if name.lower() in ("nan", "inf") else PromTokenKind.NAME
 
 
-def _add_in_brackets(tokens: list[Token], text: str, position: int) -> int:
+def _add_in_brackets(tokens: list[PromToken], text: str, position: int) -> int:
     """Add a colon or a name without colons; return where it ends."""
     if text[position] == ":":
-        tokens.append(Token(Kind.OPERATOR, ":", position, position + 1))
+        tokens.append(PromToken(PromTokenKind.OPERATOR, ":", position, position + 1))
         return position + 1
     match = _PLAIN_NAME.match(text, position)
     assert match is not None
-    tokens.append(Token(_kind_of_name(match.group()), match.group(), position, match.end()))
+    tokens.append(PromToken(_kind_of_name(match.group()), match.group(), position, match.end()))
     return match.end()
 
 

@@ -1,9 +1,9 @@
-"""From tokens to a syntax tree: operator precedence, one token ahead, no way back.
+"""Tokens to a syntax tree: operator precedence, one token of lookahead, no backtracking.
 
     or < and unless < == != < <= > >= < + - < * / % atan2 (and a sign) < ^ (to the right)
 
-`offset`, `@`, `[…]`, `anchored` and `smoothed` belong to what stands directly before them. Types are checked as the
-tree grows, in `_checks`. Depth and length are bounded, so that no text can exhaust the stack.
+`offset`, `@`, `[…]`, `anchored` and `smoothed` apply to the expression directly before them. Types are checked while
+the tree is built, in `_checks`. Depth and length are bounded, so that no text can exhaust the stack.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tsdb.promql._ast import (
     MatrixSelector,
     NumberLiteral,
     Paren,
-    Span,
     StringLiteral,
     Subquery,
+    TextSpan,
     TimeShift,
     Unary,
     VectorSelector,
@@ -32,7 +32,7 @@ from tsdb.promql._ast import (
 from tsdb.promql._durations import parse_duration_ms
 from tsdb.promql._errors import PromqlSyntax
 from tsdb.promql._functions import FUNCTIONS
-from tsdb.promql._lexer import Kind, Token, go_quote, tokenize
+from tsdb.promql._lexer import PromToken, PromTokenKind, go_quote, tokenize
 from tsdb.promql._range_parser import DurationParser
 
 TEXT_CHARS_MAX = 1 << 20
@@ -100,32 +100,32 @@ class Parser:
     # Tokens
 
     @property
-    def token(self) -> Token:
+    def token(self) -> PromToken:
         return self._tokens[self._position]
 
     @property
-    def following(self) -> Token:
+    def following(self) -> PromToken:
         return self._tokens[min(self._position + 1, len(self._tokens) - 1)]
 
     @property
     def last_end(self) -> int:
         return self._tokens[self._position - 1].end if self._position else 0
 
-    def advance(self) -> Token:
+    def advance(self) -> PromToken:
         token = self.token
         self._position += 1
         return token
 
     def is_at_end(self) -> bool:
-        return self.token.kind is Kind.END
+        return self.token.kind is PromTokenKind.END
 
     def at(self, operator: str) -> bool:
-        return self.token.kind is Kind.OPERATOR and self.token.text == operator
+        return self.token.kind is PromTokenKind.OPERATOR and self.token.text == operator
 
     def at_word(self, *words: str) -> bool:
-        return self.token.kind is Kind.NAME and self.token.lower in words
+        return self.token.kind is PromTokenKind.NAME and self.token.lower in words
 
-    def expect(self, operator: str, context: str) -> Token:
+    def expect(self, operator: str, context: str) -> PromToken:
         if not self.at(operator):
             raise self.unexpected(context, f'"{operator}"')
         return self.advance()
@@ -160,7 +160,7 @@ class Parser:
 
     def _operator(self) -> str | None:
         token = self.token
-        if token.kind not in (Kind.OPERATOR, Kind.NAME):
+        if token.kind not in (PromTokenKind.OPERATOR, PromTokenKind.NAME):
             return None
         word = token.lower
         return word if word in _PRECEDENCE else None
@@ -172,7 +172,7 @@ class Parser:
         sign = self.advance()
         # A sign binds like `*`, so what it applies to goes up to the next weaker operator or `*` itself.
         inner = self.expression(_SIGN_PRECEDENCE + 1)
-        span = Span(sign.start, inner.span.end)
+        span = TextSpan(sign.start, inner.span.end)
         if isinstance(inner, NumberLiteral):
             value = -inner.value if sign.text == "-" else inner.value
             return NumberLiteral(span, value, inner.is_duration)
@@ -187,7 +187,7 @@ class Parser:
     def _binary(
         self, op: str, left: Expr, right: Expr, *, is_bool: bool, matching: Matching | None, start: int
     ) -> Binary:
-        expr = Binary(Span(left.span.start, right.span.end), op, left, right, matching, is_bool)
+        expr = Binary(TextSpan(left.span.start, right.span.end), op, left, right, matching, is_bool)
         checks.check_binary(self, expr, start)
         return expr
 
@@ -216,7 +216,7 @@ class Parser:
         if len(following) < 3 or following[0].text != "(":
             return False
         at = 2 if following[1].text in ("-", "+") else 1
-        return following[at].kind in (Kind.NUMBER, Kind.DURATION) and following[at + 1].text == ")"
+        return following[at].kind in (PromTokenKind.NUMBER, PromTokenKind.DURATION) and following[at + 1].text == ")"
 
     def _fill(self, matching: Matching) -> None:
         word = self.advance()
@@ -241,9 +241,13 @@ class Parser:
         names: list[str] = []
         while not self.at(")"):
             token = self.token
-            if token.kind is Kind.STRING:
+            if token.kind is PromTokenKind.STRING:
                 checks.check_label_name(self, token)
-            elif token.kind not in (Kind.NAME, Kind.NUMBER) or ":" in token.text or token.text[0].isdigit():
+            elif (
+                token.kind not in (PromTokenKind.NAME, PromTokenKind.NUMBER)
+                or ":" in token.text
+                or token.text[0].isdigit()
+            ):
                 raise self.unexpected(context, "label")
             names.append(self.advance().text)
             if self.at(","):
@@ -257,29 +261,31 @@ class Parser:
 
     def _primary(self) -> Expr:
         token = self.token
-        if token.kind in (Kind.NUMBER, Kind.DURATION):
+        if token.kind in (PromTokenKind.NUMBER, PromTokenKind.DURATION):
             return self.number()
-        if token.kind is Kind.STRING:
+        if token.kind is PromTokenKind.STRING:
             self.advance()
-            return StringLiteral(Span(token.start, token.end), token.text)
+            return StringLiteral(TextSpan(token.start, token.end), token.text)
         if self.at("("):
             self.advance()
             inner = self.expression(0)
             end = self.expect(")", "paren expression").end if self.at(")") else None
             if end is None:
                 raise self.unexpected("paren expression", '")"')
-            return Paren(Span(token.start, end), inner)
+            return Paren(TextSpan(token.start, end), inner)
         if self.at("{"):
             return self._selector("", token.start)
-        if token.kind is Kind.NAME:
+        if token.kind is PromTokenKind.NAME:
             return self._named(token)
         raise self.unexpected()
 
-    def _named(self, token: Token) -> Expr:
+    def _named(self, token: PromToken) -> Expr:
         following = self.following
         word = token.lower
-        opens = following.kind is Kind.OPERATOR and following.text == "("
-        if word in AGGREGATORS and (opens or (following.kind is Kind.NAME and following.lower in ("by", "without"))):
+        opens = following.kind is PromTokenKind.OPERATOR and following.text == "("
+        if word in AGGREGATORS and (
+            opens or (following.kind is PromTokenKind.NAME and following.lower in ("by", "without"))
+        ):
             return self._aggregate()
         if opens:
             return self._call()
@@ -290,11 +296,11 @@ class Parser:
 
     def number(self) -> NumberLiteral:
         token = self.token
-        if token.kind not in (Kind.NUMBER, Kind.DURATION):
+        if token.kind not in (PromTokenKind.NUMBER, PromTokenKind.DURATION):
             raise self.unexpected("", "number")
         self.advance()
-        span = Span(token.start, token.end)
-        if token.kind is Kind.DURATION:
+        span = TextSpan(token.start, token.end)
+        if token.kind is PromTokenKind.DURATION:
             ms = parse_duration_ms(token.text)
             if ms is None:
                 raise self.error(token.start, f'duration out of range: "{token.text}"')
@@ -309,7 +315,7 @@ class Parser:
         outer, self._is_info = self._is_info, name.text == "info"
         args = self._arguments("function call")
         self._is_info = outer
-        call = Call(Span(name.start, self.last_end), name.text, args, signature.returns)
+        call = Call(TextSpan(name.start, self.last_end), name.text, args, signature.returns)
         checks.check_call(self, call, signature)
         return call
 
@@ -338,7 +344,7 @@ class Parser:
         if grouping is None and self.at_word("by", "without"):
             is_without = self.advance().lower == "without"
             grouping = self._label_names("grouping opts")
-        span = Span(op.start, self.last_end)
+        span = TextSpan(op.start, self.last_end)
         param, inner = checks.check_aggregate(self, op, args)
         return Aggregate(span, op.lower, inner, param, grouping or (), is_without)
 
@@ -362,23 +368,27 @@ class Parser:
             matchers.append(Matcher("__name__", "=", name))
         else:
             name = next((each.value for each in matchers if each.name == "__name__" and each.op == "="), "")
-        selector = VectorSelector(Span(start, self.last_end), name, tuple(matchers))
+        selector = VectorSelector(TextSpan(start, self.last_end), name, tuple(matchers))
         checks.check_selector(self, selector, is_info=self._is_info)
         return selector
 
     def _matcher(self) -> Matcher:
         token = self.token
-        if token.kind is Kind.STRING:
+        if token.kind is PromTokenKind.STRING:
             self.advance()
             if not any(self.at(op) for op in ("=", "!=", "=~", "!~")):
                 return Matcher("__name__", "=", token.text)
             checks.check_label_name(self, token)
-        elif token.kind in (Kind.NAME, Kind.NUMBER) and ":" not in token.text and not token.text[0].isdigit():
+        elif (
+            token.kind in (PromTokenKind.NAME, PromTokenKind.NUMBER)
+            and ":" not in token.text
+            and not token.text[0].isdigit()
+        ):
             self.advance()
         else:
             raise self.unexpected("label matching", 'identifier or "}"')
         op = self._match_op()
-        if self.token.kind is not Kind.STRING:
+        if self.token.kind is not PromTokenKind.STRING:
             raise self.unexpected("label matching", "string")
         value = self.advance()
         matcher = Matcher(token.text, op, value.text)
@@ -448,7 +458,7 @@ class Parser:
             sign = 1
             if self.at("-") or self.at("+"):
                 sign = -1 if self.advance().text == "-" else 1
-            if self.token.kind not in (Kind.NUMBER, Kind.DURATION):
+            if self.token.kind not in (PromTokenKind.NUMBER, PromTokenKind.DURATION):
                 raise self.unexpected("@", "timestamp")
             start = self.token.start
             seconds = sign * self.number().value
@@ -470,7 +480,7 @@ class Parser:
         self._reach(expr)
 
     def _reach(self, expr: Expr) -> None:
-        expr.span = Span(expr.span.start, self.last_end)
+        expr.span = TextSpan(expr.span.start, self.last_end)
 
 
 def round_half_away(value: float) -> int:

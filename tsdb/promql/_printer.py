@@ -1,4 +1,4 @@
-"""A query as text in its usual layout, on one line or, when that is too long, on several."""
+"""Formats a query, on one line or, when that is too long, on several."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tsdb.promql import _checks as checks
-from tsdb.promql._ast import DurationExpr, Expr, MatrixSelector, NumberLiteral, Span, Subquery, VectorSelector
-from tsdb.promql._lexer import Kind
+from tsdb.promql._ast import DurationExpr, Expr, MatrixSelector, NumberLiteral, Subquery, TextSpan, VectorSelector
+from tsdb.promql._lexer import PromTokenKind
 
 if TYPE_CHECKING:
     from tsdb.promql._parser import Parser
@@ -46,7 +46,9 @@ class DurationParser:
             if not parser.at("]"):
                 step_ms, step_expr = self._positive("subquery selector", 'duration or "]"')
             parser.expect("]", "subquery selector")
-            subquery = Subquery(Span(expr.span.start, parser.last_end), expr, range_ms, range_expr, step_ms, step_expr)
+            subquery = Subquery(
+                TextSpan(expr.span.start, parser.last_end), expr, range_ms, range_expr, step_ms, step_expr
+            )
             checks.check_subquery(parser, subquery)
             return subquery
         if not parser.at("]"):
@@ -58,7 +60,7 @@ class DurationParser:
             raise parser.error(opening.start, "no offset modifiers allowed before range")
         if expr.shift.is_fixed:
             raise parser.error(opening.start, "no @ modifiers allowed before range")
-        return MatrixSelector(Span(expr.span.start, parser.last_end), expr, range_ms, range_expr)
+        return MatrixSelector(TextSpan(expr.span.start, parser.last_end), expr, range_ms, range_expr)
 
     def offset(self) -> tuple[int, Expr | None]:
         """Read what follows `offset`."""
@@ -69,7 +71,7 @@ class DurationParser:
 
     def _positive(self, context: str, expected: str) -> tuple[int, Expr | None]:
         parser = self._parser
-        if parser.at("]") or parser.at(":") or parser.token.kind is Kind.END:
+        if parser.at("]") or parser.at(":") or parser.token.kind is PromTokenKind.END:
             raise parser.unexpected(context, expected)
         expr = self._expression(0)
         if not isinstance(expr, NumberLiteral):
@@ -87,13 +89,13 @@ class DurationParser:
     def _expression(self, least: int) -> Expr:
         self._enter()
         left = self._unary()
-        while self._parser.token.kind is Kind.OPERATOR and self._parser.token.text in _PRECEDENCE:
+        while self._parser.token.kind is PromTokenKind.OPERATOR and self._parser.token.text in _PRECEDENCE:
             op = self._parser.token.text
             if _PRECEDENCE[op] < least:
                 break
             self._parser.advance()
             right = self._expression(_PRECEDENCE[op] + (op != "^"))
-            left = DurationExpr(Span(left.span.start, right.span.end), op, left, right)
+            left = DurationExpr(TextSpan(left.span.start, right.span.end), op, left, right)
         self._depth -= 1
         return left
 
@@ -109,7 +111,7 @@ class DurationParser:
             self._enter()
             inner = self._unary(is_bare=is_bare) if is_bare else self._expression(_SIGN_PRECEDENCE)
             self._depth -= 1
-            span = Span(sign.start, inner.span.end)
+            span = TextSpan(sign.start, inner.span.end)
             if isinstance(inner, NumberLiteral):
                 return NumberLiteral(span, -inner.value if sign.text == "-" else inner.value, inner.is_duration)
             return DurationExpr(span, sign.text, None, inner)
@@ -121,13 +123,13 @@ class DurationParser:
         self._operands += 1
         if self._operands > OPERANDS_MAX:
             raise parser.error(token.start, f"the duration has more than {OPERANDS_MAX} operands")
-        if token.kind in (Kind.NUMBER, Kind.DURATION):
+        if token.kind in (PromTokenKind.NUMBER, PromTokenKind.DURATION):
             return parser.number()
         if parser.at("("):
             parser.advance()
             inner = self._expression(0)
             parser.expect(")", "duration expression")
-            span = Span(token.start, parser.last_end)
+            span = TextSpan(token.start, parser.last_end)
             if isinstance(inner, DurationExpr):
                 inner.is_wrapped = True
                 inner.span = span
@@ -142,9 +144,9 @@ class DurationParser:
         parser.expect("(", "duration expression")
         if name.lower in ("step", "range"):
             parser.expect(")", "duration expression")
-            return DurationExpr(Span(name.start, parser.last_end), name.lower)
+            return DurationExpr(TextSpan(name.start, parser.last_end), name.lower)
         left = self._expression(0)
         parser.expect(",", "duration expression")
         right = self._expression(0)
         parser.expect(")", "duration expression")
-        return DurationExpr(Span(name.start, parser.last_end), _CALLS[name.lower], left, right)
+        return DurationExpr(TextSpan(name.start, parser.last_end), _CALLS[name.lower], left, right)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from tsdb.query._context import QueryOptions
 from tsdb.query._engine import QueryEngine
-from tsdb.query._life import Checkpoint, run_checked
-from tsdb.query._partitions import matching_regions
-from tsdb.query._visible import visible
 from tsdb.query._write_token import WriteToken
-from tsdb.query.errors import ExecuteQuery, OutOfMemory, PlanQuery, QueryPanic, TableMissing
+from tsdb.query.errors import PlanQuery, TableMissing
+from tsdb.query.lifetime import run_checked
+from tsdb.query.planning import QueryEngineOptions
 from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
+from tsdb.query.tables import matching_regions, visible
 
 __all__ = [
     "SERIES_AGGREGATE",
     "Affected",
     "Channel",
-    "Checkpoint",
-    "ExecuteQuery",
-    "OutOfMemory",
     "Output",
     "PlanQuery",
     "QueryEngine",
-    "QueryOptions",
-    "QueryPanic",
+    "QueryEngineOptions",
     "Records",
     "Session",
     "TableMissing",

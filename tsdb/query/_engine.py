@@ -5,7 +5,7 @@
                               ├▶ Range: tsdb.query.range, which comes back here with plain SQL
                               └▶ Planned: limits ─▶ tables named ─▶ edits ─▶ DataFusion plans ─▶ rows as they come
 
-Planning happens in the thread that asks; rows are computed by DataFusion's threads and waited for by `QueryRecords`.
+Planning happens in the calling thread; rows are computed by DataFusion's threads and waited for by `QueryRecords`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pyarrow as pa
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
-from tsdb.query._context import QueryOptions
 from tsdb.query._explain import (
     analyzed_fast_path,
     check_format,
@@ -27,18 +26,17 @@ from tsdb.query._explain import (
     with_range,
 )
 from tsdb.query._fast_paths import AggregateRun, FastPath, FastPaths
-from tsdb.query._planner import InformationSource, Planner
-from tsdb.query._prepare import Expand
-from tsdb.query._providers import TableCatalog
-from tsdb.query._range import SessionRunner
+from tsdb.query._planner import InformationSource, QueryPlanner
 from tsdb.query.choose import Planned, Range
-from tsdb.query.range import run_range
+from tsdb.query.errors import without_places
+from tsdb.query.planning import Expand, QueryEngineOptions
+from tsdb.query.range import SessionRunner, SlotMemory, run_range
 from tsdb.query.session import Records, Session, TableRecords, read_all
-from tsdb.query.syntax_errors import without_places
+from tsdb.query.tables import TableCatalog
 from tsdb.sql.clauses import Declined
 from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.outer_query import CELLS
-from tsdb.sql.range_query import find_range
+from tsdb.sql.range_query import RangeQuery, find_range
 from tsdb.sql.statements import Explain, Query
 
 
@@ -50,12 +48,14 @@ class QueryEngine:
         catalog: TableCatalog,
         regions: Regions,
         clock: Clock,
-        options: QueryOptions | None = None,
+        options: QueryEngineOptions | None = None,
         *,
         information: InformationSource | None = None,
     ) -> None:
         self.clock = clock
-        self._planner = Planner(catalog, regions, clock, options or QueryOptions(), information)
+        options = options or QueryEngineOptions()
+        self._planner = QueryPlanner(catalog, regions, clock, options, information)
+        self._slot_memory = SlotMemory(int(options.memory_bytes))
         self._fast_paths = FastPaths(self._planner, self._run_above)
 
     def expand_with(self, expand: Expand) -> None:
@@ -72,11 +72,11 @@ class QueryEngine:
         if isinstance(chosen, Planned):
             return self._run(text, tokens, session, extra)
         if isinstance(chosen, Range):
-            return TableRecords(run_range(chosen.query, SessionRunner(self, session, extra)))
+            return TableRecords(self._run_range(chosen.query, session, extra)[0])
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
-        """Answer an aggregate from runs; None for any other query, and if only a planner can tell the answer."""
+        """Answer an aggregate from runs; None for any other query, and if only the planner can answer it."""
         seen = None if tables else self._fast_paths.find_seen(text, session)
         chosen = seen or self._fast_paths.choose(text, tokenize(text, session.dialect), session, tables)
         if not isinstance(chosen, FastPath) or not isinstance(chosen.run, AggregateRun):
@@ -89,7 +89,7 @@ class QueryEngine:
         text, extra = self._expanded(text, session, tables)
         tokens = tokenize(text, session.dialect)
         if (query := find_range(text, tokens)) is not None:
-            return run_range(query, SessionRunner(self, session, extra)).schema
+            return self._run_range(query, session, extra)[0].schema
         return self._planner.describe(self._planner.prepare(text, tokens, session, extra)).schema
 
     def evaluate(self, expressions: Sequence[str], session: Session) -> list[pa.Scalar]:
@@ -110,8 +110,7 @@ class QueryEngine:
         decision = self._fast_paths.decide(inner, tokens, session, tables)
         if not isinstance(decision, Range):
             return TableRecords(self._explain(statement, inner, session, tables))
-        runner = SessionRunner(self, session, tables)
-        run_range(decision.query, runner)
+        _, runner = self._run_range(decision.query, session, tables)
         assert runner.first is not None, "a range query runs at least one query"
         first, visible = runner.first
         return TableRecords(with_range(statement, self._explain(statement, first, session, visible), decision))
@@ -151,6 +150,17 @@ class QueryEngine:
     def close(self) -> None:
         """Stop the threads and processes of queries."""
         self._planner.close()
+
+    def _run_range(
+        self, query: RangeQuery, session: Session, tables: Mapping[str, pa.Table]
+    ) -> tuple[pa.Table, SessionRunner]:
+        life = self._planner.life_of(session)
+        runner = SessionRunner(self, session, tables, life.check, self._slot_memory)
+        try:
+            return run_range(query, runner), runner
+        finally:
+            runner.slots.release()
+            life.end()
 
     def _run_above(self, text: str, cells: pa.Table, session: Session) -> Records:
         return self._run(text, tokenize(text, session.dialect), session, {CELLS: cells})

@@ -9,19 +9,19 @@ skipped, how many rows it read; and a last row with the number of rows the query
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from tsdb.errors import InvalidSyntax, Unsupported
+from tsdb.query._datafusion_texts import ACTUAL_ROWS
 from tsdb.query._fast_paths import FastRecords
-from tsdb.query._selection import SelectionRecords
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.choose import Range
 from tsdb.query.errors import PlanQuery
+from tsdb.query.selection import SelectionRecords
 from tsdb.query.series_aggregate import AggregateRecords, OuterRecords
+from tsdb.query.tables import TableDataset
 from tsdb.sql.statements import Explain
 
 _FORMATS = {"json": "pgjson", "pgjson": "pgjson", "text": "indent", "indent": "indent", "tree": "tree"}
@@ -34,7 +34,6 @@ _EXPLAIN_SCHEMA = pa.schema(
     [pa.field("plan_type", pa.string(), nullable=False), pa.field("plan", pa.string(), nullable=False)]
 )
 ANALYZE_SCHEMA = pa.schema([("stage", pa.uint32()), ("node", pa.uint32()), ("plan", pa.string())])
-_ACTUAL_ROWS = re.compile(r'"Actual Rows": (\d+)')
 
 
 def check_format(statement: Explain) -> None:
@@ -113,7 +112,7 @@ def _is_json(statement: Explain) -> bool:
 
 
 def _formatted(statement: Explain, node: str, description: str, reason: str = "") -> str:
-    """Return a line about a way of answering in the format that is asked for."""
+    """Return a line about a fast path in the requested format."""
     kind = None if statement.format is None else _FORMATS[statement.format]
     if kind == "pgjson":
         return json.dumps([{"Plan": {"Node Type": node, "Description": description, "Reason": reason}}])
@@ -123,7 +122,7 @@ def _formatted(statement: Explain, node: str, description: str, reason: str = ""
 
 def _count_rows(plan: str, scans: list[TableDataset]) -> str:
     """Return how many rows a plan in JSON gave; one that does not say it hands on what its scan returned."""
-    if (match := _ACTUAL_ROWS.search(plan)) is not None:
+    if (match := ACTUAL_ROWS.search(plan)) is not None:
         return match[1]
     return str(sum(scan_statistics(scan)["rows_returned"] for scan in scans))
 

@@ -1,8 +1,8 @@
 """Runs what `choose` has chosen: scans, aggregates by tags and time, and queries over these.
 
-Names and types of an aggregate's columns are those that the planner gives the same text. It is asked once per shape of
-a text; what was chosen is kept under the shape, so that a text which differs in the literals of its conditions only is
-neither read nor planned again.
+Names and types of an aggregate's columns are those that the planner gives the same text. It plans each shape of a text
+once; the decision is cached under the shape, so that a text which differs only in the literals of its conditions is
+neither parsed nor planned again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import METRIC_ENGINE
-from tsdb.query._planner import Planner
-from tsdb.query._records import QueryRecords
+from tsdb.query._planner import QueryPlanner
 from tsdb.query._seen import SeenShapes, shifted
-from tsdb.query._selection import PlainSelection, SelectionRecords
 from tsdb.query.choose import Decision, Over, Planned, Range, Scan, SeriesAggregate, choose
+from tsdb.query.planning import QueryRecords
+from tsdb.query.selection import PlainSelection, SelectionRecords
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
@@ -75,7 +75,7 @@ class FastPath:
 class FastPaths:
     """Chooses how queries are answered, and answers those that need no planner from the regions."""
 
-    def __init__(self, planner: Planner, above: Above) -> None:
+    def __init__(self, planner: QueryPlanner, above: Above) -> None:
         self._planner = planner
         self._above = above
         self._shapes = Shapes()
@@ -125,7 +125,7 @@ class FastPaths:
         return choose(query, table, session)
 
     def start(self, chosen: FastPath, session: Session, plan: Callable[[], Records]) -> FastRecords:
-        """Answer a query; `plan` runs the fallback for the rare answer that only a planner can tell."""
+        """Answer a query; `plan` runs the fallback for the rare answer that only the planner can give."""
         run, filter = chosen.run, chosen.filter
         if isinstance(run, PlainSelection):
             return self._start_scan(run.where(filter), session)
@@ -146,7 +146,7 @@ class FastPaths:
     def start_aggregate(
         self, run: AggregateRun, filter: RunFilter, session: Session, plan: Callable[[], Records] | None = None
     ) -> AggregateRecords:
-        """Answer an aggregate; without a `plan` the caller asks for its rows by `aggregate`."""
+        """Answer an aggregate; without a `plan` the caller reads its rows by `aggregate`."""
         fitted = run.fitted
         bound = bind_expressions(fitted, filter, lambda each, tags: self._tag_values.of(each, tags, session))
         life = self._planner.short_life(session)

@@ -1,7 +1,7 @@
 """From the text of a query to a plan that runs.
 
 `prepare` looks at the text: limits, the tables it names, the edits it needs. `describe` has DataFusion plan it, `run`
-lets it run. Queries that could hurt run in worker processes; where there are none, large queries are planned on threads
+runs the plan. Heavy queries run in worker processes; where there are none, large queries are planned on threads
 of their own, so that a deadline or a KILL ends the wait.
 """
 
@@ -19,23 +19,36 @@ from datafusion import DataFrame
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
-from tsdb.query._context import Contexts, QueryOptions
-from tsdb.query._job import Described, Job, Planned
-from tsdb.query._life import QueryLife, before_long_step
-from tsdb.query._memory import MemoryWatch
-from tsdb.query._numbers import NUMBERS_ROWS
-from tsdb.query._planning import Planning, Unfinished
-from tsdb.query._plans import Plans
-from tsdb.query._prepare import Expand, Preparer, may_read
-from tsdb.query._providers import INFORMATION_SCHEMA, PG_CATALOG, TableCatalog, TableSource
-from tsdb.query._records import QueryRecords, Waiter
-from tsdb.query._visible import visible
 from tsdb.query.errors import TableMissing
 from tsdb.query.functions import Function
 from tsdb.query.information_schema import InformationContext, information_table
+from tsdb.query.lifetime import MemoryWatch, Planning, QueryLife, Unfinished, before_long_step
 from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
+from tsdb.query.planning import (
+    Contexts,
+    Expand,
+    Job,
+    PlannedQuery,
+    Plans,
+    Preparer,
+    QueryDescription,
+    QueryEngineOptions,
+    QueryRecords,
+    Waiter,
+    may_read,
+)
 from tsdb.query.session import Session
-from tsdb.query.workers import Describe, Lease, QueryTables, Run, WorkerOptions, WorkerRecords, Workers, travelling
+from tsdb.query.tables import INFORMATION_SCHEMA, NUMBERS_ROWS, PG_CATALOG, TableCatalog, TableSource, visible
+from tsdb.query.workers import (
+    DescribeRequest,
+    Lease,
+    QueryTables,
+    RunRequest,
+    WorkerOptions,
+    WorkerRecords,
+    Workers,
+    travelling,
+)
 from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
@@ -48,7 +61,7 @@ WORKER_MEMORY_MIN = 256 << 20
 InformationSource = Callable[[Session], InformationContext]
 
 
-class Planner:
+class QueryPlanner:
     """Plans queries over the tables of a catalog."""
 
     def __init__(
@@ -56,7 +69,7 @@ class Planner:
         catalog: TableCatalog,
         regions: Regions,
         clock: Clock,
-        options: QueryOptions,
+        options: QueryEngineOptions,
         information: InformationSource | None,
     ) -> None:
         self._catalog = catalog
@@ -92,30 +105,30 @@ class Planner:
         return self._preparer.find_table(parts, session)
 
     def columns_of_view(self, view: ViewInfo, session: Session) -> tuple[ColumnInfo, ...]:
-        """Return the columns of a view; none of a view that cannot be planned, or that itself asks for columns."""
+        """Return the columns of a view; none if it cannot be planned, or that reads descriptions of columns."""
         return self._preparer.columns_of_view(view, session)
 
-    def describe(self, job: Job) -> Described:
+    def describe(self, job: Job) -> QueryDescription:
         """Have DataFusion plan a query that is not run."""
         if self._workers is not None and not job.is_small:
-            lease, described, _ = self._in_worker(job, Describe)
+            lease, described, _ = self._in_worker(job, DescribeRequest)
             lease.end(is_done=True)
-            return cast(Described, described)
+            return cast(QueryDescription, described)
         planned = self._plan_where_it_fits(job)
         try:
-            return Described(planned.schema, planned.coerced.logical_plan().display_indent_schema())
+            return QueryDescription(planned.schema, planned.coerced.logical_plan().display_indent_schema())
         finally:
             planned.life.end()
 
     def run(self, job: Job) -> QueryRecords | WorkerRecords:
         """Plan a query and let it run; returns its rows."""
         if self._workers is not None and not job.is_harmless:
-            return WorkerRecords(*self._in_worker(job, Run))
+            return WorkerRecords(*self._in_worker(job, RunRequest))
         planned, stream = self.start(job)
         waiter = None if job.is_single and job.is_small else self._waiter
         return QueryRecords(stream, planned.schema, planned.life, waiter, self.unfinished)
 
-    def start(self, job: Job) -> tuple[Planned, Any]:
+    def start(self, job: Job) -> tuple[PlannedQuery, Any]:
         """Plan a query and let it run; returns the plan and the stream of its batches."""
         before_long_step()
         if not job.is_single or not job.is_small:
@@ -158,7 +171,7 @@ class Planner:
         if self._workers is not None:
             self._workers.close()
 
-    def _in_worker(self, job: Job, request: type[Run | Describe]) -> tuple[Lease, Any, Sequence[Any]]:
+    def _in_worker(self, job: Job, request: type[RunRequest | DescribeRequest]) -> tuple[Lease, Any, Sequence[Any]]:
         """Have a worker answer; returns the worker, the first answer, and the tables that the query reads."""
         assert self._workers is not None
         before_long_step()
@@ -176,13 +189,13 @@ class Planner:
             lease.end(is_done=False)
             raise self._with_near_table(error, job.session) from error
 
-    def _plan_where_it_fits(self, job: Job) -> Planned:
+    def _plan_where_it_fits(self, job: Job) -> PlannedQuery:
         before_long_step()
         if job.is_small:
             return self._plan(job)
-        return self._planning.run(self._watched(job), lambda: self._plan(job), Planned.give_up)
+        return self._planning.run(self._watched(job), lambda: self._plan(job), PlannedQuery.give_up)
 
-    def _plan(self, job: Job) -> Planned:
+    def _plan(self, job: Job) -> PlannedQuery:
         life, source = self._begin(job)
         try:
             return self._plans.plan(job, source, life)
@@ -190,7 +203,7 @@ class Planner:
             life.end()
             raise self._with_near_table(error, job.session) from error
 
-    def _start(self, job: Job) -> tuple[Planned, Any]:
+    def _start(self, job: Job) -> tuple[PlannedQuery, Any]:
         life, source = self._begin(job)
         try:
             return self._plans.start(job, source, life)
@@ -199,7 +212,7 @@ class Planner:
             raise self._with_near_table(error, job.session) from error
 
     def _begin(self, job: Job) -> tuple[QueryLife, TableSource]:
-        life = self._life(job)
+        life = self.life_of(job.session)
         is_isolated = self._workers is not None and not job.is_harmless
         if not is_isolated and (not job.is_single or not job.is_small):
             self._memory.watch(life)
@@ -220,12 +233,12 @@ class Planner:
         return replace(prepared, is_ordered=job.is_ordered, is_single=job.is_single)
 
     def _watched(self, job: Job) -> QueryLife:
-        life = self._life(job)
+        life = self.life_of(job.session)
         self._memory.watch(life)
         return life
 
-    def _life(self, job: Job) -> QueryLife:
-        session = job.session
+    def life_of(self, session: Session) -> QueryLife:
+        """Return the life of a query that belongs to the running statement of a session."""
         return QueryLife(self._clock, session.timeout or self._options.timeout, statement=session.statement)
 
     def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
@@ -256,7 +269,7 @@ class Planner:
         return None
 
 
-def _workers(options: QueryOptions) -> Workers:
+def _workers(options: QueryEngineOptions) -> Workers:
     assert options.spill_dir is not None, "workers have a place to spill to"
     memory = max(int(options.memory_bytes) // options.workers, WORKER_MEMORY_MIN) if options.memory_bytes else 0
     own = WorkerOptions(Size(memory), options.spill_dir / "workers", options.parallelism or os.cpu_count() or 1)

@@ -1,11 +1,11 @@
-"""Statements of a shape that was seen before: neither read nor planned again.
+"""A cache of statement shapes: a statement of a known shape is neither parsed nor planned again.
 
     text ─▶ shape ─▶ which literals are those of its conditions ─▶ what the rest means for a table ─▶ new literals in it
 
 What a query without its conditions means depends on its text, on the table and on what the session has chosen; that is
 remembered under all of these. Of a condition it is remembered where its literals are, and what each is compared with.
-Whether the session may read the table is asked anew each time, by whoever looks here. A literal that does not have the
-type of its column is a reason to read the statement after all.
+The caller checks each time whether the session may read the table. A literal that does not have the type of its column
+is a reason to read the statement after all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from tsdb.engine.reading import Conditions, Node, TagIs
-from tsdb.model import InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
-from tsdb.query._conditions import conjuncts, fit_condition, is_canonical_time
+from tsdb.model import NS_PER_UNIT, InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
+from tsdb.query.selection import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
 from tsdb.sql.lexer import Token, TokenKind, unquote
@@ -29,7 +29,6 @@ from tsdb.sql.tag_expression import TagExpression
 SHAPES_MAX = 1024
 """How many shapes are remembered; the one used longest ago goes first."""
 
-_UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _INT64 = range(-(2**63), 2**63)
 
 T = TypeVar("T")
@@ -80,7 +79,7 @@ class _TimeBound:
             return None
         if nanoseconds not in _INT64:
             return None
-        return bound_of(self.operator, nanoseconds, _UNIT_NS[unit])
+        return bound_of(self.operator, nanoseconds, NS_PER_UNIT[unit])
 
 
 def bound_of(operator: str, instant: int, unit: int) -> TimeRange:
@@ -211,7 +210,7 @@ def _mapped(condition: clauses.Condition, change: Callable[[clauses.Literal], cl
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Template(Generic[T]):
+class SeenShape(Generic[T]):
     """What a shape means."""
 
     name: tuple[str, ...]
@@ -221,7 +220,7 @@ class Template(Generic[T]):
     meaning: T
 
     def is_of(self, table: TableInfo | None) -> bool:
-        """Tell whether the name still stands for the same table, unchanged."""
+        """Return whether the name still stands for the same table, unchanged."""
         if table is self.table:
             return True
         return table is not None and (table.id, table.version) == (self.table.id, self.table.version)
@@ -234,9 +233,9 @@ class SeenShapes(Generic[T]):
         self._lock = threading.Lock()
         self._others: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()
         """Which literals of a shape are not those of its conditions."""
-        self._templates: OrderedDict[Hashable, Template[T]] = OrderedDict()
+        self._templates: OrderedDict[Hashable, SeenShape[T]] = OrderedDict()
 
-    def find(self, text: str, session: Session) -> tuple[Template[T], Shape] | None:
+    def find(self, text: str, session: Session) -> tuple[SeenShape[T], Shape] | None:
         """Return what a text of a known shape means, and its literals."""
         dialect = session.dialect
         shape = find_shape(text, dialect)
@@ -274,7 +273,7 @@ class SeenShapes(Generic[T]):
             return
         own = {numbers[place] for place in places}
         others = tuple(number for number in numbers.values() if number not in own)
-        template = Template(name, table, Where(condition, table, session, numbers), meaning)
+        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning)
         with self._lock:
             _put(self._others, (session.dialect, shape.text), others)
             _put(self._templates, _key(shape, others, session), template)

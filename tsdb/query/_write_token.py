@@ -6,8 +6,8 @@ step and raises once the write was cancelled. So after `cancel` at most the step
 - `cancel` returns False: no step had begun, and none will. Nothing was or will be written.
 - `cancel` returns True: the caller waits for the end of the work, or reports that the outcome is unknown.
 
-Several requests that are written as one share a token (`WriteToken.shared`): it stops when none of them is wanted. The
-first step of a shared token begins only if all of them are, so that nobody is told too early that nothing was written.
+Several requests that are written as one share a token (`WriteToken.shared`): it stops when all of them are cancelled.
+Its first step begins only if none is, so that no request reports too early that nothing was written.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class WriteToken:
         return self._is_cancelled
 
     def enter(self) -> None:
-        """Begin a step that becomes visible; Cancelled if the write is not wanted any more."""
+        """Begin a step that becomes visible; raise Cancelled if the write was cancelled."""
         if not self._may_enter():
             raise Cancelled("the write was stopped")
 
     def check(self) -> None:
-        """Raise Cancelled if the write is not wanted any more: between the parts of what only prepares it."""
+        """Raise Cancelled if the write was cancelled; called between the steps of its preparation."""
         members = self._members or (self,)
         if all(each.is_cancelled for each in members):
             raise Cancelled("the write was stopped")

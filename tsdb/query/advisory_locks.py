@@ -4,7 +4,7 @@ A lock is held by one session, until it unlocks it or ends, or until its transac
 several times; it has to unlock it as often. The locks are in the memory of the server: each frontend of a cluster has
 its own.
 
-Taking a lock never blocks. When another session holds it, the number is noted in `refused` and the statement fails;
+Taking a lock never blocks. When another session holds it, the number is recorded in `refused` and the statement fails;
 the server repeats the statement until it succeeds or the wait is over. So no thread waits for a lock.
 """
 
@@ -28,7 +28,7 @@ class AdvisoryLocks:
 
 
 @dataclass(slots=True)
-class _Held:
+class _LockCount:
     """How many times a session has locked a number."""
 
     session: int = 0
@@ -40,7 +40,7 @@ class SessionLocks:
 
     def __init__(self, server: AdvisoryLocks | None = None) -> None:
         self._server = server or AdvisoryLocks()
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _LockCount] = {}
         self._taken: list[tuple[int, bool]] = []
         self.refused: int | None = None
         """The number that the statement could not lock."""
@@ -105,7 +105,7 @@ class SessionLocks:
 
     def _add(self, number: int, count: int, *, is_transaction: bool) -> None:
         """Change how many times a number is locked; the caller has the mutex."""
-        held = self._held.setdefault(number, _Held())
+        held = self._held.setdefault(number, _LockCount())
         if is_transaction:
             held.transaction += count
         else:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tsdb.model import TableInfo
-from tsdb.query._selection import PlainSelection, fit_selection
+from tsdb.query.selection import PlainSelection, fit_selection
 from tsdb.query.series_aggregate import FittedQuery, fit_query, is_series_aggregate_on
 from tsdb.query.session import Session
 from tsdb.sql.clauses import Condition, Declined

@@ -1,13 +1,12 @@
-"""The system variables that clients of MySQL ask for when they connect, with what holds here.
+"""The system variables that MySQL clients read when they connect, with their values here.
 
-`@@name` gives numbers as numbers, because clients compare them; SHOW VARIABLES gives text. What a session has set comes
-before what stands here. A variable that only MySQL has is 0: clients ask for dozens of them, and none is worth a
-connection that fails.
+`@@name` gives numbers as numbers, because clients compare them; SHOW VARIABLES gives text. What a session has set
+takes precedence. An unknown variable is 0: clients read dozens of them, and none should fail a connection.
 """
 
 from __future__ import annotations
 
-from tsdb.query.functions._session import MYSQL_VERSION
+from tsdb.query.functions import MYSQL_VERSION
 from tsdb.query.session import Session
 
 _SECONDS_PER_YEAR = 31_536_000
@@ -81,7 +80,7 @@ def mysql_variable(session: Session, name: str) -> str | int:
 
 
 def shown_mysql_variables(session: Session) -> dict[str, str]:
-    """Return every variable as SHOW VARIABLES tells it."""
+    """Return every variable as SHOW VARIABLES lists it."""
     names = MYSQL_VARIABLES.keys() | {name for name in session.variables if not name.startswith("@")}
     return {name: _shown(name, mysql_variable(session, name)) for name in names}
 

@@ -1,4 +1,4 @@
-"""For whom a statement runs: what a connection has chosen, and what an answer looks like.
+"""Sessions, and the results of statements.
 
 A `Session` belongs to one connection, or to one request where the protocol has no connections. Statements change it
 (`USE`, `SET`); it is used by one statement at a time.
@@ -61,7 +61,7 @@ class Session:
     """An IANA name or an offset `+08:00`, checked and in its canonical form."""
     user: str | None = None
     identity: Identity | None = None
-    """Who asks. None is nobody: enough only where nobody has to log in."""
+    """The user. None if there is no login, which is enough only where none is required."""
     client: str = ""
     """Address of the peer, for the process list."""
     connection_id: int = field(default_factory=lambda: next(_connection_ids))
@@ -95,7 +95,7 @@ class Records(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns; `tsdb.model.type_of_field` tells the SQL type of one."""
+        """Names and types of the columns; `tsdb.model.type_of_field` gives the SQL type of one."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows. Raises TsdbError: a failed query, a deadline, a cancellation."""

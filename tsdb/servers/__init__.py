@@ -1,4 +1,4 @@
-"""The protocols clients speak. Each package here translates one of them and knows nothing of the others."""
+"""The protocols that clients speak, one package each; none imports another."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What the log says about a request that failed: one line, at a level that tells whose mistake it is.
+"""Log lines of failed requests; the level says whose mistake it is.
 
-ERROR    the server's: with the traceback, and the statement if there is one
-INFO     a statement that is wrong, or cannot be executed with these values: with the statement
-DEBUG    anything else that was refused
+ERROR    a fault of the server: with the traceback, and the statement if there is one
+INFO     an invalid statement, or one that fails with these values: with the statement
+DEBUG    everything else that was refused
 """
 
 from __future__ import annotations

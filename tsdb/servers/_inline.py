@@ -63,28 +63,41 @@ class InlineLimits:
     queries_max: int = QUERIES_MAX
 
 
-def start_watch() -> Callable[[], float]:
-    """Return what tells the seconds from now on, without those in which the machine ran something else.
-
-    Only this thread may call it. As long as it has not waited for anything, be it the disk or a lock, it was running
-    or kept from running, and the time it ran is what counts.
-    """
-    started, used, waits = perf_counter(), thread_time(), _count_waits()
-
-    def seconds() -> float:
-        passed = perf_counter() - started
-        if passed <= FAST_SECONDS or _count_waits() != waits:
-            return passed
-        return min(passed, thread_time() - used)
-
-    return seconds
-
-
 def _count_waits() -> float:
     """How often this thread has waited; a different number each time where the system does not count that."""
     if hasattr(resource, "RUSAGE_THREAD"):
         return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     return perf_counter()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadClock:
+    """The clocks of a watch; tests pass their own."""
+
+    wall: Callable[[], float] = perf_counter
+    busy: Callable[[], float] = thread_time
+    waits: Callable[[], float] = _count_waits
+
+
+_CLOCK = ThreadClock()
+
+
+def start_watch(clock: ThreadClock = _CLOCK) -> Callable[[], float]:
+    """Return a function that returns the seconds since now, without those in which the machine ran something else.
+
+    Only this thread may call it. As long as it has not waited for anything, such as the disk or a lock, it was running
+    or preempted, and its CPU time counts.
+    """
+    wall, busy, count_waits = clock.wall, clock.busy, clock.waits
+    started, used, waits = wall(), busy(), count_waits()
+
+    def seconds() -> float:
+        passed = wall() - started
+        if passed <= FAST_SECONDS or count_waits() != waits:
+            return passed
+        return min(passed, busy() - used)
+
+    return seconds
 
 
 class _SoftDeadline:
@@ -150,7 +163,7 @@ class InlinePolicy:
         return None if key is None else Candidate(self, key, is_alone and self.is_fast(key))
 
     def is_fast(self, key: Hashable) -> bool:
-        """Tell whether a query is expected to be fast."""
+        """Return whether a query is expected to be fast."""
         return self._runs.get(key, 0) >= self._wanted.get(key, self.limits.runs_min)
 
     def run(self, key: Hashable, work: Callable[[], _T]) -> _T:

@@ -1,7 +1,7 @@
-"""What OpenTelemetry's exporters send, written: the same over HTTP and over gRPC.
+"""Writes OTLP requests, the same way for HTTP and gRPC.
 
-What fits is written. If some items do not fit, the answer is still a success and says in `partial_success` how many and
-why, as exporters expect; they do not send those again. If nothing fits, that is an error.
+Items that fit are written. If some do not fit, the answer is a success with their number and the reason in
+`partial_success`, as exporters expect; they do not retry those. If nothing fits, it is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tsdb.ingest.otlp import (
     PARTITIONS,
     TRACE_TABLE,
     MetricOptions,
-    Parsed,
+    OtlpItems,
     Strategy,
     choice_rows,
     metric_tables,
@@ -44,7 +44,7 @@ TRACE_PIPELINES = ("tsdb_trace_v1", "greptime_trace_v1")
 PARTITIONS_HINT = "trace_table_partitions"
 """The hint that says among how many regions a new table of spans is divided."""
 REASONS_MAX = 3
-"""How many reasons an answer tells; the log of refused rows has them all."""
+"""How many reasons an answer has; the log of rejected rows has them all."""
 
 _TRUE = ("true", "1")
 _log = get_logger("tsdb.otlp")
@@ -66,7 +66,7 @@ class OtlpRequest:
     """Whether traces must say which model they mean."""
 
     def check(self) -> None:
-        """Raise Cancelled if nobody waits for the answer any more."""
+        """Raise Cancelled if the answer is no longer needed."""
         if self.session.token is not None:
             self.session.token.check()
 
@@ -146,7 +146,7 @@ class _Work:
         self._session = request.session
         self._protocol = protocol
 
-    def write(self, parsed: Parsed, new_table: NewTable) -> dict[int, str] | WriteOutcome:
+    def write(self, parsed: OtlpItems, new_table: NewTable) -> dict[int, str] | WriteOutcome:
         """Write what fits; return the reasons of items that do not, or what a dry run would do."""
         outcome, rejections, reasons = write_what_fits(parsed.rows, partial(self._ingest, new_table))
         if self._request.is_dry:
@@ -163,7 +163,7 @@ class _Work:
         self._database.describe_metrics(described, self._session)
 
     def write_beside(self, rows: Sequence[TableRows], new_table: NewTable) -> None:
-        """Write rows that only help to find others: what was asked for is done, whether or not they fit."""
+        """Write rows that only help to find others; a rejection does not fail the request."""
         try:
             self._ingest(new_table, rows)
         except TsdbError as error:

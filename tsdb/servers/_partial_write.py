@@ -1,4 +1,4 @@
-"""Writing what fits: rows that the database refuses are left out and told, the others are written."""
+"""Partial writes: rows that the database rejects are left out and reported, the others are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tsdb.ingest import IngestRejected, Rejection, TableRows, WriteOutcome, drop_rejected
 
 ATTEMPTS_MAX = 8
-"""How often what is left is tried again. One attempt learns of all rows that are refused, save a few odd cases."""
+"""How often the remaining rows are retried. One attempt finds nearly all rejected rows."""
 
 
 def write_what_fits(
@@ -24,7 +24,7 @@ def write_what_fits(
             outcome = write(left)
             if not outcome.rejections:
                 return outcome, rejections, reasons
-            # A dry run tells what it would refuse instead of raising it.
+            # A dry run reports rejections instead of raising them.
             refused = outcome.rejections
         except IngestRejected as error:
             refused = error.rejections

@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, Text, Vector, format_float
+from tsdb.promql.evaluation import Answer, LabelTable, Scalar, SeriesSet, StringValue, Vector, format_float
 
 TRUNCATED = "results truncated due to limit"
 KEPT_LABELS_MAX = 256
@@ -29,7 +29,7 @@ class Timings:
 def encode_answer(
     answer: Answer, *, is_range: bool, series_max: int | None = None, timings: Timings | None = None
 ) -> bytes:
-    """Return the body of a successful answer, of so many series at most; with `timings` it tells them."""
+    """Return the body of a successful answer, with at most so many series, and `timings` if given."""
     if series_max is not None:
         answer = _limited(answer, series_max)
     value = answer.value
@@ -43,7 +43,7 @@ def encode_answer(
     tail += b"}"
     if isinstance(value, Scalar):
         return _head("scalar") + _pair(int(answer.times[0]), format_float(float(value.values[0]))) + tail
-    if isinstance(value, Text):
+    if isinstance(value, StringValue):
         return _head("string") + _pair(int(answer.times[0]), value.value) + tail
     if isinstance(value, SeriesSet):
         return b"".join((_head("matrix"), b"[", _samples(value), b"]", tail))

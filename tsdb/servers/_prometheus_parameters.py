@@ -6,14 +6,14 @@ from datetime import datetime
 
 from tsdb.errors import InvalidArguments
 from tsdb.promql import parse_duration_ms
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 
 POINTS_MAX = 11_000
 """How many steps one query may have."""
 _TIME_MAX = 1e13
 
 
-def check_span(span: Span) -> Span:
+def check_span(span: QueryTimes) -> QueryTimes:
     """Refuse a range that ends before it starts, and one of too many steps."""
     if span.end_ms < span.start_ms:
         raise InvalidArguments("end timestamp must not be before start time")

@@ -1,11 +1,11 @@
-"""What follows when a write is interrupted: its deadline passed, its client went away, or the server stops.
+"""Interrupted writes: the deadline passed, the client disconnected, or the server stops.
 
-The write is cancelled, so that no further step begins. If none had begun, nothing was written and there is nothing to
-wait for. Otherwise the step under way is waited for, at most `SETTLE_SECONDS_MAX`:
+The write is cancelled, so that no further step begins. If none had begun, nothing was written. Otherwise the running
+step is waited for, at most for `seconds_max`:
 
 - The write ended after all: its answer is the answer.
-- It was stopped: the interruption is the answer, and the token says what had been written.
-- It still goes on: the interruption is the answer, and the token says that the outcome is unknown.
+- It was stopped: the interruption is the answer, and the token says what was written.
+- It still runs: the interruption is the answer, and the token says that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SETTLE_SECONDS_MAX = 5.0
 _T = TypeVar("_T")
 
 
-async def settle(token: WriteToken, work: asyncio.Future[_T]) -> _T:
+async def settle(token: WriteToken, work: asyncio.Future[_T], seconds_max: float = SETTLE_SECONDS_MAX) -> _T:
     """Stop a write; return or raise what it ended with, or CancelledError if it was stopped."""
     if not token.cancel():
         work.cancel()
         work.add_done_callback(_ignore)
         raise asyncio.CancelledError
-    done, _ = await asyncio.wait([work], timeout=SETTLE_SECONDS_MAX)
+    done, _ = await asyncio.wait([work], timeout=seconds_max)
     work.add_done_callback(_ignore)
     if not done or work.cancelled():
         raise asyncio.CancelledError

@@ -6,7 +6,7 @@
 - Executing statements and encoding rows blocks, so the event loop does it only under the rules of `_inline`.
 - Between steps nothing runs: a slow client holds no thread. With read-ahead, one chunk is made while the one before it
   is sent, and no more.
-- When the answer is not wanted any more, because its client left, its deadline passed or the server stops, a step that
+- When the answer is no longer needed, because the client left, the deadline passed or the server stops, a step that
   waits for a thread never begins; one that runs is cancelled until it ends, and the generator is closed afterwards.
   Work that writes is settled instead (`_settle`): its outcome is part of the answer.
 """
@@ -27,7 +27,7 @@ from prometheus_client import Gauge
 from tsdb.errors import Busy
 from tsdb.query import WriteToken
 from tsdb.servers._inline import Candidate, SoftDeadlineExceeded, start_watch
-from tsdb.servers._settle import settle
+from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 
 CANCEL_SECONDS = 0.1
 """How long a step may go on after it was cancelled until it is cancelled again."""
@@ -46,19 +46,23 @@ class StepPool:
         waiting_max: int | None = None,
         waiting: Gauge | None = None,
         setting: str = "",
+        cancel_seconds: float = CANCEL_SECONDS,
+        settle_seconds_max: float = SETTLE_SECONDS_MAX,
     ) -> None:
         """With `waiting_max`, further work is refused while so many steps wait for a thread.
 
-        `setting` is the configuration key of the number of threads, for those who are refused.
+        `setting` is the configuration key of the number of threads, for the error message.
         """
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
         self._under_way_max = None if waiting_max is None else threads_max + waiting_max
         self._under_way = 0
         self._gauge = waiting
         self._setting = setting
+        self._cancel_seconds = cancel_seconds
+        self._settle_seconds_max = settle_seconds_max
 
     def close(self) -> None:
-        """Let the threads end, without waiting for what they do."""
+        """Stop the threads without waiting for running work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(
@@ -87,9 +91,9 @@ class StepPool:
             return await self.wait(step)
         except asyncio.CancelledError:
             if token is not None:
-                return await settle(token, asyncio.wrap_future(step))
+                return await settle(token, asyncio.wrap_future(step), self._settle_seconds_max)
             if not step.cancel():
-                insist(step, cancel)
+                self.insist(step, cancel)
             raise
 
     async def _run_noted(self, work: Callable[[], _T], cancel: Callable[[], None] | None, candidate: Candidate) -> _T:
@@ -119,6 +123,14 @@ class StepPool:
         if step.cancelled():
             raise asyncio.CancelledError
         return step.result()
+
+    def insist(self, step: Future[Any], cancel: Callable[[], None] | None) -> None:
+        """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""
+        if cancel is None:
+            return
+        cancel()
+        if not step.done():
+            asyncio.get_running_loop().call_later(self._cancel_seconds, self.insist, step, cancel)
 
     def _count(self, change: int) -> None:
         self._under_way += change
@@ -220,7 +232,7 @@ class Steps:
             self._pieces.close()
             return
         self._closed = Future()
-        insist(self._step, self._cancel)
+        self._pool.insist(self._step, self._cancel)
         # A generator cannot be closed while it runs.
         self._step.add_done_callback(partial(self._end_step, asyncio.get_running_loop()))
 
@@ -265,15 +277,6 @@ class Steps:
         finally:
             assert self._closed is not None
             self._closed.set_result(None)
-
-
-def insist(step: Future[Any], cancel: Callable[[], None] | None) -> None:
-    """Cancel until the step has ended: it may just have begun, with nothing to be cancelled yet."""
-    if cancel is None:
-        return
-    cancel()
-    if not step.done():
-        asyncio.get_running_loop().call_later(CANCEL_SECONDS, insist, step, cancel)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from prometheus_client import Gauge
 
@@ -30,6 +30,10 @@ ACCEPT_PAUSE_SECONDS = 0.1
 """How long nothing is accepted after the system refused another connection."""
 CLOSE_SECONDS_MAX = 2.0
 """How long connections may take to close after they were cancelled."""
+
+
+class ClientGone(ConnectionError):
+    """The client has closed the connection, or is too slow."""
 
 
 class TcpConnection(Protocol):
@@ -50,7 +54,7 @@ C = TypeVar("C", bound=TcpConnection)
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """When the system asks a silent client whether it is still there."""
+    """TCP keep-alive."""
 
     seconds: int = 0
     """0: as the system does by default."""
@@ -66,7 +70,7 @@ class KeepAlive:
 
 
 class TcpServer(Generic[C]):
-    """Listens on an address. `accept` makes the connection of a socket; `refuse` tells a client over the limit why."""
+    """Listens on an address. `accept` makes a connection; `refuse` sends the error to a client over the limit."""
 
     def __init__(
         self,
@@ -172,7 +176,29 @@ class TcpServer(Generic[C]):
             await connection.close()
 
 
-async def accept_one(listening: socket.socket, log: Logger) -> tuple[socket.socket, str]:
+class TcpService:
+    """The part of a server that its `TcpServer` determines."""
+
+    name: ClassVar[str]
+    _tcp: TcpServer[Any]
+
+    @property
+    def address(self) -> str:
+        return self._tcp.address
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """For the start-up summary."""
+        return {self.name: self.address}
+
+    def probe(self) -> None:
+        """Read the certificate and bind the address, or raise a StartError that says why not."""
+        self._tcp.probe()
+
+
+async def accept_one(
+    listening: socket.socket, log: Logger, *, pause_seconds: float = ACCEPT_PAUSE_SECONDS
+) -> tuple[socket.socket, str]:
     """Return the next connection and the address of its client, without delay for small packets."""
     loop = asyncio.get_running_loop()
     while True:
@@ -180,7 +206,7 @@ async def accept_one(listening: socket.socket, log: Logger) -> tuple[socket.sock
             accepted, peer = await loop.sock_accept(listening)
         except OSError as error:
             log.warning("a connection cannot be accepted", error=str(error))
-            await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
+            await asyncio.sleep(pause_seconds)
             continue
         with suppress(OSError):
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,13 +1,13 @@
-"""Transport security of a server: contexts from certificate files, made anew when the files change.
+"""TLS of a server: contexts from certificate files, reloaded when the files change.
 
     disable         no TLS
     prefer          offered; plain text is accepted
     require         plain text is refused
-    verify_ca       as require; with a CA, clients must show a certificate that it signed
-    verify_full     as verify_ca; and the certificate's common name must be the user who logs in
+    verify_ca       as require; with a CA, clients must present a certificate signed by it
+    verify_full     as verify_ca; and the common name of the certificate must be the user
 
-Files are looked at when a connection asks for TLS. What is open keeps its keys. Files that cannot be read, half of a
-pair that is just being replaced for one, leave the keys of before in use, and the log says so.
+The files are checked for each new TLS connection; open connections keep their keys. Files that cannot be read, such as
+half of a pair that is being replaced, leave the previous keys in use, and the log says so.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Tls:
 
     @classmethod
     def of(cls, options: TlsOptions, *, section: str) -> Tls:
-        """The transport security that a section of the configuration asks for."""
+        """The TLS settings of a configuration section."""
         return cls(
             options.mode,
             cert_path=options.cert_path,
@@ -113,7 +113,7 @@ class Tls:
                 self.load()
             elif self._watch:
                 self._reload()
-            assert self._context is not None, "asked for TLS where it is disabled"
+            assert self._context is not None, "TLS is disabled"
             return self._context
 
     def read_pem(self) -> Pem:
@@ -172,7 +172,7 @@ class Tls:
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """Return the name a client's certificate is in, as `getpeercert` tells it."""
+    """Return the common name of a client certificate, as returned by `getpeercert`."""
     subject: Sequence[Sequence[tuple[str, str]]] = (certificate or {}).get("subject", ())
     return next((value for part in subject for name, value in part if name == "commonName"), None)
 

@@ -1,4 +1,4 @@
-"""The names SQL gives to types.
+"""The names of types in SQL.
 
 Two families of names look alike: INT2, INT4, INT8, FLOAT4 and FLOAT8 count bytes, INT16 … INT64, UINT8 … UINT64,
 FLOAT32 and FLOAT64 count bits. So INT8 is a BIGINT.

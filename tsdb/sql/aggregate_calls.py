@@ -111,4 +111,4 @@ AGGREGATES: dict[str, Form] = {
 }
 
 WINDOWS: frozenset[str] = frozenset({"anomaly_score_zscore", "anomaly_score_mad", "anomaly_score_iqr"})
-"""Window functions whose frame is told to them, where it can be read from the text."""
+"""Window functions that get their frame as an argument, where the text states it."""

@@ -120,7 +120,7 @@ class TokenReader:
         self.dialect = dialect
         self.at = 0
         self._table = table
-        """What may stand before a column and a dot."""
+        """The qualifiers that a column may have."""
 
     @property
     def is_at_end(self) -> bool:

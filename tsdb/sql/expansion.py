@@ -41,7 +41,7 @@ QUERY_GROWTH_BYTES_MAX = 100_000_000
 
 _PARENTHESES = re.compile(r"[()]")
 _COUNT_FACTOR = 1000.0
-"""What counts for a number of repetitions that is not written as a number: what it is shows when the query runs."""
+"""The assumed number of repetitions where it is not a literal; the real one is known when the query runs."""
 
 _ITEM_BYTES = 8.0
 
@@ -66,8 +66,8 @@ _FREE = frozenset({".", ",", "(", ")", "[", "]", ";"})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """What a name of a result column stands for."""
+class ColumnGrowth:
+    """The size of the expression of a result column."""
 
     name: str
     tokens: int
@@ -87,7 +87,7 @@ class Size:
     pairs: float = 0.0
     rows: float = 1.0
     """How many rows it gives, 1 if the text does not say it."""
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnGrowth, ...] = ()
 
     def check(self, *, own_tokens: int) -> None:
         """Raise InvalidSyntax if this is more than can be planned or run."""
@@ -127,11 +127,11 @@ _TABLE = Size(1, 0)
 
 def measure(layout: Layout, dialect: Dialect, view: ViewSize) -> Size:
     """Return the size of a query; raises InvalidSyntax as soon as a part of it is too large."""
-    reader = _Reader(layout, dialect, view)
+    reader = _GrowthReader(layout, dialect, view)
     return reader.query(0, len(layout.tokens) - 1, {})
 
 
-class _Reader:
+class _GrowthReader:
     def __init__(self, layout: Layout, dialect: Dialect, view: ViewSize) -> None:
         self._layout = layout
         self._dialect = dialect
@@ -295,12 +295,12 @@ class _Reader:
         self,
         start: int,
         end: int,
-        all_columns: tuple[Column, ...],
-        columns: Mapping[str, Column],
+        all_columns: tuple[ColumnGrowth, ...],
+        columns: Mapping[str, ColumnGrowth],
         known: Mapping[str, Size],
-    ) -> tuple[list[Column], Size]:
+    ) -> tuple[list[ColumnGrowth], Size]:
         """Measure the items of a SELECT list."""
-        items: list[Column] = []
+        items: list[ColumnGrowth] = []
         total, left = Size(0, 0), start
         commas = [each for each in self._outermost(start, end) if self._layout.is_operator(each, ",")]
         for right in (*commas, end):
@@ -310,7 +310,7 @@ class _Reader:
             elif right > left:
                 named = self._item_name(left, right)
                 size = self._expression(left, right, columns, known)
-                items.append(Column(named, max(size.tokens, 1), size.depth, max(size.growth, 1.0)))
+                items.append(ColumnGrowth(named, max(size.tokens, 1), size.depth, max(size.growth, 1.0)))
                 total = _sum(total, size)
             left = right + 1
         return items, total
@@ -320,7 +320,13 @@ class _Reader:
         return unquote(self._layout.tokens[last], self._dialect) if self._layout.is_name(last) else f"#{left}"
 
     def _expression(
-        self, start: int, end: int, columns: Mapping[str, Column], known: Mapping[str, Size], *, is_from: bool = False
+        self,
+        start: int,
+        end: int,
+        columns: Mapping[str, ColumnGrowth],
+        known: Mapping[str, Size],
+        *,
+        is_from: bool = False,
     ) -> Size:
         """Measure expressions: their tokens, with those behind derived columns, and the queries inside of them."""
         layout, words = self._layout, self._words
@@ -501,7 +507,7 @@ def _renamed(size: Size, names: list[str]) -> Size:
     return replace(size, columns=(*renamed, *size.columns[len(renamed) :]))
 
 
-def _widest(first: tuple[Column, ...], other: tuple[Column, ...]) -> tuple[Column, ...]:
+def _widest(first: tuple[ColumnGrowth, ...], other: tuple[ColumnGrowth, ...]) -> tuple[ColumnGrowth, ...]:
     """Return the columns of a union: the names of its first branch, each as large as the largest there."""
     if len(first) != len(other):
         return first
@@ -516,8 +522,8 @@ def _widest(first: tuple[Column, ...], other: tuple[Column, ...]) -> tuple[Colum
     )
 
 
-def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+def _by_name(columns: tuple[ColumnGrowth, ...]) -> dict[str, ColumnGrowth]:
+    found: dict[str, ColumnGrowth] = {}
     for column in columns:
         known = found.get(column.name)
         if known is None or known.tokens < column.tokens:

@@ -1,14 +1,14 @@
 """Names of functions: how a call in the user's text becomes a call the query engine can plan.
 
 The query engine knows a function of ours under one name with one list of types. What users write is freer, so three
-tables tell how a call is rewritten, by its name and its argument texts:
+tables define how a call is rewritten, by its name and its argument texts:
 
     RENAMES      another name for the same function             ucase(x)        upper(x)
     OVERLOADS    an inner name for a number of arguments        locate(a,b,1)   locate__3(a,b,1)
     EXPANSIONS   another text, where the type of the result     mod(a,b)        coalesce(coalesce(a) % coalesce(b))
                  depends on the arguments
 
-Every rewritten call leaves a mark that users do not write themselves: an inner name with `__`, a CASE that asks such a
+Every rewritten call leaves a mark that users do not write themselves: an inner name with `__`, a CASE that calls such a
 function first, or `coalesce` of a single argument. `tsdb.sql.function_headers` finds the marks in the name the query
 engine gives a result column and puts back what the user wrote. Aggregates have a table of their own, in
 `tsdb.sql.aggregate_calls`.

@@ -1,4 +1,4 @@
-"""Names of result columns as MySQL and PostgreSQL give them, read off the text of a query.
+"""Names of result columns as MySQL and PostgreSQL give them, derived from the text of a query.
 
     SELECT 1, count(*), v::text, v + 1 AS w
     MySQL         1, count(*), …, w              the text of the expression

@@ -1,8 +1,8 @@
-"""What PostgreSQL calls a result column that was given no name.
+"""The names that PostgreSQL gives to unnamed result columns.
 
-A name is found from the outside in: brackets and collations are transparent, a cast takes the name of what it casts and
-the type's if that has none, CASE that of its ELSE. `_Name.strength` tells how much a name is worth: a column or a
-function (2) goes before a cast's type or `case` (1).
+A name is found from the outside in: brackets and collations are transparent, a cast takes the name of its operand and
+that of the type if it has none, CASE that of its ELSE. `_Name.strength` ranks names: a column or a function (2) goes
+before a cast's type or `case` (1).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text into tokens that remember where they stood, so that any stretch of a statement can be used as it was written.
+"""Text to tokens with positions, so that any part of a statement can be used as it was written.
 
 One regular expression does the work. Nothing is lost: `text[token.start:token.end]` is the token, and what lies between
 two tokens is white space or comments. The dialects differ in what quotes mean:
@@ -27,7 +27,7 @@ TOKENS_MAX = 1_000_000
 
 
 class TokenKind(IntEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = 0
     """A keyword or an identifier without quotes."""

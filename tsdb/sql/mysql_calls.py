@@ -1,7 +1,7 @@
-"""MySQL's functions in the words of the query engine: from the texts of a call's arguments to another text.
+"""MySQL's functions, rewritten to those of the query engine.
 
-Everything about the calendar becomes `date_part`, `date_trunc`, a cast to a date or to a time, or `date_add`: whatever
-zone these follow, MySQL's names follow it too. None leaves a call as it is.
+Calendar functions become `date_part`, `date_trunc`, a cast to a date or to a time, or `date_add`, and follow the same
+time zone. None leaves a call as it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UNIT_US = {
 }  # fmt: skip
 _UNIT_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _DAYS_FROM_YEAR_0 = 719_528
-"""What TO_DAYS counts up to 1970-01-01."""
+"""TO_DAYS of 1970-01-01."""
 
 
 def unit_of(text: str) -> str:
@@ -158,7 +158,7 @@ def _last_day(value: str) -> str:
 
 
 def _hex(arguments: list[str]) -> str | None:
-    """The digits of a number, or of the bytes of a text, as far as the text of the argument tells which it is."""
+    """The digits of a number, or of the bytes of a text, as far as the argument shows which it is."""
     if len(arguments) == 1 and _STRING.fullmatch(arguments[0]):
         return f"upper(encode({arguments[0]}, 'hex'))"
     is_number = len(arguments) == 1 and arguments[0].strip().isdigit()

@@ -1,4 +1,4 @@
-"""What clients of MySQL write and the query engine cannot read, put into other words.
+"""Rewrites MySQL syntax that the query engine does not know.
 
     a DIV b                         CAST(a / nullif(b, 0) AS BIGINT)
     a MOD b                         a % nullif(b, 0), and likewise a / b
@@ -10,8 +10,8 @@
     EXTRACT(MICROSECOND FROM x)     microsecond(x): the fraction alone, without the seconds
     SELECT SQL_NO_CACHE …           SELECT …
 
-Functions have a table of their own, `tsdb.sql.mysql_calls`. The edited text is read anew before anything else looks at
-it, so every other edit of queries applies to what comes out here. Headings are read off the text as it was.
+Functions have a table of their own, `tsdb.sql.mysql_calls`. The edited text is tokenized again, so that all other
+edits apply to it. Headings come from the original text.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from tsdb.sql.clauses import COMPARISONS, Declined
 from tsdb.sql.lexer import Token, TokenKind, unquote
-from tsdb.sql.select import Item, Key, Select, Tokens, find_key, is_name_token
+from tsdb.sql.select import GroupKey, Select, SelectItem, Tokens, find_key, is_name_token
 from tsdb.sql.terms import AGGREGATES
 
 CELLS = "__cells"
-"""What the rows below are called above."""
+"""The name of the rows below in the query above."""
 
 _FOREIGN = frozenset({"ALL", "RANGE", "UNNEST", "ROLLUP", "CUBE", "GROUPING"})
 _BY_TEXT = frozenset({"BETWEEN", "IN", "LIKE", "ILIKE"})
@@ -48,7 +48,7 @@ def take_apart(select: Select, columns: Container[str]) -> Apart | Declined:
     return Declined(reason) if reason else _Splitter(select, keys).split()
 
 
-def _why_not(select: Select, keys: list[Key]) -> str:
+def _why_not(select: Select, keys: list[GroupKey]) -> str:
     """Return why a query cannot be taken apart."""
     if not select.items:
         return "it has no aggregate"
@@ -81,7 +81,7 @@ def _is_one_name(tokens: Tokens) -> bool:
 
 
 class _Splitter:
-    def __init__(self, select: Select, keys: list[Key]) -> None:
+    def __init__(self, select: Select, keys: list[GroupKey]) -> None:
         self._select = select
         self._keys = keys
         self._aggregates: dict[str, str] = {}
@@ -115,7 +115,7 @@ class _Splitter:
             above += f" OFFSET {select.written(select.offset)}"
         return above
 
-    def _item(self, item: Item) -> str:
+    def _item(self, item: SelectItem) -> str:
         edited = self._edit(item.tokens)
         return f"{edited} AS {item.alias_tokens[0].text}" if item.alias_tokens else edited
 

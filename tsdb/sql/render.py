@@ -1,4 +1,4 @@
-"""Statements as text and as JSON: what the endpoints that format and parse SQL answer.
+"""Statements as text and as JSON, for the endpoints that format and parse SQL.
 
 Formatting changes white space, comments and the case of keywords, nothing else: names, strings and numbers stay as they
 were written.

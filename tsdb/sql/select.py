@@ -1,9 +1,9 @@
-"""A SELECT over one table, read once: its clauses, cut into pieces, and what each piece means.
+"""Parses a SELECT over one table once: its clauses and what each part means.
 
     SELECT item, … FROM table WHERE condition AND … GROUP BY key, … HAVING … ORDER BY key, … LIMIT n OFFSET n
 
-Every piece keeps its tokens, which say where it stands in the text: what has to be handed on is handed on as the user
-wrote it. Nothing here knows the table. A query of another kind is `Declined` with the reason.
+Every part keeps its tokens, which have positions in the text: parts are passed on as the user wrote them. Nothing here
+knows the table. A query of another kind is `Declined` with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Tokens: TypeAlias = Sequence[Token]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SelectItem:
     """One column of the answer."""
 
     tokens: Tokens
@@ -45,7 +45,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class GroupKey:
     """A key of GROUP BY."""
 
     tokens: Tokens
@@ -82,13 +82,13 @@ class Select:
 
     text: str
     dialect: Dialect
-    items: tuple[Item, ...]
+    items: tuple[SelectItem, ...]
     """None for `*`."""
     table: tuple[str, ...]
     where: tuple[Wanted, ...]
     where_tokens: Tokens
     """Of the conditions; none without WHERE."""
-    group: tuple[Key, ...] | None
+    group: tuple[GroupKey, ...] | None
     having: Tokens | None
     order: tuple[OrderKey, ...]
     order_tokens: Tokens
@@ -141,22 +141,22 @@ def parse_select(text: str, tokens: list[Token], dialect: Dialect) -> Select | D
     table = _table_name(clauses["FROM"].tokens, dialect)
     if isinstance(table, Declined):
         return table
-    return _Parser(text, tokens, dialect, clauses, table).select()
+    return _SelectParser(text, tokens, dialect, clauses, table).select()
 
 
 @dataclass(slots=True)
-class _Clause:
+class _SelectClause:
     begin: int
     """The place of its word."""
     tokens: Tokens = ()
-    """What stands behind its word, and behind BY."""
+    """The tokens after its word, and after BY."""
 
 
-def _cut(tokens: list[Token]) -> dict[str, _Clause] | Declined:
+def _cut(tokens: list[Token]) -> dict[str, _SelectClause] | Declined:
     """Cut a query where its clauses begin, in one go over its tokens."""
     if tokens[0].word != "SELECT":
         return Declined("it is no SELECT")
-    found = {"SELECT": _Clause(0)}
+    found = {"SELECT": _SelectClause(0)}
     depth = last = 0
     for at in range(1, len(tokens) - 1):
         kind, text = tokens[at].kind, tokens[at].text
@@ -175,13 +175,13 @@ def _cut(tokens: list[Token]) -> dict[str, _Clause] | Declined:
                 if _CLAUSES[word] < last or word in found:
                     return Declined("its clauses are in another order")
                 last = _CLAUSES[word]
-                found[word] = _Clause(at)
+                found[word] = _SelectClause(at)
     if depth:
         return Declined("a parenthesis is not closed")
     return _with_tokens(found, tokens)
 
 
-def _with_tokens(found: dict[str, _Clause], tokens: list[Token]) -> dict[str, _Clause] | Declined:
+def _with_tokens(found: dict[str, _SelectClause], tokens: list[Token]) -> dict[str, _SelectClause] | Declined:
     ends = [*(each.begin for each in found.values()), len(tokens) - 1]
     for (word, clause), end in zip(found.items(), ends[1:], strict=True):
         begin = clause.begin + 1
@@ -202,7 +202,7 @@ def _table_name(tokens: Tokens, dialect: Dialect) -> tuple[str, ...] | Declined:
 
 
 def is_name_token(token: Token) -> bool:
-    """Tell whether a token can be a name."""
+    """Return whether a token can be a name."""
     if token.kind == TokenKind.QUOTED:
         return True
     return token.kind == TokenKind.WORD and token.word not in KEYWORDS and not token.text[0].isdigit()
@@ -220,11 +220,16 @@ def at_commas(tokens: Tokens) -> list[Tokens]:
     return [tokens[cut + 1 : end] for cut, end in zip(cuts, [*cuts[1:], len(tokens)], strict=True)]
 
 
-class _Parser:
+class _SelectParser:
     """Reads the pieces of a query that has been cut."""
 
     def __init__(
-        self, text: str, tokens: list[Token], dialect: Dialect, clauses: dict[str, _Clause], table: tuple[str, ...]
+        self,
+        text: str,
+        tokens: list[Token],
+        dialect: Dialect,
+        clauses: dict[str, _SelectClause],
+        table: tuple[str, ...],
     ) -> None:
         self._text = text
         self._tokens = tokens
@@ -247,7 +252,7 @@ class _Parser:
             table=self._table,
             where=tuple(self._wanted(each) for each in split_at_and(where)) if where else (),
             where_tokens=where,
-            group=tuple(Key(each, self._term(each)) for each in pieces["GROUP"]) if "GROUP" in pieces else None,
+            group=tuple(GroupKey(each, self._term(each)) for each in pieces["GROUP"]) if "GROUP" in pieces else None,
             having=self._of("HAVING") or None,
             order=tuple(self._order(each) for each in pieces.get("ORDER", ())),
             order_tokens=self._of("ORDER"),
@@ -270,15 +275,15 @@ class _Parser:
     def _term(self, tokens: Tokens) -> Term:
         return read_term(self._text, tokens, self._dialect, self._table[-1])
 
-    def _item(self, tokens: Tokens) -> Item:
+    def _item(self, tokens: Tokens) -> SelectItem:
         if len(tokens) > 2 and tokens[-2].word == "AS":
             if not _is_alias(tokens[-1]):
-                return Item(tokens, Declined("a name of a column is a word of SQL"))
-            return Item(tokens[:-2], self._term(tokens[:-2]), unquote(tokens[-1], self._dialect), tokens[-1:])
+                return SelectItem(tokens, Declined("a name of a column is a word of SQL"))
+            return SelectItem(tokens[:-2], self._term(tokens[:-2]), unquote(tokens[-1], self._dialect), tokens[-1:])
         term, end = read_leading_term(tokens, self._dialect, self._table[-1])
         if end == len(tokens) - 1 and _is_alias(tokens[-1]):
-            return Item(tokens[:-1], term, unquote(tokens[-1], self._dialect), tokens[-1:])
-        return Item(tokens, term if end == len(tokens) else self._term(tokens))
+            return SelectItem(tokens[:-1], term, unquote(tokens[-1], self._dialect), tokens[-1:])
+        return SelectItem(tokens, term if end == len(tokens) else self._term(tokens))
 
     def _wanted(self, tokens: Tokens) -> Wanted:
         found = read_condition(tokens, self._dialect, self._table[-1]) if tokens else Declined("a condition is empty")
@@ -307,16 +312,16 @@ def number_of(tokens: Tokens) -> int | None:
     return int(tokens[0].text) if is_number else None
 
 
-def find_key(select: Select, key: Key, columns: Container[str]) -> Key | Declined:
+def find_key(select: Select, key: GroupKey, columns: Container[str]) -> GroupKey | Declined:
     """Return what a key of GROUP BY stands for: an item by its number or its name, unless a column has that name."""
     if key.tokens[0].kind == TokenKind.NUMBER and len(key.tokens) == 1:
         number = number_of(key.tokens) or 0
         if not 1 <= number <= len(select.items):
             return Declined("it names a column by a number that there is not")
-        return Key(select.items[number - 1].tokens, select.items[number - 1].term)
+        return GroupKey(select.items[number - 1].tokens, select.items[number - 1].term)
     if isinstance(key.term, ColumnItem) and key.term.name not in columns:
         for item in select.items:
             if item.alias == key.term.name:
-                return Key(item.tokens, item.term)
+                return GroupKey(item.tokens, item.term)
         return Declined(f"there is no column {key.term.name}")
     return key

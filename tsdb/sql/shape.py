@@ -2,8 +2,8 @@
 
     SELECT max(x) FROM t WHERE host = 'a' AND ts > 5   ─▶   SELECT max(x) FROM t WHERE host = ' AND ts > 0, and 'a', 5
 
-Programs send the same statement again and again with other literals. Whoever remembers what a shape means needs to
-read only the literals. Strings and numbers keep their kind in the shape, because a statement may mean something else
+Programs send the same statement again and again with other literals. With the plan of a shape in a cache, only the
+literals are parsed. Strings and numbers keep their kind in the shape, because a statement may mean something else
 with the other; names, comments and white space stay as they are. One regular expression goes over the text, and what
 lies between two literals is one match for it, so this takes a small part of the time that reading all tokens does.
 """

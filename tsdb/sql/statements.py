@@ -1,4 +1,4 @@
-"""What a statement says, as values: the treaty between the parser and the database.
+"""Statements as values: the interface between the parser and the database.
 
 Every statement is a frozen dataclass. Expressions that the query engine evaluates (a WHERE, a partition rule, a query)
 are kept as `Slice`s of the user's text and never parsed into trees here. Identifiers are already folded: lower case
@@ -15,7 +15,7 @@ from tsdb.model import ColumnIndex, DataType
 
 
 class Dialect(StrEnum):
-    """How text is read: HTTP and gRPC speak `generic`, the others what their clients speak."""
+    """How text is parsed: `generic` for HTTP and gRPC, else the dialect of the protocol."""
 
     GENERIC = "generic"
     MYSQL = "mysql"
@@ -122,7 +122,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class DefaultExpression:
-    """What stands behind DEFAULT: a literal or a call without arguments; the database makes a ColumnDefault of it."""
+    """The value of DEFAULT: a literal or a call without arguments; the database makes a ColumnDefault of it."""
 
     text: str
     """A string literal without its quotes, a number with its sign, `true`, or a function's name in lower case."""
@@ -492,7 +492,7 @@ class Revoke:
     database: str | None = None
     is_everywhere: bool = False
     takes_option: bool = False
-    """The users are no administrators any more."""
+    """The users are no longer administrators."""
     is_whole: bool = False
     """REVOKE ALL, GRANT OPTION FROM: whatever they have, in every scope."""
 

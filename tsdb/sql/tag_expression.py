@@ -1,9 +1,9 @@
-"""Expressions that may be of tags alone: whatever a plain reader of clauses does not know, as it was written.
+"""Expressions that may use tags only: everything that the parser of conditions does not know, as written.
 
     upper(host)    host ILIKE 'web%'    CASE WHEN dc = 'x' THEN 1 ELSE 2 END
 
-Nothing is understood of such an expression but which words in it can be columns. Who knows the table tells whether all
-of these are tags; then it has one value for each series, and the planner is asked for that.
+Only the words that can be columns are recognised. The caller, who knows the table, decides whether all of them are
+tags; then the expression has one value per series, which the planner computes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.rewrite import KEYWORDS
 from tsdb.sql.statements import Dialect
 
-# What is no expression of one row, or has another value each time it is asked.
+# What is no expression of one row, or has another value each time.
 _REFUSED = frozenset({
     "SELECT", "EXISTS", "OVER", "FILTER", "WITHIN", "DISTINCT", "RANGE", "ALIGN", "RANDOM", "RAND", "UUID",
     "GEN_RANDOM_UUID", "UNNEST", "GROUPING",
@@ -37,7 +37,7 @@ class TagExpression:
     reason: str = field(default="", compare=False)
     """Why it is not something plainer."""
     is_pure: bool = field(default=False, compare=False)
-    """Whether it has the same value for the same tags whenever it is asked."""
+    """Whether it has the same value for the same tags at any time."""
 
 
 def make_expression(text: str, tokens: Sequence[Token], dialect: Dialect, reason: str) -> TagExpression | None:

@@ -1,12 +1,12 @@
-"""Statements with placeholders, `?`, `$1` and `$name`: where they are, and the text with values in them.
+"""Statements with placeholders, `?`, `$1` and `$name`: their positions, and the text with values in them.
 
-A value is written as one literal that reads back as the same value, and can be nothing else. INSERT … VALUES (?, …) is
-turned into INSERT … SELECT from the values instead: any number of rows are written as columns, at once.
+A value becomes one literal that parses back to the same value. INSERT … VALUES (?, …) becomes INSERT … SELECT from the
+values instead, which writes any number of rows as columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -27,11 +27,11 @@ _DIALECT = Dialect.GENERIC
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a value goes."""
+class Placeholder:
+    """A placeholder and its position in the text."""
 
     token: int
-    """Which token it begins with."""
+    """The index of its first token."""
     start: int
     end: int
     number: int
@@ -39,12 +39,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """A statement and its places."""
+class StatementTemplate:
+    """A statement and its placeholders."""
 
     text: str
     tokens: Sequence[Token]
-    places: tuple[Place, ...]
+    places: tuple[Placeholder, ...]
     names: tuple[str, ...] = ()
     """The names of `$name` placeholders in the order of their numbers; empty for `?` and `$1`."""
 
@@ -53,25 +53,25 @@ class Template:
         """How many values it takes."""
         return max((place.number + 1 for place in self.places), default=0)
 
-    def fill(self, write: Callable[[int], str], *, start: int = 0, end: int | None = None) -> str:
-        """Return the text, or a stretch of it, with something written in each place."""
+    def fill(self, write: Callable[[Placeholder], str], *, start: int = 0, end: int | None = None) -> str:
+        """Return the text, or a part of it, with each placeholder replaced."""
         pieces, at = [], start
         end = len(self.text) if end is None else end
         for place in self.places:
             if start <= place.start < end:
-                pieces += [self.text[at : place.start], write(place.number)]
+                pieces += [self.text[at : place.start], write(place)]
                 at = place.end
         return "".join([*pieces, self.text[at:end]])
 
     def with_nulls(self) -> str:
         """Return a text that can be planned: nulls in the places, a count where only one can stand."""
-        counted = {place.number for place in self.places if self._word(place.token - 1) in ("LIMIT", "OFFSET")}
-        return self.fill(lambda number: "1" if number in counted else "NULL")
+        counted = {place.number for place in self.places if self.word_before(place) in ("LIMIT", "OFFSET")}
+        return self.fill(lambda place: "1" if place.number in counted else "NULL")
 
     def with_row(self, row: Sequence[pa.Scalar]) -> str:
         """Return the text with the values of a row."""
         written = [literal(value) for value in row]
-        return self.fill(lambda number: written[number])
+        return self.fill(lambda place: written[place.number])
 
     def as_insert_select(self) -> str | None:
         """Return INSERT … SELECT … FROM the values, None if this is not an INSERT of one row of expressions."""
@@ -79,7 +79,7 @@ class Template:
         if found is None:
             return None
         values, opening, closing = found
-        cells = self.fill(lambda number: f'"p{number}"', start=opening.end, end=closing.start)
+        cells = self.fill(lambda place: f'"p{place.number}"', start=opening.end, end=closing.start)
         return f"{self.text[: values.start]}SELECT {cells} FROM {PARAMETERS_TABLE}"
 
     def _single_row(self) -> tuple[Token, Token, Token] | None:
@@ -102,16 +102,17 @@ class Template:
                 return None if behind else (tokens[at], tokens[at + 1], token)
         return None
 
-    def _word(self, at: int) -> str:
-        return self.tokens[at].word if 0 <= at < len(self.tokens) else ""
+    def word_before(self, place: Placeholder) -> str:
+        """Return the keyword in front of a placeholder, '' for anything else."""
+        return self.tokens[place.token - 1].word if place.token else ""
 
 
-def parse_template(text: str) -> Template:
+def parse_template(text: str) -> StatementTemplate:
     """Find the placeholders of a statement."""
     if "?" not in text and "$" not in text:
-        return Template(text, (), ())
+        return StatementTemplate(text, (), ())
     tokens = tokenize(text, _DIALECT)
-    places: list[Place] = []
+    places: list[Placeholder] = []
     names: dict[str, int] = {}
     kinds: set[str] = set()
     for at, (token, following) in enumerate(pairwise(tokens)):
@@ -119,22 +120,22 @@ def parse_template(text: str) -> Template:
             continue
         if token.text == "?":
             kinds.add("?")
-            places.append(Place(at, token.start, token.end, len(places)))
+            places.append(Placeholder(at, token.start, token.end, len(places)))
         elif token.text == "$" and following.start == token.end:
             if following.kind == TokenKind.NUMBER:
                 kinds.add("$1")
-                places.append(Place(at, token.start, following.end, _number(following.text)))
+                places.append(Placeholder(at, token.start, following.end, _number(following.text)))
             elif following.kind == TokenKind.WORD:
                 kinds.add("$name")
                 number = names.setdefault(following.text, len(names))
-                places.append(Place(at, token.start, following.end, number))
+                places.append(Placeholder(at, token.start, following.end, number))
     if len(kinds) > 1:
         raise InvalidArguments(
             "a statement uses one kind of placeholder: ?, $1 or $name", kinds=", ".join(sorted(kinds))
         )
     if len(places) > PARAMETERS_MAX:
         raise InvalidArguments(f"a statement has at most {PARAMETERS_MAX} placeholders")
-    return Template(text, tokens, tuple(places), tuple(names))
+    return StatementTemplate(text, tokens, tuple(places), tuple(names))
 
 
 def _number(digits: str) -> int:
@@ -142,6 +143,22 @@ def _number(digits: str) -> int:
     if not 1 <= number <= PARAMETERS_MAX:
         raise InvalidArguments(f"there is no parameter ${digits[:20]}: they are numbered from 1 to {PARAMETERS_MAX}")
     return number - 1
+
+
+def find_cells(tokens: Sequence[Token], start: int) -> Iterator[tuple[int, int]]:
+    """Yield the token of each placeholder that stands directly in a row of VALUES, and the number of its cell."""
+    depth = cell = 0
+    for at in range(start, len(tokens)):
+        sign = tokens[at].text if tokens[at].kind == TokenKind.OPERATOR else ""
+        if sign == "(":
+            depth += 1
+            cell = 0 if depth == 1 else cell
+        elif sign == ")":
+            depth -= 1
+        elif sign == "," and depth == 1:
+            cell += 1
+        elif sign in ("?", "$") and depth == 1:
+            yield at, cell
 
 
 def literal(value: pa.Scalar) -> str:

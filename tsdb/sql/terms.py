@@ -1,8 +1,8 @@
-"""What an item of a SELECT, a key of GROUP BY or of ORDER BY is: a column, a bucket of time, an aggregate.
+"""The kinds of items of SELECT, GROUP BY and ORDER BY: a column, a time bucket, an aggregate.
 
     host    date_trunc('hour', ts)    date_bin(INTERVAL '5 minutes', ts)    avg(usage)    last_value(v ORDER BY ts)
 
-Everything else may still be an expression over tags (`tsdb.sql.tag_expression`); who knows the table can tell.
+Everything else may still be an expression over tags (`tsdb.sql.tag_expression`), which depends on the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Object storage: immutable objects by path, durable when a write returns.
 
-Everything above works on `ObjectStore`; which one it is, is decided by configuration. `Files` and
-`crash_point` are for code that keeps its own files durable, such as the write-ahead log.
+Callers use `ObjectStore`; the configuration chooses the implementation. `Files` and `crash_point` are for code that
+keeps its own files durable, such as the write-ahead log.
 """
 
 from tsdb.store._crash import crash_point, on_crash_point

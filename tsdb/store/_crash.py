@@ -1,9 +1,8 @@
-"""Named places where a test can make the process die.
+"""Crash points: named places where a test can make the process die.
 
-The product announces a place with `crash_point("wal.append.before_sync")`, which does nothing. With the
-environment variable `TSDB_CRASH_POINT=name` or `name:n` the process exits there at once, as `kill -9` would
-end it, when the place is passed for the first or the n-th time. A test in the same process can put its own
-function in with `on_crash_point`.
+`crash_point("wal.append.before_sync")` does nothing by itself. With the environment variable `TSDB_CRASH_POINT=name` or
+`name:n` the process exits there at once, as with `kill -9`, when the place is reached for the first or the n-th time. A
+test in the same process can set its own function with `on_crash_point`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 
 ENVIRONMENT_VARIABLE = "TSDB_CRASH_POINT"
 EXIT_CODE = 137
-"""What a shell reports for a process ended by SIGKILL."""
+"""The exit code of a process ended by SIGKILL."""
 
 _hook: Callable[[str], None] | None = None
 
@@ -37,7 +36,7 @@ def on_crash_point(hook: Callable[[str], None]) -> Iterator[None]:
 
 
 def arm_from_environment() -> None:
-    """Let the process die where `TSDB_CRASH_POINT` says; nothing if it is not set."""
+    """Exit the process at the point in `TSDB_CRASH_POINT`, if set."""
     global _hook
     setting = os.environ.get(ENVIRONMENT_VARIABLE)
     if not setting:

@@ -1,8 +1,8 @@
-"""What can go wrong with stored objects.
+"""Errors of object storage.
 
 StoreError                the store failed: wait, or look at the disk or the network
 ├── ObjectNotFound        there is no object of this path
-├── ObjectExists          put_if_absent found an object: somebody else was first
+├── ObjectExists          put_if_absent found an object: another writer was first
 ├── InvalidRange          the range does not lie within the object
 ├── InvalidPath           the path is not a relative path of plain components
 └── StoreFull             there is no space left; what was there is untouched
@@ -15,7 +15,7 @@ import errno
 from tsdb.errors import Status, TsdbError
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What the operating system says when a disk or a quota is full."""
+"""The system errors of a full disk or quota."""
 
 
 class StoreError(TsdbError):
@@ -39,7 +39,7 @@ class ObjectExists(StoreError):
 
 
 class InvalidRange(StoreError):
-    """A range was asked for that does not lie within the object."""
+    """The requested range is not within the object."""
 
     def __init__(self, path: str, *, offset: int, length: int, size_bytes: int) -> None:
         super().__init__(

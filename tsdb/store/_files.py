@@ -22,7 +22,7 @@ _ZEROES = bytes(1 << 20)
 
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
-"""What the database writes is for its own user alone, whatever the umask says: rows, metadata, hashes of passwords."""
+"""Files are private to the user of the database, whatever the umask: rows, metadata, password hashes."""
 
 
 class Files:

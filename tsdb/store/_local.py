@@ -293,7 +293,7 @@ def _wrapped(operation: str, path: str) -> Iterator[None]:
 
 
 def free_bytes(store: ObjectStore) -> int | None:
-    """Return how much space is left for more objects; None if that cannot be told."""
+    """Return how much space is left for more objects; None if that is unknown."""
     if not isinstance(store, LocalStore):
         return None
     try:

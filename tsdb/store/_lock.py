@@ -60,7 +60,7 @@ class DirectoryLock:
         os.pwrite(fd, f"{os.getpid()} {since}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let another process have the directory."""
+        """Release the directory."""
         if self._fd is not None:
             if not self._is_shared:
                 os.ftruncate(self._fd, 0)

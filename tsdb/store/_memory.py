@@ -1,4 +1,4 @@
-"""Objects in memory: for tests and for databases that nobody wants to keep."""
+"""Objects in memory: for tests and temporary databases."""
 
 from __future__ import annotations
 

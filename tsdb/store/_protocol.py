@@ -1,4 +1,4 @@
-"""What the engine asks of object storage, whoever provides it.
+"""The interface of object storage.
 
 Objects are immutable in spirit: they are written whole and become visible whole. A path is a relative POSIX
 path of plain components (`data/public/1024/manifest/0.json`). A prefix is a path too and means everything
@@ -25,7 +25,7 @@ DEFAULT_BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What is known of an object without reading it."""
+    """The metadata of an object."""
 
     path: str
     size_bytes: int

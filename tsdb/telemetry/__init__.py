@@ -1,4 +1,4 @@
-"""What the server tells about itself: logs, metrics and traces.
+"""Observability of the server: logs, metrics and traces.
 
     get_logger(__name__).info("region opened", region=7)     a line in the log
     OPENED = counter("tsdb_region_opened_total", "…")         a family in /metrics
@@ -24,7 +24,7 @@ from tsdb.telemetry._metrics import (
     histogram,
     render,
 )
-from tsdb.telemetry._traces import Span, Tracing, setup_tracing
+from tsdb.telemetry._traces import TraceSpan, Tracing, setup_tracing
 
 __all__ = [
     "METRICS_CONTENT_TYPE",
@@ -33,7 +33,7 @@ __all__ = [
     "Family",
     "LogSetup",
     "Logger",
-    "Span",
+    "TraceSpan",
     "Tracing",
     "app_info",
     "collected",

@@ -81,7 +81,7 @@ class QueueingHandler(logging.Handler):
             self.handleError(record)
 
     def take_gap(self) -> Entry | None:
-        """Return the line that tells of dropped records, if there is news, and start counting anew."""
+        """Return a line with the number of dropped records, if there are any, and reset the count."""
         self.acquire()
         dropped, self._dropped = self._dropped, 0
         self.release()

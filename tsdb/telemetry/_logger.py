@@ -35,10 +35,6 @@ class Logger:
     def name(self) -> str:
         return self._logger.name
 
-    def is_enabled_for(self, level: int) -> bool:
-        """Whether a message of this level (`logging.DEBUG`, …) is written: ask before costly preparations."""
-        return self._is_enabled_for(level)
-
     def debug(self, message: str, /, **fields: object) -> None:
         if self._is_enabled_for(logging.DEBUG):
             self._write(logging.DEBUG, message, fields)

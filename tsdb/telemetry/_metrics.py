@@ -80,7 +80,7 @@ def histogram(
 
 
 def collected(collector: Collector, *families: Family) -> None:
-    """Declare families whose numbers `collector` keeps itself and hands over when somebody scrapes.
+    """Declare families whose numbers `collector` keeps itself and hands over at each scrape.
 
     For the few paths so hot that the microseconds of a counter show. `collect` runs on any thread.
     """

@@ -36,7 +36,7 @@ _NOISY_LOGGERS = ("opentelemetry.exporter.otlp.proto.grpc.exporter", "openteleme
 AttributeValue = str | bool | int | float
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """What a caller may do to the span it is in."""
 
     def set_attribute(self, key: str, value: AttributeValue) -> None: ...
@@ -59,7 +59,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
-    def span(self, name: str, **attributes: AttributeValue) -> Iterator[Span]:
+    def span(self, name: str, **attributes: AttributeValue) -> Iterator[TraceSpan]:
         """A span inside the current one, for the time of the block."""
         with self._tracer.start_as_current_span(name, attributes=attributes) as span:
             yield span
@@ -67,7 +67,7 @@ class Tracing:
     @contextmanager
     def request_span(
         self, name: str, *, carrier: Mapping[str, str], attributes: Mapping[str, AttributeValue]
-    ) -> Iterator[Span]:
+    ) -> Iterator[TraceSpan]:
         """The span of a request; `carrier` holds its `traceparent` and `tracestate`, if it has them."""
         parent = self._propagator.extract(carrier)
         with self._tracer.start_as_current_span(
@@ -80,7 +80,7 @@ class Tracing:
         self._provider.force_flush()
 
     def shutdown(self, *, seconds_max: float = SHUTDOWN_SECONDS_MAX) -> None:
-        """Send what is queued, for at most `seconds_max` even when nobody answers, and stop."""
+        """Send what is queued, for at most `seconds_max` even without an answer, and stop."""
         # The SDK's own shutdown waits for every queued batch in turn, each as long as an export may take.
         thread = threading.Thread(target=self._provider.shutdown, name="tsdb-trace-shutdown", daemon=True)
         thread.start()
@@ -122,7 +122,7 @@ def setup_tracing(
 ) -> Tracing | None:
     """Start sending spans to the collector at `endpoint` (`host:port`), or return None when tracing is off.
 
-    `ratio` is the share of traces that are sampled, from 0 to 1. A collector that cannot be reached is no
+    `ratio` is the fraction of traces that are sampled, from 0 to 1. A collector that cannot be reached is no
     error.
     """
     if not enabled:

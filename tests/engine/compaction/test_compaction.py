@@ -37,6 +37,7 @@ from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import estimate_task_bytes
 from tsdb.engine.errors import FileCorrupted, StorageFull, StorageUnavailable
 from tsdb.engine.manifest import Edit
+from tsdb.engine.region import compact
 from tsdb.engine.sst import estimate_row_bytes
 from tsdb.engine.tuning import EngineTuning, MergeTuning
 from tsdb.model import AddColumn, Batch, DropColumn, RegionOptions, RetypeColumn, Semantic

@@ -67,7 +67,7 @@ def test_after_a_failure_housekeeping_waits_however_often_rows_are_flushed(tmp_p
         lives.settle(engine)
         assert engine.stat(REGION).compaction_failures == failures
         flushed(engine, row("h", 10 + failures))
-        waits.append(engine._region(REGION).compact_rest_ns - clock.monotonic_ns())
+        waits.append(engine._region(REGION).compaction.not_before_ns - clock.monotonic_ns())
         clock.advance(seconds=waits[-1] / 1e9 - 0.1)
         engine.housekeeping.tick()
         lives.settle(engine)
@@ -119,7 +119,7 @@ def test_compactions_wait_while_writers_wait_and_while_too_many_are_queued(tmp_p
     ]
     lives.wait_until(lambda: engine.context.background.running == 1)
     engine.housekeeping.compact()
-    assert not engine._region(REGION).is_compacting
+    assert not engine._region(REGION).compaction.is_running
     gate.set()
     for job in jobs:
         job.result(60)
@@ -218,5 +218,5 @@ def test_a_region_that_is_well_is_not_looked_at_all_the_time(tmp_path: Path) -> 
     flushed(engine, row("h", 2))
     engine.housekeeping.tick()
     lives.settle(engine)
-    assert engine._region(REGION).compact_due_ns == clock.monotonic_ns() + LOOK_INTERVAL
+    assert engine._region(REGION).compaction.due_ns == clock.monotonic_ns() + LOOK_INTERVAL
     engine.close()

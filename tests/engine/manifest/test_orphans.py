@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.manifest.regions import DIRECTORY, NOW_MS, FaultyStore, create, file_id, make_file
 from tsdb.clock import ManualClock
-from tsdb.engine.manifest import Edit, data_path, index_path, plan_orphan_sweep, run_orphan_sweep, sweep_orphans
+from tsdb.engine.manifest import Edit, data_path, index_path, plan_orphan_sweep, run_orphan_sweep
 from tsdb.store import MemoryStore, ObjectMeta
 
 HOUR_MS = 3_600_000
@@ -38,9 +38,7 @@ STATE = create(MemoryStore()).commit([Edit(added=(make_file(1), make_file(2))), 
 )
 def test_orphans_are_old_unknown_data_and_index_files(path: str, age_ms: int, is_orphan: bool) -> None:
     objects = [ObjectMeta(path, 1, (NOW_MS - age_ms) * 1_000_000)]
-    planned = plan_orphan_sweep(
-        objects, DIRECTORY, STATE, in_flight={file_id(5)}, minimum_age_ms=HOUR_MS, now_ms=NOW_MS
-    )
+    planned = plan_orphan_sweep(objects, DIRECTORY, STATE, in_flight={file_id(5)}, newest_ms=NOW_MS - HOUR_MS)
     assert planned == ([path] if is_orphan else [])
 
 
@@ -52,13 +50,15 @@ def test_a_sweep_deletes_orphans_and_returns_their_paths() -> None:
     for path in kept + orphans:
         store.put(path, b"x")
 
-    def sweep(now_ms: int) -> list[str]:
-        return sweep_orphans(store, DIRECTORY, STATE, in_flight={file_id(5)}, minimum_age_ms=HOUR_MS, now_ms=now_ms)
+    def sweep(newest_ms: int) -> list[str]:
+        objects = list(store.list(DIRECTORY))
+        planned = plan_orphan_sweep(objects, DIRECTORY, STATE, in_flight={file_id(5)}, newest_ms=newest_ms)
+        return run_orphan_sweep(store, planned)
 
-    assert sweep(HOUR_MS - 1) == []
-    assert sorted(sweep(HOUR_MS)) == sorted(orphans)
+    assert sweep(-1) == []
+    assert sorted(sweep(0)) == sorted(orphans)
     assert sorted(found.path for found in store.list(DIRECTORY)) == sorted(kept)
-    assert sweep(HOUR_MS) == []
+    assert sweep(0) == []
 
 
 def test_an_orphan_that_cannot_be_deleted_does_not_stop_the_sweep(caplog: pytest.LogCaptureFixture) -> None:

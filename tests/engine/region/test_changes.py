@@ -42,7 +42,7 @@ from tsdb.model import (
     WidenColumn,
     region_id,
 )
-from tsdb.store import LocalStore
+from tsdb.store import LocalStore, on_crash_point
 from tsdb.units import Duration, Size
 
 CREATED = [lives.create(PLAIN), lives.create(APPEND, options=RegionOptions(append_mode=True)), lives.create(DROPPED)]
@@ -272,19 +272,18 @@ def test_a_dropped_region_is_not_found_by_anyone(tmp_path: Path, rows: Rows) -> 
     engine.close()
 
 
-def test_who_comes_while_a_region_is_dropped_sees_its_rows_or_that_it_is_gone(
-    tmp_path: Path, rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_comes_while_a_region_is_dropped_sees_its_rows_or_that_it_is_gone(tmp_path: Path, rows: Rows) -> None:
     engine = lives.begin(tmp_path, *CREATED, lives.put(DROPPED, rows.make(("a", 0))))
     seen: list[bool] = []
 
-    def come(*_: object) -> None:
-        with pytest.raises(RegionNotFound):
-            engine.snapshot(DROPPED)
-        seen.append(True)
+    def come(place: str) -> None:
+        if place == "drop.after_manifest":
+            with pytest.raises(RegionNotFound):
+                engine.snapshot(DROPPED)
+            seen.append(True)
 
-    monkeypatch.setattr("tsdb.engine.region.drop._tell_manifest_and_log", come)
-    engine.drop(DROPPED).result(10)
+    with on_crash_point(come):
+        engine.drop(DROPPED).result(10)
     assert seen == [True]
     engine.close()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.engine.harness import REGION, SCHEMA, create, open_engine, put, read, scan
 from tests.engine.scan.regions import Region, row
 from tests.engine.scan.regions import put as written
-from tsdb.engine.region.flush_plan import FILES_MAX, join_windows
+from tsdb.engine.region.flush_plan import FILES_MAX, join_windows, stored_schema
 from tsdb.engine.rows.source import Run
 
 DAY_MS = 86_400_000

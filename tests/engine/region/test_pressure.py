@@ -86,7 +86,7 @@ def test_half_a_buffer_of_rows_that_nobody_flushes_starts_a_flush_of_the_largest
     write(engine, rows, APPEND).result(10)
     with held("flush.before_files"):
         while engine.context.buffer.used < 90_000:
-            assert not engine._region(PLAIN).is_flushing
+            assert not engine._region(PLAIN).flush.is_running
             write(engine, rows, PLAIN).result(10)
     lives.settle(engine)
     assert engine.stat(PLAIN).files == 1

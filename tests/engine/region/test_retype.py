@@ -14,6 +14,7 @@ from tests.engine.harness import DIRECTORY, REGION, batch_of, create, delete, op
 from tests.engine.reads import scan_batches
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import SchemaOutdated
+from tsdb.engine.region.change import alter_schema
 from tsdb.errors import InvalidArguments, Status, Unsupported
 from tsdb.model import AddColumn, MergeMode, RegionOptions, RegionSchema, RetypeColumn, Semantic
 

@@ -1,4 +1,4 @@
-"""Series blocks, their union, and stretches of rows."""
+"""Series blocks, their union, and row ranges."""
 
 from __future__ import annotations
 

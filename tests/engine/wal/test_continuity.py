@@ -40,14 +40,14 @@ def read(log: str) -> Continuity:
         ("7/1 8/1 7/2! 8/2", "7"),
         ("7/1 8/1 7/2!", "7"),
         ("7/1! 8/1", "7"),
-        # Untrusted bytes: whoever goes on behind them is intact.
+        # Untrusted bytes: a region that goes on behind them is intact.
         ("7/1 8/1 ## 7/2 8/2", "99"),
         ("7/1 8/1 ## 7/2 8/3", "8 99"),
         ("7/1 8/1 ## 7/2", "8 99"),
         ("7/1 ## 8/1", "7 99"),
         ("7/1 ## 7/2 8/2", "8 99"),
         ("##", "99"),
-        # Twice damaged: each stretch has to be proved.
+        # Twice damaged: each range has to be proved.
         ("7/1 ## 7/2 ## 7/3", "99"),
         ("7/1 ## 7/2 ##", "7 99"),
         ("7/1 ## ## 7/3", "7 99"),

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import ExponentialHistogramDataPoint, Metric
 
 from tsdb.errors import InvalidSyntax, TsdbError
-from tsdb.ingest.otlp import MetricOptions, Parsed, Strategy, parse_metrics
+from tsdb.ingest.otlp import MetricOptions, OtlpItems, Strategy, parse_metrics
 from tsdb.ingest.otlp._buckets import bound_text, exponential_buckets
 from tsdb.ingest.otlp._names import label_name, metric_name, unit_words
 
@@ -72,7 +72,7 @@ def _request(*metrics: Metric, **resource: str) -> bytes:
     return request.SerializeToString()
 
 
-def _values(parsed: Parsed) -> dict[str, list[tuple[dict[str, str], float]]]:
+def _values(parsed: OtlpItems) -> dict[str, list[tuple[dict[str, str], float]]]:
     found = {}
     for rows in parsed.rows:
         tags = rows.read_tags().to_pylist()

@@ -14,11 +14,11 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tsdb.errors import InvalidArguments
-from tsdb.ingest.otlp import Parsed, choice_rows, parse_logs, parse_traces, trace_tables
+from tsdb.ingest.otlp import OtlpItems, choice_rows, parse_logs, parse_traces, trace_tables
 from tsdb.model import DataType, Kind, PartitionRule
 
 
-def _spans(*values: AnyValue | None, service: str | None = "shop") -> Parsed:
+def _spans(*values: AnyValue | None, service: str | None = "shop") -> OtlpItems:
     """One span for each value, which is its attribute `a`."""
     request = ExportTraceServiceRequest()
     found = request.resource_spans.add()

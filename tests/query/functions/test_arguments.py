@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import tsdb
-from tests.query.test_error_messages import FORBIDDEN
+from tests.query.errors.test_error_messages import FORBIDDEN
 from tsdb.errors import TsdbError, wire_of
-from tsdb.query._known_functions import known_functions, window_functions
+from tsdb.query.errors._known_functions import known_functions, window_functions
 
 ARGUMENTS = [
     *("", "NULL", "''", "'('", "-9223372036854775808", "1e308", "'NaN'::DOUBLE", "true"),

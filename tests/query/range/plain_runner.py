@@ -8,7 +8,7 @@ import pyarrow as pa
 from datafusion import DataFrame, SessionConfig, SessionContext
 
 from tsdb.query.errors import execution_error, planning_error
-from tsdb.query.range import TimeIndex, run_range
+from tsdb.query.range import SlotMemory, Slots, TimeIndex, run_range
 from tsdb.sql.lexer import tokenize, unquote
 from tsdb.sql.range_query import find_range
 from tsdb.sql.statements import Dialect
@@ -17,10 +17,13 @@ from tsdb.sql.statements import Dialect
 class PlainRunner:
     """Executes SQL over the tables it was given."""
 
-    def __init__(self, *, time_zone: str = "UTC", now_ms: int = 0, dialect: Dialect = Dialect.GENERIC) -> None:
+    def __init__(
+        self, *, time_zone: str = "UTC", now_ms: int = 0, dialect: Dialect = Dialect.GENERIC, slot_bytes: int = 0
+    ) -> None:
         self.dialect = dialect
         self.time_zone = time_zone
         self.now_ms = now_ms
+        self.slots = Slots(SlotMemory(slot_bytes))
         self.statements: list[str] = []
         config = SessionConfig({"datafusion.sql_parser.map_string_types_to_utf8view": "false"})
         config = config.set("datafusion.sql_parser.dialect", dialect.value).with_target_partitions(2)
@@ -53,6 +56,9 @@ class PlainRunner:
             return frame.to_arrow_table()
         except Exception as error:
             raise execution_error(error) from error
+
+    def check(self) -> None:
+        """There is no deadline."""
 
     def aggregate(self, text: str, tables: Mapping[str, pa.Table] | None = None) -> pa.Table | None:
         return None

@@ -7,6 +7,7 @@ import pytest
 
 from tests.query.range.plain_runner import PlainRunner
 from tsdb.errors import InvalidSyntax, Status, TsdbError
+from tsdb.query.errors import OutOfMemory
 from tsdb.query.range import plan_range
 from tsdb.query.range._limits import TooManySlots
 from tsdb.sql.lexer import tokenize
@@ -326,6 +327,17 @@ def test_slots_without_end_are_refused() -> None:
         runner.query("SELECT ts, max(v) RANGE '5s' FILL PREV FROM t ALIGN '5s'")
     with pytest.raises(TooManySlots):
         runner.query("SELECT ts, max(v) RANGE '1y' FROM t ALIGN '1ms'")
+
+
+def test_range_queries_share_the_memory_of_slots() -> None:
+    runner = PlainRunner(slot_bytes=1_000_000)
+    runner.add("t", pa.table({"ts": pa.array([0, 4_000_000], pa.timestamp("ms")), "v": [1, 2]}))
+    text = "SELECT ts, max(v) RANGE '1s' FILL PREV FROM t ALIGN '1s'"
+    assert runner.query(text).num_rows == 4_001
+    with pytest.raises(OutOfMemory):
+        runner.query(text.replace("ALIGN '1s'", "ALIGN '500ms'"))
+    runner.slots.release()
+    assert runner.query(text).num_rows == 4_001
 
 
 @pytest.mark.parametrize(

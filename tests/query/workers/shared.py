@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tsdb.query import _planner
-from tsdb.query._job import Job
+from tsdb.query.planning import Job
 from tsdb.query.workers import WorkerOptions, Workers
 from tsdb.units import Size
 

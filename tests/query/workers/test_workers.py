@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 
 from tests.query.harness import World, world
-from tests.query.test_planning import FakeStatement, cpu
+from tests.query.lifetime.test_planning_threads import FakeStatement, cpu
+from tsdb.clock import SystemClock
 from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
-from tsdb.query import QueryOptions, Session, read_all
+from tsdb.query import QueryEngineOptions, Session, read_all
 from tsdb.query.errors import OutOfMemory, QueryPanic, TableMissing
+from tsdb.query.lifetime import QueriesBusy, QueryLife
 from tsdb.query.session import Channel
-from tsdb.query.workers import Workers, _pool
+from tsdb.query.workers import WorkerOptions, Workers
 from tsdb.units import Duration, Size
 
 JOIN = "SELECT count(*) AS n FROM cpu a JOIN cpu b ON a.ts = b.ts AND a.host = b.host"
@@ -30,7 +32,7 @@ MANY_ROWS = "SELECT a.value, b.value AS other FROM generate_series(1, 1000) a, g
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A server of one worker that may take 256 MiB."""
     directory = tmp_path_factory.mktemp("workers")
-    options = QueryOptions(memory_bytes=Size(256 << 20), spill_dir=directory / "spill", workers=1)
+    options = QueryEngineOptions(memory_bytes=Size(256 << 20), spill_dir=directory / "spill", workers=1)
     with world(directory, options) as opened:
         cpu(opened)
         yield opened
@@ -194,13 +196,15 @@ def test_who_comes_first_is_answered_first(made: World) -> None:
     assert order == sorted(order)
 
 
-def test_a_queue_that_is_full_is_busy(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    process_of(made)
-    monkeypatch.setattr(_pool, "WAITING_MAX", 0)
-    blocker = made.queries.query(MANY_ROWS, Session())
-    with pytest.raises(TsdbError, match="waiting for a worker"):
-        made.rows(JOIN)
-    blocker.close()
+def test_a_queue_that_is_full_is_busy(tmp_path: Path) -> None:
+    workers = Workers(1, WorkerOptions(Size(256 << 20), tmp_path / "spill", 1), waiting_max=0)
+    try:
+        wait_until(lambda: len(workers.processes) == 1)
+        workers.take(QueryLife(SystemClock(), None))
+        with pytest.raises(QueriesBusy, match="waiting for a worker"):
+            workers.take(QueryLife(SystemClock(), None))
+    finally:
+        workers.close()
 
 
 def test_a_wait_for_a_worker_ends_at_the_deadline(made: World) -> None:
@@ -222,7 +226,7 @@ def test_a_client_that_takes_no_rows_does_not_hold_up_others(made: World) -> Non
 
 
 def test_nothing_is_left_when_the_server_ends(tmp_path: Path) -> None:
-    options = QueryOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill", workers=2)
+    options = QueryEngineOptions(memory_bytes=Size(1 << 30), spill_dir=tmp_path / "spill", workers=2)
     with world(tmp_path, options) as opened:
         cpu(opened)
         opened.rows(JOIN)

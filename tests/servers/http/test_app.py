@@ -13,8 +13,8 @@ from tsdb.telemetry import render
 from tsdb.units import Duration
 
 
-def make_app(*, body_limit: int = 0, timeout: str = "0s") -> HttpApp:
-    return HttpApp(body_limit=body_limit, timeout=Duration.parse(timeout))
+def make_app(*, body_limit: int = 0, timeout: str = "0s", linger_seconds_max: float = 2.0) -> HttpApp:
+    return HttpApp(body_limit=body_limit, timeout=Duration.parse(timeout), linger_seconds_max=linger_seconds_max)
 
 
 async def hello(request: Request) -> Response:
@@ -95,8 +95,8 @@ async def test_an_exact_path_wins_over_a_prefix_and_a_longer_prefix_over_a_short
 
         return handler
 
-    app.add_prefix("/a/", say("short"))
-    app.add_prefix("/a/b/", say("long"))
+    app.add("/a/*", say("short"))
+    app.add("/a/b/*", say("long"))
     app.add("/a/b/exact", say("exact"))
     assert (await call(app, "GET", "/a/x")).body == b"short"
     assert (await call(app, "GET", "/a/b/x")).body == b"long"
@@ -140,11 +140,8 @@ async def test_a_chunked_body_over_the_limit_is_413_while_it_is_read() -> None:
     assert exchange.received_before_answer == 2
 
 
-async def test_a_client_that_goes_on_sending_after_its_answer_is_borne_only_for_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tsdb.servers.http._app.LINGER_SECONDS_MAX", 0.01)
-    app = make_app(body_limit=10)
+async def test_a_client_that_goes_on_sending_after_its_answer_is_borne_only_for_a_while() -> None:
+    app = make_app(body_limit=10, linger_seconds_max=0.01)
     app.add("/x", echo, methods=("POST",))
     exchange = Exchange(app, "POST", "/x", {"content-length": "11"})
     assert (await exchange.finish()).status == 413
@@ -152,11 +149,8 @@ async def test_a_client_that_goes_on_sending_after_its_answer_is_borne_only_for_
     assert (await exchange.finish()).status == 404
 
 
-async def test_a_client_that_waits_to_be_asked_for_its_body_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tsdb.servers.http._app.LINGER_SECONDS_MAX", 60)
-    app = make_app(body_limit=10)
+async def test_a_client_that_waits_to_be_asked_for_its_body_is_not_waited_for() -> None:
+    app = make_app(body_limit=10, linger_seconds_max=60)
     app.add("/x", echo, methods=("POST",))
     began = time.monotonic()
     exchange = Exchange(app, "POST", "/x", {"content-length": "11", "expect": "100-continue"})
@@ -493,7 +487,7 @@ async def test_a_stream_that_never_waits_still_notices_that_its_reader_left() ->
 
 async def test_requests_are_counted_by_route_and_never_by_what_a_client_asked_for() -> None:
     app = make_app()
-    app.add_prefix("/counted/", hello)
+    app.add("/counted/*", hello)
     await call(app, "GET", "/counted/one")
     await call(app, "GET", "/counted/two")
     await call(app, "BREW", "/counted/three")

@@ -12,6 +12,7 @@ import pytest
 from tests.servers.http.test_server import connection, echo, hello, serving
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse
 from tsdb.servers.http import _connection as module
+from tsdb.servers.http._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 pytestmark = pytest.mark.timeout(20)
@@ -30,10 +31,10 @@ async def count(request: Request) -> StreamingResponse:
 
 
 @asynccontextmanager
-async def server() -> AsyncIterator[HttpServer]:
+async def server(tuning: HttpTuning = TUNING) -> AsyncIterator[HttpServer]:
     routes = [("GET", "/hello", hello), ("POST", "/echo", echo), ("GET", "/count", count)]
     routes += [(method, "/where", where) for method in ("GET", "POST", "PUT")]
-    async with serving(*routes, body_limit=100_000_000) as started:
+    async with serving(*routes, body_limit=100_000_000, tuning=tuning) as started:
         yield started
 
 
@@ -202,10 +203,8 @@ async def test_nobody_writes_headers_in_our_name(caplog: pytest.LogCaptureFixtur
     assert "line break" in caplog.text
 
 
-async def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IDLE_SECONDS_MAX", 0.1)
-    monkeypatch.setattr("tsdb.servers.http._listener.SWEEP_SECONDS", 0.02)
-    async with server() as started:
+async def test_silent_connections_are_closed() -> None:
+    async with server(HttpTuning(idle_seconds_max=0.1, sweep_seconds=0.02)) as started:
         assert await say(started) == b""
         assert await say(started, b"GET /hello HT") == b""
         answer = await say(started, b"GET /hello HTTP/1.1\r\n\r\n")
@@ -248,9 +247,7 @@ async def test_many_clients_come_and_go() -> None:
         assert started._listener._places._value == 4095  # type: ignore[union-attr]
 
 
-async def test_a_client_is_alone_while_no_other_open_connection_has_begun_a_request_recently(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_client_is_alone_while_no_other_open_connection_has_begun_a_request_recently() -> None:
     async def is_alone(request: Request) -> Response:
         return Response.text("alone" if request.is_alone else "busy")
 
@@ -259,8 +256,8 @@ async def test_a_client_is_alone_while_no_other_open_connection_has_begun_a_requ
         await client[0].readuntil(b"\r\n\r\n")
         return (await client[0].read(5)).decode().strip()
 
-    monkeypatch.setattr("tsdb.servers.http._listener.RECENT_SECONDS", 60.0)
-    async with serving(("GET", "/alone", is_alone)) as started, connection(started) as first:
+    route, tuning = ("GET", "/alone", is_alone), HttpTuning(recent_seconds=60.0)
+    async with serving(route, tuning=tuning) as started, connection(started) as first:
         assert [await ask(first), await ask(first)] == ["alone", "alone"]
         async with connection(started) as second:
             assert await ask(first) == "alone", "the other one has sent nothing"
@@ -271,8 +268,8 @@ async def test_a_client_is_alone_while_no_other_open_connection_has_begun_a_requ
                 while started._listener.connection_count > 1:  # type: ignore[union-attr]  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         assert await ask(first) == "alone"
-        async with connection(started) as third:
-            assert await ask(third) == "busy"
-            monkeypatch.setattr("tsdb.servers.http._listener.RECENT_SECONDS", 0.0)
-            await asyncio.sleep(0.01)
-            assert await ask(first) == "alone"
+    tuning = HttpTuning(recent_seconds=0.0)
+    async with serving(route, tuning=tuning) as started, connection(started) as first, connection(started) as second:
+        assert await ask(first) == "alone"
+        await asyncio.sleep(0.01)
+        assert await ask(second) == "alone", "the request of the other one is long ago"

@@ -17,7 +17,8 @@ from tsdb.components._local import LocalDatabase
 from tsdb.components.standalone import Standalone
 from tsdb.config import StandaloneConfig
 from tsdb.database import DatabaseGate, Session, read_all
-from tsdb.servers.http import HttpApp, _ingest, influx_routes
+from tsdb.servers.http import HttpApp, influx_routes
+from tsdb.servers.http._ingest import IngestTuning
 from tsdb.telemetry import render as render_metrics
 from tsdb.units import Duration
 
@@ -79,11 +80,13 @@ async def test_a_body_that_cannot_be_unpacked_is_refused(app: HttpApp) -> None:
         assert "decompress" in answer.json()["error"]
 
 
-async def test_a_small_body_that_becomes_a_large_one_is_refused(app: HttpApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ingest, "UNPACKED_BYTES_MAX", 10_000)
+async def test_a_small_body_that_becomes_a_large_one_is_refused(local: LocalDatabase) -> None:
+    app = HttpApp(body_limit=0, timeout=Duration(0))
+    routes = influx_routes(app, DatabaseGate(local.database), tuning=IngestTuning(unpacked_bytes_max=10_000))
     bomb = b"m v=1 1\n" * 100_000
     for encoding, body in (("gzip", gzip.compress(bomb)), ("zstd", pack("zstd", bomb)), ("br", pack("brotli", bomb))):
         assert (await write(app, body, content_encoding=encoding)).status == 413, encoding
+    routes.close()
 
 
 async def test_a_body_over_the_limit_is_refused_before_it_is_read(app: HttpApp) -> None:

@@ -22,9 +22,9 @@ from tsdb.catalog import Catalog
 from tsdb.components._local import LocalDatabase
 from tsdb.database import DatabaseGate
 from tsdb.engine import Engine
-from tsdb.servers import _settle
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
 from tsdb.servers.http._guard import Interruption
+from tsdb.servers.http._ingest import INGEST, IngestTuning
 from tsdb.units import Duration
 
 TABLES = 20
@@ -52,11 +52,11 @@ class Gate:
 class Served:
     """An application in front of a database."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tuning: IngestTuning = INGEST) -> None:
         self.local: LocalDatabase = open_case_database(path)
         self.app = HttpApp(body_limit=0, timeout=Duration(0))
         self.routes = [
-            influx_routes(self.app, DatabaseGate(self.local.database)),
+            influx_routes(self.app, DatabaseGate(self.local.database), tuning=tuning),
             opentsdb_routes(self.app, DatabaseGate(self.local.database)),
             sql_routes(self.app, DatabaseGate(self.local.database)),
         ]
@@ -91,6 +91,13 @@ class Served:
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     made = Served(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def served_impatiently(tmp_path: Path) -> AsyncIterator[Served]:
+    made = Served(tmp_path, IngestTuning(settle_seconds_max=0.1))
     yield made
     made.close()
 
@@ -138,9 +145,9 @@ async def test_no_table_is_created_after_the_answer(served: Served, monkeypatch:
 
 
 async def test_a_step_that_does_not_end_in_time_makes_the_outcome_unknown(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served_impatiently: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_settle, "SETTLE_SECONDS_MAX", 0.1)
+    served = served_impatiently
     gate = Gate(monkeypatch, Catalog, "create_table", free=3)
     before = served.table_count()
     answering = asyncio.ensure_future(write(served, lines()))
@@ -164,8 +171,10 @@ async def test_a_write_that_ends_while_its_answer_waits_is_a_success(
     assert served.row_count("one") == 1
 
 
-async def test_a_write_that_waits_for_a_thread_is_never_begun(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_settle, "SETTLE_SECONDS_MAX", 0.1)
+async def test_a_write_that_waits_for_a_thread_is_never_begun(
+    served_impatiently: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = served_impatiently
     gate = Gate(monkeypatch, Catalog, "create_table", free=0)
     target = "/v1/influxdb/write?precision=s"
     first = asyncio.ensure_future(call(served.app, "POST", target, body=b"first v=1 1"))

@@ -35,6 +35,7 @@ from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.servers.http import HttpApp, otlp_routes
+from tsdb.servers.http._ingest import INGEST, IngestTuning
 from tsdb.units import Duration
 
 RESOURCE = Resource({"service.name": "shop", "service.instance.id": "i-1", "host.arch": "arm64"})
@@ -44,11 +45,11 @@ V1 = {"x-greptime-pipeline-name": "greptime_trace_v1"}
 class World:
     """A database and the endpoints in front of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, tuning: IngestTuning = INGEST) -> None:
         self._opened = open_directory(directory, options=LocalOptions(has_housekeeping=False))
         self.database: Database = self._opened.database
         self._app = HttpApp(body_limit=1 << 20, timeout=Duration.of_seconds(30))
-        self._routes = otlp_routes(self._app, DatabaseGate(self.database))
+        self._routes = otlp_routes(self._app, DatabaseGate(self.database), tuning=tuning)
 
     def post(self, what: str, body: bytes, *, query: str = "", **headers: str) -> Answer:
         said = {"content-type": "application/x-protobuf"} | {k.replace("_", "-"): v for k, v in headers.items()}
@@ -308,7 +309,8 @@ def test_a_database_that_is_not_there_is_told_by_its_code(world: World) -> None:
     assert Status.FromString(answer.body).code == 5
 
 
-def test_a_body_that_unpacks_into_too_much_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers.http._ingest.UNPACKED_BYTES_MAX", 1 << 20)
+def test_a_body_that_unpacks_into_too_much_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, IngestTuning(unpacked_bytes_max=1 << 20))
     answer = world.post("metrics", gzip.compress(bytes((1 << 20) + 1)), content_encoding="gzip")
     assert answer.status == 413
+    world.close()

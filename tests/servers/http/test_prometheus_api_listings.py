@@ -14,7 +14,7 @@ import pytest
 from tests.servers.http.asgi_client import call
 from tests.servers.http.test_prometheus_api import FORM, PREFIX, World
 from tsdb.database import FederatedSample
-from tsdb.database._metric_metadata import kind_of
+from tsdb.database.prometheus.metadata import kind_of
 from tsdb.errors import Status
 from tsdb.model import MetricDescription
 from tsdb.query.promql import Newest

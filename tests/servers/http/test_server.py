@@ -9,6 +9,7 @@ import pytest
 
 from tsdb.errors import StartError
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response, StreamingResponse
+from tsdb.servers.http._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 Handler = Callable[[Request], Awaitable[Response | StreamingResponse]]
@@ -27,13 +28,17 @@ async def echo(request: Request) -> Response:
 
 @asynccontextmanager
 async def serving(
-    *handlers: tuple[str, str, Handler], host: str = "127.0.0.1", body_limit: int = 0, time_limit: str = "0s"
+    *handlers: tuple[str, str, Handler],
+    host: str = "127.0.0.1",
+    body_limit: int = 0,
+    time_limit: str = "0s",
+    tuning: HttpTuning = TUNING,
 ) -> AsyncIterator[HttpServer]:
     """A server on a free port for the time of the block."""
     app = HttpApp(body_limit=body_limit, timeout=Duration.parse(time_limit))
     for method, path, handler in handlers:
         app.add(path, handler, methods=(method,))
-    server = HttpServer(app, host=host, port=0)
+    server = HttpServer(app, host=host, port=0, tuning=tuning)
     await server.start()
     try:
         yield server
@@ -242,10 +247,7 @@ async def test_a_request_that_never_ends_is_cancelled_after_the_grace() -> None:
         assert (await request).status_code == 503
 
 
-async def test_stopping_ends_even_when_a_handler_ignores_its_cancellation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tsdb.servers.http._server.INTERRUPT_SECONDS_MAX", 0.05)
+async def test_stopping_ends_even_when_a_handler_ignores_its_cancellation() -> None:
     entered, proceed = asyncio.Event(), asyncio.Event()
 
     async def handler(request: Request) -> Response:
@@ -257,7 +259,8 @@ async def test_stopping_ends_even_when_a_handler_ignores_its_cancellation(
                 continue
         return Response.text("at last")
 
-    async with serving(("GET", "/x", handler)) as server, connection(server) as (_, writer):
+    tuning = HttpTuning(interrupt_seconds_max=0.05)
+    async with serving(("GET", "/x", handler), tuning=tuning) as server, connection(server) as (_, writer):
         writer.write(b"GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
         await entered.wait()
         began = time.monotonic()

@@ -15,7 +15,7 @@ from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import DatabaseGate
 from tsdb.engine import EngineOptions, WalOptions
-from tsdb.query import QueryEngine, QueryOptions
+from tsdb.query import QueryEngine, QueryEngineOptions
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.units import Duration, Size
@@ -31,7 +31,7 @@ def app(tmp_path: Path, inline: InlinePolicy) -> Iterator[HttpApp]:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
         wal=WalOptions(ballast_bytes=Size(0)),
-        query=QueryOptions(spill_dir=tmp_path / "spill"),
+        query=QueryEngineOptions(spill_dir=tmp_path / "spill"),
         has_housekeeping=False,
     )
     local = open_directory(tmp_path, options=options)

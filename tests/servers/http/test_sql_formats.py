@@ -42,9 +42,11 @@ def make_database() -> ScriptedDatabase:
     )
 
 
-async def ask(sql: str, parameters: str = "", database: ScriptedDatabase | None = None, zone: str = "UTC") -> Answer:
+async def ask(
+    sql: str, parameters: str = "", database: ScriptedDatabase | None = None, zone: str = "UTC", **options: Any
+) -> Answer:
     app = HttpApp(body_limit=0, timeout=Duration(0))
-    routes = sql_routes(app, DatabaseGate(database or make_database()))
+    routes = sql_routes(app, DatabaseGate(database or make_database()), **options)
     try:
         answer = await call(app, "GET", f"/v1/sql?sql={quote(sql)}&{parameters}", headers={"x-tsdb-timezone": zone})
     finally:
@@ -234,10 +236,9 @@ async def test_a_table_is_as_wide_as_its_cells_and_names() -> None:
     assert (await body("select", "format=table&limit=1")).count("\n") == 3
 
 
-async def test_a_table_that_is_too_large_to_be_laid_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers.http._formats_text.TABLE_BYTES_MAX", 1000)
+async def test_a_table_that_is_too_large_to_be_laid_out_is_refused() -> None:
     records = MadeRecords(pa.record_batch({"n": list(range(100))}), 1000)
-    answer = await ask("q", "format=table", ScriptedDatabase({"q": [records]}))
+    answer = await ask("q", "format=table", ScriptedDatabase({"q": [records]}), table_bytes_max=1000)
     assert (answer.status, answer.json()["code"]) == (400, 1004)
     assert "too many for the format table" in answer.json()["error"]
     assert records.made == 2

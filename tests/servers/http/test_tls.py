@@ -22,6 +22,7 @@ from tsdb.config import TlsMode
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import HttpApp, HttpServer, Request, Response
+from tsdb.servers.http._tuning import TUNING, HttpTuning
 from tsdb.units import Duration
 
 pytestmark = pytest.mark.timeout(30)
@@ -58,11 +59,11 @@ def transport_security(directory: Path, mode: TlsMode, *, with_ca: bool = False)
 
 
 @asynccontextmanager
-async def serving(tls: Tls, app: HttpApp | None = None) -> AsyncIterator[HttpServer]:
+async def serving(tls: Tls, app: HttpApp | None = None, tuning: HttpTuning = TUNING) -> AsyncIterator[HttpServer]:
     if app is None:
         app = HttpApp(body_limit=0, timeout=Duration(0))
     app.add("/hello", hello)
-    server = HttpServer(app, host="127.0.0.1", port=0, tls=tls)
+    server = HttpServer(app, host="127.0.0.1", port=0, tls=tls, tuning=tuning)
     await server.start()
     try:
         yield server
@@ -353,12 +354,10 @@ async def test_files_that_cannot_be_used_leave_the_certificate_in_use(tmp_path: 
         assert await serial_number(server) != before
 
 
-async def test_places_of_clients_that_do_not_shake_hands_are_free_again(
-    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tsdb.servers.http._secured.HANDSHAKE_SECONDS_MAX", 0.1)
+async def test_places_of_clients_that_do_not_shake_hands_are_free_again(tmp_path: Path, authority: trustme.CA) -> None:
     put_certificate(authority, tmp_path)
-    async with serving(transport_security(tmp_path, TlsMode.REQUIRE)) as server:
+    tuning = HttpTuning(handshake_seconds_max=0.1)
+    async with serving(transport_security(tmp_path, TlsMode.REQUIRE), tuning=tuning) as server:
         listener = server._listener
         assert listener is not None
         for said in (b"\x16\x03\x01", b"\x16 no handshake at all" * 100, b"GET / HTTP/1.1\r\n\r\n"):

@@ -15,7 +15,7 @@ import pytest
 
 from tests.servers.mysql.raw_client import RawClient, errno_of, login_packet
 from tests.servers.mysql.served import SECONDS_MAX, Served, serving
-from tsdb.servers.mysql import MysqlLimits, _channel, _connection
+from tsdb.servers.mysql import MysqlLimits
 from tsdb.units import Duration
 
 LONG = "SELECT count(*) FROM numbers a, numbers b, numbers c, numbers d, numbers e"
@@ -237,9 +237,9 @@ def test_packets_out_of_order_end_the_connection(server: Served) -> None:
         assert client.read() == b""
 
 
-def test_a_packet_over_the_limit_ends_the_connection(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connection, "PACKET_BYTES_MAX", 1000)
-    with RawClient(server.port) as client:
+def test_a_packet_over_the_limit_ends_the_connection(tmp_path: Path) -> None:
+    limits = MysqlLimits(packet_bytes_max=1000)
+    with serving(tmp_path, limits=limits) as server, RawClient(server.port) as client:
         client.send(b"\x03" + b"x" * 1000)
         assert errno_of(client.read()) == 1153
         assert client.is_closed()
@@ -276,17 +276,16 @@ def test_a_client_may_ask_to_be_closed_sooner(server: Served) -> None:
         assert errno_of(client.read()) == 4031
 
 
-def test_slow_clients_are_cut(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connection, "LOGIN_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(_channel, "PACE_SECONDS_MAX", 0.2)
-    with RawClient(server.port, logs_in=False) as silent:
-        assert silent.is_closed()
-    with RawClient(server.port, logs_in=False) as slow:
-        slow.socket.sendall(b"\x50\x00\x00\x01half")
-        assert slow.is_closed()
-    with RawClient(server.port) as client:
-        client.socket.sendall(b"\x50\x00\x00\x00\x03SELECT")
-        assert client.is_closed()
+def test_slow_clients_are_cut(tmp_path: Path) -> None:
+    with serving(tmp_path, limits=MysqlLimits(login_seconds_max=0.2, pace_seconds_max=0.2)) as server:
+        with RawClient(server.port, logs_in=False) as silent:
+            assert silent.is_closed()
+        with RawClient(server.port, logs_in=False) as slow:
+            slow.socket.sendall(b"\x50\x00\x00\x01half")
+            assert slow.is_closed()
+        with RawClient(server.port) as client:
+            client.socket.sendall(b"\x50\x00\x00\x00\x03SELECT")
+            assert client.is_closed()
 
 
 def test_a_database_can_be_demanded(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.servers.mysql.served import SECONDS_MAX, Served, serving
 from tsdb.servers.mysql._parameters import as_count, parse_literals, quote_text
-from tsdb.servers.mysql._prepared import PreparedStatements
+from tsdb.servers.mysql._prepared import MysqlStatements
 from tsdb.servers.mysql._protocol import BadPacket, ColumnType, Reader, encode_bytes
 from tsdb.sql import Dialect, TokenKind, tokenize
 from tsdb.sql.lexer import unquote
@@ -132,14 +132,12 @@ def test_values_that_are_cut_off_are_refused(value: bytes) -> None:
 
 
 def test_places_are_those_the_lexer_sees() -> None:
-    prepared = PreparedStatements(10).cut("SELECT '?', `?`, ? /* ? */ FROM t -- ?\nLIMIT ?, ?")
+    prepared = MysqlStatements(10).cut("SELECT '?', `?`, ? /* ? */ FROM t -- ?\nLIMIT ?, ?")
     assert prepared.places == 3
     assert prepared.are_limits == (False, True, True)
     assert prepared.with_literals(["1", "2", "3"]) == "SELECT '?', `?`, 1 AS `?1` /* ? */ FROM t -- ?\nLIMIT 2, 3"
 
 
 def test_a_value_that_is_a_column_is_named_by_its_place() -> None:
-    prepared = PreparedStatements(10).cut(
-        "SELECT ?, a + ?, f(?, ?), (SELECT ?) FROM t WHERE b IN (?, ?, ?) GROUP BY ?, ?"
-    )
+    prepared = MysqlStatements(10).cut("SELECT ?, a + ?, f(?, ?), (SELECT ?) FROM t WHERE b IN (?, ?, ?) GROUP BY ?, ?")
     assert prepared.are_items == (True, *[False] * 3, True, *[False] * 5)

@@ -15,7 +15,7 @@ from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Database, DatabaseGate, Session, read_all
 from tsdb.errors import StartError
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
-from tsdb.servers.opentsdb import LINE_BYTES_MAX, OpentsdbServer, _server
+from tsdb.servers.opentsdb import LINE_BYTES_MAX, OpentsdbServer
 
 
 class CountedDatabase:
@@ -231,9 +231,10 @@ async def test_a_line_without_end_closes_the_connection(
 
 
 async def test_a_line_that_does_not_go_on_closes_the_connection_and_silence_does_not(
-    connect: Connect, server: OpentsdbServer, database: CountedDatabase, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, database: CountedDatabase
 ) -> None:
-    monkeypatch.setattr(_server, "LINE_SECONDS_MAX", 0.2)
+    server = OpentsdbServer(DatabaseGate(database), host="127.0.0.1", port=0, threads_max=2, line_seconds_max=0.2)
+    await server.start()
     silent, slow = await connect(server), await connect(server)
     await silent.send(b"put x 1 1\n")
     await slow.send(b"put x 2 1\nput x 3")
@@ -241,6 +242,7 @@ async def test_a_line_that_does_not_go_on_closes_the_connection_and_silence_does
     await silent.send(b"put x 4 1\n")
     await silent.settle()
     assert sum(database.writes) == 3
+    await server.stop(5)
 
 
 async def test_bytes_that_are_no_utf8_are_refused(connect: Connect, server: OpentsdbServer) -> None:

@@ -7,14 +7,15 @@ import json
 import struct
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from psycopg import errors
 
-from tests.servers.postgres.running import RunningServer, error_field, message, query
-from tsdb.servers.postgres import _copy_in
+from tests.servers.postgres.running import RunningServer, error_field, message, query, running_server
+from tsdb.servers.postgres._tuning import PostgresTuning
 
 _HEAD = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 _TABLE = """(k STRING PRIMARY KEY, t TINYINT, s SMALLINT, i INT, l BIGINT, ut TINYINT UNSIGNED, us SMALLINT UNSIGNED,
@@ -108,10 +109,12 @@ def test_every_type_and_nulls_come_back_from_asyncpg(pg: RunningServer) -> None:
     assert _read(pg, "bin_asyncpg") == _ROWS
 
 
-def test_chosen_columns_in_small_pieces_leave_the_others_at_their_defaults(
-    pg: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_copy_in, "PIECE_BYTES", 64)
+def test_chosen_columns_in_small_pieces_leave_the_others_at_their_defaults(tmp_path: Path) -> None:
+    with running_server(tmp_path, tuning=PostgresTuning(copy_piece_bytes=64)) as pg:
+        _copy_chosen_columns(pg)
+
+
+def _copy_chosen_columns(pg: RunningServer) -> None:
     _make(pg, "bin_pieces", "(k STRING PRIMARY KEY, v BIGINT, w BIGINT DEFAULT 7, ts TIMESTAMP TIME INDEX)")
     made = [(datetime(2024, 1, 1, n // 60, n % 60), f"k{n}" * (n % 5), n) for n in range(500)]
     with pg.connect() as connection, connection.cursor() as cursor:

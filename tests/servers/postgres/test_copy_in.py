@@ -22,6 +22,7 @@ from psycopg import errors
 from tests.servers.postgres.running import RunningServer, error_field, message, query, running_server
 from tsdb.auth import open_authenticator
 from tsdb.servers.postgres import _copy_in
+from tsdb.servers.postgres._tuning import PostgresTuning
 
 _TABLE = "(k STRING PRIMARY KEY, f DOUBLE, i BIGINT, b BOOLEAN, x VARBINARY, d DATE, ts TIMESTAMP TIME INDEX)"
 
@@ -228,9 +229,12 @@ def _outcome(connection: psycopg.Connection[Any], statement: str) -> str:
     return "ok"
 
 
-def test_long_copies_are_written_piece_by_piece(pg: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_copy_in, "PIECE_BYTES", 1000)
-    with pg.connect() as connection, connection.cursor() as cursor:
+def test_long_copies_are_written_piece_by_piece(tmp_path: Path) -> None:
+    with (
+        running_server(tmp_path, tuning=PostgresTuning(copy_piece_bytes=1000)) as pg,
+        pg.connect() as connection,
+        connection.cursor() as cursor,
+    ):
         connection.execute("CREATE TABLE copy_long (k STRING PRIMARY KEY, i BIGINT, ts TIMESTAMP TIME INDEX)")
         with cursor.copy("COPY copy_long FROM STDIN CSV") as copy:
             for n in range(2000):
@@ -239,10 +243,11 @@ def test_long_copies_are_written_piece_by_piece(pg: RunningServer, monkeypatch: 
         assert connection.execute("SELECT count(*), sum(i) FROM copy_long").fetchone() == (2000, 1999000)
 
 
-def test_a_line_that_never_ends_is_refused(pg: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_copy_in, "PIECE_BYTES", 1000)
-    monkeypatch.setattr(_copy_in, "RECORD_BYTES_MAX", 20_000)
-    with pg.raw() as client:
+def test_a_line_that_never_ends_is_refused(tmp_path: Path) -> None:
+    tuning = PostgresTuning(copy_piece_bytes=1000, copy_record_bytes_max=20_000)
+    with running_server(tmp_path, tuning=tuning) as pg, pg.raw() as client:
+        with pg.connect() as connection:
+            connection.execute("CREATE TABLE counted (k STRING PRIMARY KEY, i BIGINT, ts TIMESTAMP TIME INDEX)")
         client.log_in()
         client.socket.sendall(query("COPY counted FROM STDIN CSV"))
         assert client.read()[0] == "G"

@@ -22,7 +22,7 @@ from tests.servers.postgres.running import (
     query,
     running_server,
 )
-from tsdb.servers.postgres import _connection, _server
+from tsdb.servers.postgres._tuning import PostgresTuning
 from tsdb.units import Duration
 
 
@@ -338,10 +338,8 @@ def test_bodies_that_cannot_be_read_are_errors_the_connection_survives(pg: Runni
         assert _tags(client.ask(message("F", b"\0\0\0\0"))) == "EZ"
 
 
-def test_a_message_that_comes_byte_by_byte_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_connection, "MESSAGE_SECONDS", 0.2)
-    monkeypatch.setattr(_server, "LOGIN_SECONDS_MAX", 0.3)
-    with running_server(tmp_path) as running:
+def test_a_message_that_comes_byte_by_byte_is_cut(tmp_path: Path) -> None:
+    with running_server(tmp_path, tuning=PostgresTuning(message_seconds=0.2, login_seconds_max=0.3)) as running:
         with running.raw() as client:
             client.log_in()
             client.socket.sendall(b"Q\x00\x00\x00\x20SEL")

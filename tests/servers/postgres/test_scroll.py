@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.servers.postgres.running import RunningServer
-from tsdb.database import _cursors
+from tsdb.database.sessions import cursors
 
 
 def _scrolled(pg: RunningServer, **options: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_cursor_without_scroll_only_goes_forward(pg: RunningServer) -> None:
 
 
 def test_rows_that_a_scrollable_cursor_keeps_are_bounded(pg: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cursors, "SCROLL_BYTES_MAX", 4_000)
+    monkeypatch.setattr(cursors, "SCROLL_BYTES_MAX", 4_000)
     with pg.connect() as connection:
         connection.execute("DECLARE a SCROLL CURSOR FOR SELECT i FROM counted WHERE i < 10 ORDER BY i")
         assert len(connection.execute("FETCH ALL FROM a").fetchall()) == 10

@@ -48,12 +48,12 @@ def _columns(parts: Sequence[str]) -> Mapping[str, DataType] | None:
 def test_parameters_have_the_types_of_what_they_stand_with(text: str, oids: list[int | None]) -> None:
     template = parse_template(text)
     found = infer_types(template, _columns)
-    assert [found[n].oid if n in found else None for n in range(1, template.count + 1)] == oids
+    assert [found[n].oid if n in found else None for n in range(template.count)] == oids
 
 
 def test_a_text_is_filled_where_its_places_are() -> None:
     template = parse_template("SELECT $2, '$1', $1 /* $3 */ FROM t WHERE i=$1")
-    assert template.fill(lambda place: f"<{place.number}>") == "SELECT <2>, '$1', <1> /* $3 */ FROM t WHERE i=<1>"
+    assert template.fill(lambda place: f"<{place.number + 1}>") == "SELECT <2>, '$1', <1> /* $3 */ FROM t WHERE i=<1>"
 
 
 def _sql(value: Value, oid: int) -> str:

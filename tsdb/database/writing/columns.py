@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tsdb.database._defaults import default_array
 from tsdb.database.writing.batches import ROWS_PER_BATCH
+from tsdb.database.writing.defaults import default_array
 from tsdb.errors import InvalidArguments
 from tsdb.ingest import TableRows
 from tsdb.model import OpType, TableInfo, distinct_series
@@ -50,7 +50,7 @@ def _make_piece(table: TableInfo, columns: pa.RecordBatch, op: OpType) -> TableR
     names = [tag.name for tag in table.tags]
     series, index = distinct_series([_tag(table, columns, name) for name in names], names, columns.num_rows)
     time = table.time_index
-    times = columns.column(time.name).cast(time.type.arrow).cast(pa.int64())
+    times = _cast(columns.column(time.name), time.type.arrow).cast(pa.int64())
     fields = {} if op is OpType.DELETE else {field.name: columns.column(field.name) for field in table.fields}
     return TableRows(
         table=table.name,
@@ -70,4 +70,8 @@ def _tag(table: TableInfo, columns: pa.RecordBatch, name: str) -> pa.Array:
     kind = table.by_name[name].type.arrow
     if columns.schema.get_field_index(name) < 0:
         return pa.nulls(columns.num_rows, kind)
-    return columns.column(name).cast(kind)
+    return _cast(columns.column(name), kind)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else values.cast(kind)

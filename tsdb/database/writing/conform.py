@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tsdb.database._defaults import default_array
+from tsdb.database.writing.defaults import default_array
 from tsdb.database.writing.values import Fitted
 from tsdb.errors import InvalidArguments
 from tsdb.model import Batch, Column, ColumnInfo, OpType, RegionSchema, SeriesTable, TableInfo

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
-from tsdb.database._assign import assign_column
+from tsdb.database.writing.assign import assign_column
 from tsdb.database.writing.columns import complete_rows, make_rows
 from tsdb.database.writing.request import WriteRequest
 from tsdb.database.writing.writer import Writer
@@ -151,7 +151,7 @@ def _check_fits(table: TableInfo, frame: pa.Table, time: str) -> None:
         raise InvalidArguments(f"the time index of table {table.name} is {table.time_index.name!r}, not {time!r}")
     for field in frame.schema:
         known = table.by_name.get(field.name)
-        if known is not None:
+        if known is not None and known.type.arrow != field.type:
             _check_holds(table, known, _type(field), field)
 
 

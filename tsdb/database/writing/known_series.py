@@ -27,7 +27,7 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """The series of one source, by their numbers. The arrays are filled in place, where nobody has looked yet."""
+    """The series of one source, by their numbers. Arrays are filled in place, at positions not read yet."""
 
     source: tuple[int, int]
     is_there: npt.NDArray[np.bool_]

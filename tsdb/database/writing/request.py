@@ -34,7 +34,7 @@ class WriteRequest:
     admit: Callable[[str], None] = _admit_all
     """Raises if rows may not be written to a database."""
     rights: Hashable = None
-    """Tells users apart who may not write everywhere."""
+    """The rights of a user who may not write everywhere; None for others."""
 
     @property
     def place_word(self) -> str:

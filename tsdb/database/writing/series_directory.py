@@ -6,8 +6,8 @@ Only series of the metric engine are here, whose rows need nothing but to be put
 What was true when a series was entered is checked again for each table that a request names: that the catalog still
 describes it by the same object.
 
-Safe to use from many threads: whoever enters series holds the lock; what readers see is replaced, never changed, except
-for numbers that were not known before.
+Thread-safe: series are entered under a lock; what readers see is replaced, never changed, except for numbers that were
+not known before.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.database._assign import assign_column
-from tsdb.database._defaults import default_array
+from tsdb.database.writing.assign import assign_column
+from tsdb.database.writing.defaults import default_array
 from tsdb.errors import TsdbError
 from tsdb.ingest import Rejection, TableRows
 from tsdb.model import ColumnInfo, DataType, Kind, Semantic, TableInfo, can_widen, type_of_arrow

@@ -1,13 +1,13 @@
 """Which files to merge next: a pure decision over what the manifest knows.
 
-    files ─▶ by window of time (of their last row) and kind ─▶ in the order in which they were written ─▶ best stretch
+    files ─▶ by window of time (of their last row) and kind ─▶ in the order in which they were written ─▶ best range
 
 - The newest window comes first: that is where small files come from, and where queries look.
 - Files of one kind have the same types of columns, and are all on the same side of the beginning of append mode.
-- A stretch of neighbours is merged: what lies between its ends in time of writing is in it, as far as the window goes.
+- A range of neighbours is merged: all files of the window that were written between its first and its last.
   With `last_non_null` that must hold for all files of the region (`_closure.is_closed`), or values would be lifted over
   newer ones.
-- The longest stretch that obeys the policy wins, then the smallest: a compaction that has fallen behind catches up by
+- The longest range that obeys the policy wins, then the smallest: a compaction that has fallen behind catches up by
   merging more files at a time, not by rewriting rows more often.
 """
 
@@ -95,15 +95,15 @@ def _pick(
         return None
     sizes = np.array([max(1, meta.size_bytes) for meta in ordered], dtype=np.int64)
     weights = np.array([weight_of(meta) for meta in ordered], dtype=np.int64)
-    for start, length in islice(find_stretches(sizes, weights, policy), _TRIES_MAX):
+    for start, length in islice(find_ranges(sizes, weights, policy), _TRIES_MAX):
         picked = tuple(ordered[start : start + length])
         if not lifts or not between(options, picked, files):
             return picked
     return None
 
 
-def find_stretches(sizes: Numbers, weights: Numbers, policy: Policy) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of files that obey a policy as start and length: the longest first, then the smallest."""
+def find_ranges(sizes: Numbers, weights: Numbers, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of files that obey a policy as start and length: the longest first, then the smallest."""
     longest = min(len(sizes), policy.fan_in_max)
     largest = [sizes]
     for length in range(2, longest + 1):

@@ -57,7 +57,7 @@ class Policy:
         return replace(self, files_min=files_min, growth_min=growth_min)
 
     def forced(self) -> Policy:
-        """Return what holds when somebody asked for a compaction: everything that can be merged is."""
+        """Return the policy of a requested compaction: everything that can be merged is."""
         return replace(self, files_min=2, growth_min=1.0)
 
 

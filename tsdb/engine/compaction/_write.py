@@ -58,7 +58,7 @@ def stripe_rows_of(schema: RegionSchema, tuning: MergeTuning) -> int:
 def estimate_input_bytes(schema: RegionSchema, tuning: MergeTuning, meta: FileMeta) -> int:
     """Guess what a file takes in memory while it is merged."""
     rows = min(meta.rows, plan_row_group_rows(schema, tuning.row_group_bytes_max))
-    # Text may be longer than its type says: what is stored of it tells.
+    # Text may be longer than its type says: its stored size counts.
     stored = 4 * meta.size_bytes // max(1, meta.rows)
     return rows * max(estimate_row_bytes(schema), stored) + meta.series * _SERIES_BYTES
 

@@ -5,7 +5,7 @@ from tsdb.engine.manifest._apply import apply
 from tsdb.engine.manifest._file_meta import FILE_ID_BYTES, FileMeta
 from tsdb.engine.manifest._layout import data_path, index_path, manifest_directory
 from tsdb.engine.manifest._manifest import Manifest
-from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep, sweep_orphans
+from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep
 from tsdb.engine.manifest._state import ManifestState, RemovedFile
 
 CRASH_POINTS = (
@@ -37,5 +37,4 @@ __all__ = [
     "manifest_directory",
     "plan_orphan_sweep",
     "run_orphan_sweep",
-    "sweep_orphans",
 ]

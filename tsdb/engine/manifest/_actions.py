@@ -4,7 +4,7 @@
     Edit        files came or went: a flush, a compaction, rows past their time to live
     Truncate    all rows up to an entry of the log are gone
     Remove      the region is dropped
-    Forget      removed files are deleted, nobody needs to remember them
+    Forget      removed files are deleted and need not be remembered
 
 Actions that were written together in one delta take effect together.
 """

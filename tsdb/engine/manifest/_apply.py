@@ -1,6 +1,6 @@
 """What an action makes of a state: pure, and strict.
 
-An action that does not fit the state is a bug of whoever wrote it. Recording it anyway would turn a wrong plan into
+An action that does not fit the state is a bug of its author. Recording it anyway would turn a wrong plan into
 lost or doubled rows, so it is refused before it is written, and a manifest that holds one is corrupted.
 """
 

@@ -1,8 +1,7 @@
 """The bytes of a manifest's objects: JSON that ends with a checksum of itself.
 
-`checksum` is the last key of every object: the CRC-32 of the same JSON without it. So an object stays plain JSON for
-whoever looks at it, and one that lost its end or a bit is told from one that is whole. All of the format stands in
-`docs/format/manifest.md`.
+`checksum` is the last key of every object: the CRC-32 of the same JSON without it. So an object stays
+plain JSON for every reader, and a truncated or damaged one is detected. `docs/format/manifest.md` describes the format.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Which checkpoint to begin with, and how to tell that it is whole."""
+    """Which checkpoint to begin with, and how to check that it is whole."""
 
     version: int
     size: int

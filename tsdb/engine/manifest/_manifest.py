@@ -7,7 +7,7 @@ Invariants:
 
 - `state` is always a version that is durable in the store and part of the region's history.
 - A version is written once and never changed; versions have no gaps.
-- The epochs along the chain never fall: who has opened the region under an older epoch cannot commit behind a newer.
+- The epochs along the chain never fall: a writer with an older epoch cannot commit behind a newer one.
 - When a disk fails after a version is in its place, it may be gone again after a power loss. So nothing is written
   behind it: the manifest is broken until the next start, which builds on what it finds.
 - While it is unknown whether a version was written, nothing else is. `recover` finds out, and if the version is not
@@ -125,7 +125,7 @@ class Manifest:
             actions = (Change(schema, options),)
         delta = Delta(region_id, 1, epoch, ids.token(_WRITER_BYTES), clock.now_ns() // 1_000_000, actions)
         _put_delta(store, directory, region_id, delta.version, encode_delta(delta))
-        # Somebody else may have been first, so what counts is what is there now.
+        # Another writer may have been first, so what counts is what is there now.
         return open_created()
 
     @classmethod
@@ -204,7 +204,7 @@ class Manifest:
     def forget_removed(self, file_ids: Iterable[str]) -> None:
         """Note that removed files are deleted; the next commit takes them off `state.removed_files`.
 
-        Lost if the process ends before: whoever deletes files must not mind that one is gone already.
+        The note is lost if the process ends before: deleting a file that is gone already must be no error.
         """
         self._forgotten.update(file_ids)
 

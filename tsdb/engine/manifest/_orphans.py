@@ -1,8 +1,8 @@
-"""Data and index files that nobody knows: what a flush or a compaction left that did not come to its end.
+"""Orphans: data and index files that an interrupted flush or compaction left behind.
 
-A file is known if the manifest has it, if it was removed but may still be read (those are deleted by whoever tracks
-the readers), or if its job is still running. A file of an unknown job looks like an orphan, so young ones are left
-alone. Only the region's writer may sweep: anybody else's manifest may be old.
+A file is known if the manifest has it, if it was removed but may still be read (its last reader deletes it), or if its
+job is still running. A file of an unknown job looks like an orphan, so young ones are left alone. Only the region's
+writer may sweep: another process may have an old manifest.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ def plan_orphan_sweep(
     state: ManifestState,
     *,
     in_flight: Collection[str],
-    minimum_age_ms: int,
-    now_ms: int,
+    newest_ms: int,
 ) -> list[str]:
-    """Choose the paths to delete among the objects of a region."""
+    """Choose the paths to delete among the objects of a region: those that were last modified by then."""
     known = {*state.files, *(removed.file_id for removed in state.removed_files), *in_flight}
-    newest_ns = (now_ms - minimum_age_ms) * 1_000_000
+    newest_ns = newest_ms * 1_000_000
     orphans = []
     for found in objects:
         file_id = parse_file_path(directory, found.path)
@@ -47,24 +46,4 @@ def run_orphan_sweep(store: ObjectStore, paths: Iterable[str]) -> list[str]:
             log.warning("orphan not deleted", file=path, error=error)
         else:
             deleted.append(path)
-    return deleted
-
-
-def sweep_orphans(
-    store: ObjectStore,
-    directory: str,
-    state: ManifestState,
-    *,
-    in_flight: Collection[str],
-    minimum_age_ms: int,
-    now_ms: int,
-) -> list[str]:
-    """Delete the orphans of a region; return their paths. `in_flight` are the files of jobs that are running."""
-    objects = store.list(directory)
-    orphans = plan_orphan_sweep(
-        objects, directory, state, in_flight=in_flight, minimum_age_ms=minimum_age_ms, now_ms=now_ms
-    )
-    deleted = run_orphan_sweep(store, orphans)
-    if deleted:
-        log.info("orphans deleted", region=state.region_id, files=len(deleted))
     return deleted

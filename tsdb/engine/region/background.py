@@ -151,10 +151,10 @@ class Background:
             priority, _, job, future = taken
             try:
                 future.set_result(job())
-            except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+            except BaseException as error:  # noqa: BLE001 - handed to the waiter; the thread lives on
                 future.set_exception(error)
                 _log.debug("a background job failed", error=error)
-            # A thread that waits must not keep alive what its last job knew: files are deleted when nobody does.
+            # A thread that waits must not keep alive what its last job knew: unreferenced files are deleted.
             del taken, job, future
             with self._changed:
                 self._running -= 1

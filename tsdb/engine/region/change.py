@@ -46,10 +46,10 @@ def alter_schema(context: EngineContext, region: Region, changes: list[SchemaCha
 def set_options(context: EngineContext, region: Region, options: RegionOptions) -> None:
     """Change the region's options.
 
-    A region that comes into append mode remembers from which sequence on: rows that it has by then may be deleted or
+    A region that switches to append mode records from which sequence on: rows that it has by then may be deleted or
     overwritten ones, which only merging hides, so they go on being merged as they were.
     """
-    if region.is_paused:
+    if region.access.is_paused:
         region.resolve(context)
     region.check_writable()
     region.resolve(context)
@@ -66,7 +66,7 @@ def set_options(context: EngineContext, region: Region, options: RegionOptions) 
     except TsdbError:
         if options.append_mode and not old.append_mode and region.manifest.is_uncertain:
             # A row that is written now would count as one of append mode if the change turns out to be in effect.
-            region.pause_writing("it is unknown whether the region is in append mode")
+            region.access.pause("it is unknown whether the region is in append mode")
         raise
     crash_point("options.after_manifest")
 
@@ -75,7 +75,7 @@ def _next_sequence(region: Region) -> int:
     """The sequence of the next row; 0 if there is none before it."""
     version = region.version
     is_empty = not version.files and all(memtable.is_empty for memtable in version.memtables)
-    return 0 if is_empty else region.last_sequence + 1
+    return 0 if is_empty else region.written.sequence + 1
 
 
 def truncate(context: EngineContext, region: Region) -> None:
@@ -84,7 +84,7 @@ def truncate(context: EngineContext, region: Region) -> None:
     region.resolve(context)
     region.freeze(context)
     crash_point("truncate.before_manifest")
-    region.commit(context, Truncate(region.last_entry_id, region.last_sequence))
+    region.commit(context, Truncate(region.written.entry_id, region.written.sequence))
     crash_point("truncate.after_manifest")
 
 
@@ -96,6 +96,6 @@ def discard_unflushed(context: EngineContext, region: Region) -> None:
     if not region.version.frozen:
         return
     crash_point("discard.before_manifest")
-    region.commit(context, Edit(flushed_entry_id=region.last_entry_id, flushed_sequence=region.last_sequence))
+    region.commit(context, Edit(flushed_entry_id=region.written.entry_id, flushed_sequence=region.written.sequence))
     crash_point("discard.after_manifest")
     _log.warning("rows that were not flushed are discarded", region=region.id, table=region.table)

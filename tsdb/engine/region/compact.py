@@ -5,8 +5,8 @@
 - One compaction of a region runs at a time, so no two want the same files. What a flush adds meanwhile is newer than
   all of it; what a truncate or the time to live takes away ends it: inputs that are gone make its output void.
 - Until the edit of the manifest nothing has changed, and whatever fails leaves everything as it was.
-- Nobody waits for it but those who ask (`ADMIN compact_table`); otherwise it starts after flushes, from time to time,
-  and rests as long as it worked, so that half of one thread is the most that a region takes.
+- Only `ADMIN compact_table` waits for it. Otherwise it starts after flushes and at intervals, and rests as long as it
+  worked, so that a region takes at most half of one thread.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ from tsdb.engine.region.background import Priority
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.flush_plan import stored_schema
-from tsdb.engine.region.region import CompactionWaiter, FileHandle, Region, RegionState, StrictWindows, Version
+from tsdb.engine.region.job import install, pass_error, refuse, run_job
+from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import ttl_cutoff
+from tsdb.engine.region.state import CompactionWaiter, StrictWindows
 from tsdb.engine.region.trim import expire
-from tsdb.engine.region.uncommitted import discard, discard_unless_landed
+from tsdb.engine.region.version import FileHandle, Version
 from tsdb.engine.sst import WrittenFile
 from tsdb.errors import Cancelled
 from tsdb.model import RegionId, Semantic, TimeRange
@@ -70,7 +72,7 @@ RETRY_SECONDS_MAX = 600.0
 FREE_BYTES_MIN = 256 << 20
 """Space that a merge must leave on the disk: the log needs it more."""
 
-_DOUBLINGS_MAX = 10
+_RETRY_SECONDS_MIN = 1.0
 _SPREAD = 0x9E3779B97F4A7C15
 _NS = 1_000_000_000
 
@@ -87,6 +89,15 @@ class CompactionJob:
     @property
     def metas(self) -> list[FileMeta]:
         return [handle.meta for handle in self.inputs]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compacted:
+    """A job whose files are written."""
+
+    job: CompactionJob
+    written: list[WrittenFile]
+    elapsed_ns: int
 
 
 def first_look_ns(region_id: RegionId) -> int:
@@ -114,64 +125,52 @@ def start_compaction(context: EngineContext, region: Region, strict: StrictWindo
         if error is not None:
             done.set_exception(error)
         else:
-            region.worker.call(begin).add_done_callback(partial(_pass_error, done))
+            region.worker.call(begin).add_done_callback(_refuse(done))
 
     start_flush(context, region).add_done_callback(compact)
     return done
 
 
-def _pass_error(done: Future[None], step: Future[None]) -> None:
-    error = step.exception()
-    if error is not None and not done.done():
-        done.set_exception(error)
+def _refuse(done: Future[None]) -> Callable[[Future[None]], None]:
+    """Answer a request with the error of a step, if it has one."""
+    return partial(pass_error, partial(refuse, [done]))
 
 
 def _begin(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> None:
     """Let a background thread look at the files. On the worker."""
-    if region.is_compacting:
+    if region.compaction.is_running:
         if waiter is not None:
-            region.compaction_waiters.append(waiter)
+            region.compaction.waiters.append(waiter)
         return
-    if region.state is not RegionState.WRITABLE:
+    if not region.access.is_writable:
         if waiter is not None:
             region.check_writable()
         return
-    region.is_compacting = True
+    region.compaction.is_running = True
     _submit(context, region, waiter)
 
 
 def _submit(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> None:
-    def refused(job: Future[None]) -> None:
-        error = job.exception()
-        if error is not None:
-            _end(context, region, waiter, error)
+    run_job(
+        context,
+        region,
+        Priority.COMPACT,
+        partial(_plan_and_write, context, region, waiter),
+        finish=partial(_finish, context, region, waiter),
+        fail=partial(_fail, context, region, waiter),
+        lose=partial(_end, context, region, waiter),
+    )
 
-    context.background.submit(Priority.COMPACT, lambda: _run(context, region, waiter)).add_done_callback(refused)
 
-
-def _run(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> None:
-    """Decide, write, and bring the result back to the worker. On a background thread."""
+def _plan_and_write(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> Compacted | None:
+    """Choose files and write what they become; None if there is nothing to merge. On a background thread."""
     started_ns = context.clock.monotonic_ns()
-    COMPACTIONS_RUNNING.inc()
-    try:
+    with COMPACTIONS_RUNNING.track_inprogress():
         job = _plan(context, region, waiter)
-        written = [] if job is None else write_job(context, region, job)
-    except BaseException as error:  # noqa: BLE001 - a failed compaction is reported and tried again
-        failure = error
-        step: Callable[[], None] = lambda: _fail(context, region, waiter, failure)  # noqa: E731
-    else:
-        elapsed_ns = context.clock.monotonic_ns() - started_ns
-        step = lambda: _finish(context, region, waiter, job, written, elapsed_ns)  # noqa: E731
-    finally:
-        COMPACTIONS_RUNNING.dec()
-    region.worker.call(step).add_done_callback(partial(_lost, context, region, waiter))
-
-
-def _lost(context: EngineContext, region: Region, waiter: CompactionWaiter | None, step: Future[None]) -> None:
-    """The last step could not be taken: the engine is closed."""
-    error = step.exception()
-    if error is not None:
-        _end(context, region, waiter, error)
+        if job is None:
+            return None
+        written = write_job(context, region, job)
+        return Compacted(job, written, context.clock.monotonic_ns() - started_ns)
 
 
 def _plan(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> CompactionJob | None:
@@ -216,7 +215,7 @@ def _pick(
     context: EngineContext, region: Region, version: Version, policy: Policy, strict: StrictWindows | None
 ) -> Pick | None:
     metas = [handle.meta for handle in version.files]
-    able = [meta for meta in metas if meta.file_id not in region.damaged_files]
+    able = [meta for meta in metas if meta.file_id not in region.compaction.damaged_files]
     if strict is not None:
         pick = plan_split(able, policy.window_ticks, _ticks(strict, version.schema.ticks_per_second))
         if pick is not None:
@@ -225,7 +224,7 @@ def _pick(
         metas,
         version.options,
         policy,
-        taken=region.damaged_files,
+        taken=region.compaction.damaged_files,
         kind_of=_kinds(version),
         weight_of=partial(estimate_input_bytes, version.schema, context.options.tuning.merge),
         now_ms=context.clock.now_ns() // 1_000_000,
@@ -241,7 +240,7 @@ def _ticks(strict: StrictWindows, ticks_per_second: int) -> TimeRange:
 
 
 def _kinds(version: Version) -> Callable[[FileMeta], Hashable]:
-    """Tell which files hold columns of the same types, so that they can be one."""
+    """Return what decides whether files have columns of the same types, and can be merged."""
     changed = [column for column in version.schema.columns if column.past and column.semantic is Semantic.FIELD]
     if not changed:
         return lambda meta: ()
@@ -278,7 +277,7 @@ def _check(context: EngineContext, region: Region, inputs: Sequence[FileHandle])
     files = region.manifest.state.files
     if background.is_stopping:
         raise StorageUnavailable("the engine is closed")
-    if region.state is RegionState.DROPPED or not all(handle.meta.file_id in files for handle in inputs):
+    if region.access.is_dropped or not all(handle.meta.file_id in files for handle in inputs):
         raise Cancelled("files that were to be merged are gone")
     if background.has_one_thread and background.has_flush_waiting:
         raise Cancelled("a flush needs the thread")
@@ -304,64 +303,47 @@ def write_job(context: EngineContext, region: Region, job: CompactionJob) -> lis
     return written
 
 
-def _finish(
-    context: EngineContext,
-    region: Region,
-    waiter: CompactionWaiter | None,
-    job: CompactionJob | None,
-    written: list[WrittenFile],
-    elapsed_ns: int,
-) -> None:
+def _finish(context: EngineContext, region: Region, waiter: CompactionWaiter | None, done: Compacted | None) -> None:
     """Let new files take the place of old ones. On the worker."""
-    now = context.clock.monotonic_ns()
-    if job is None:
-        region.compaction_failures = 0
-        region.compact_due_ns = now + LOOK_INTERVAL
-        _end(context, region, waiter, None)
+    now, state = context.clock.monotonic_ns(), region.compaction
+    if done is None:
+        state.failures, state.due_ns = 0, now + LOOK_INTERVAL
+        _end(context, region, waiter)
         return
     try:
-        is_installed = install_job(context, region, job, written)
+        is_installed = install_job(context, region, done.job, done.written)
     except BaseException as error:  # noqa: BLE001 - a failed compaction is reported and tried again
         _fail(context, region, waiter, error)
         return
-    region.compaction_failures = 0
     # There may be more to do, but not all the time.
-    region.compact_due_ns, region.compact_rest_ns = now, now + elapsed_ns
+    state.failures, state.due_ns, state.not_before_ns = 0, now, now + done.elapsed_ns
     if is_installed:
-        _tell(region, job.metas, [file.meta for file in written], elapsed_ns)
+        _report(region, done.job.metas, [file.meta for file in done.written], done.elapsed_ns)
     _go_on(context, region, waiter)
 
 
 def install_job(context: EngineContext, region: Region, job: CompactionJob, written: list[WrittenFile]) -> bool:
     """Commit the files; False if their rows are void by now."""
-    try:
-        # A truncate whose outcome was unknown may turn out to have made these rows void.
-        region.resolve(context)
-    except BaseException:
-        discard(context, region, written)
-        raise
+    is_installed = install(context, region, written, partial(_plan_edit, region, job, written))
+    if is_installed:
+        crash_point("compact.after_manifest")
+    return is_installed
+
+
+def _plan_edit(region: Region, job: CompactionJob, written: list[WrittenFile]) -> Edit | None:
+    """Plan the edit of the manifest; None if files that were merged are no part of the region any more."""
     files = region.manifest.state.files
-    if region.state is not RegionState.WRITABLE or not all(meta.file_id in files for meta in job.metas):
-        discard(context, region, written)
-        return False
+    if not region.access.is_writable or not all(meta.file_id in files for meta in job.metas):
+        return None
     crash_point("compact.before_manifest")
-    edit = Edit(
+    return Edit(
         added=tuple(file.meta for file in written),
         removed=tuple(meta.file_id for meta in job.metas),
         compaction_window_seconds=job.window_seconds,
     )
-    for file in written:
-        file.remember(context.caches)
-    try:
-        region.commit(context, edit)
-    except BaseException as error:
-        discard_unless_landed(context, region, written, error)
-        raise
-    crash_point("compact.after_manifest")
-    return True
 
 
-def _tell(region: Region, read: list[FileMeta], written: list[FileMeta], elapsed_ns: int) -> None:
+def _report(region: Region, read: list[FileMeta], written: list[FileMeta], elapsed_ns: int) -> None:
     rows, written_bytes = sum(meta.rows for meta in written), sum(meta.size_bytes for meta in written)
     read_bytes = sum(meta.size_bytes for meta in read)
     COMPACTED.inc()
@@ -388,20 +370,19 @@ def _fail(context: EngineContext, region: Region, waiter: CompactionWaiter | Non
     now = context.clock.monotonic_ns()
     if isinstance(error, Cancelled):
         COMPACTION_CANCELLED.inc()
-        region.compact_due_ns = now
+        region.compaction.due_ns = now
         _go_on(context, region, waiter)
         return
     if not context.background.is_stopping:
-        region.compaction_failures += 1
+        region.compaction.due_ns = now
+        region.compaction.postpone(now, _RETRY_SECONDS_MIN, RETRY_SECONDS_MAX)
         COMPACTION_FAILED.inc()
-        delay = min(RETRY_SECONDS_MAX, 2.0 ** min(region.compaction_failures, _DOUBLINGS_MAX))
-        region.compact_due_ns, region.compact_rest_ns = now, now + int(delay * _NS)
         _set_aside(region, error)
         _log.warning(
             "a compaction failed",
             region=region.id,
             table=region.table,
-            failures=region.compaction_failures,
+            failures=region.compaction.failures,
             error=error,
         )
     _end(context, region, waiter, error)
@@ -412,31 +393,32 @@ def _set_aside(region: Region, error: BaseException) -> None:
     if isinstance(error, FileCorrupted):
         damaged = str(error.fields.get("file"))
         files = region.manifest.state.files
-        region.damaged_files |= {each for each in files if data_path(region.directory, each) == damaged}
+        region.compaction.damaged_files |= {each for each in files if data_path(region.directory, each) == damaged}
 
 
 def _go_on(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> None:
-    """Whoever waits, waits until nothing is left to merge. On the worker."""
+    """Compact until nothing is left to merge, if there is a waiter. On the worker."""
     if waiter is None:
-        _end(context, region, None, None)
+        _end(context, region, None)
         return
     try:
         region.check_writable()
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+    except BaseException as error:  # noqa: BLE001 - handed to the waiter
         # Without the frames it came through: they know the files, which are to be deleted.
         _end(context, region, waiter, error.with_traceback(None))
         return
     _submit(context, region, waiter)
 
 
-def _end(context: EngineContext, region: Region, waiter: CompactionWaiter | None, error: BaseException | None) -> None:
-    """Let the next compaction begin, if somebody waits for it."""
-    region.is_compacting = False
-    if waiter is not None and not waiter.done.done():
-        if error is None:
-            waiter.done.set_result(None)
-        else:
-            waiter.done.set_exception(error)
-    waiting, region.compaction_waiters = region.compaction_waiters, []
+def _end(
+    context: EngineContext, region: Region, waiter: CompactionWaiter | None, error: BaseException | None = None
+) -> None:
+    """Answer the waiter, and begin the next compaction if there are more waiters."""
+    region.compaction.is_running = False
+    if waiter is not None and error is not None:
+        refuse([waiter.done], error)
+    elif waiter is not None and not waiter.done.done():
+        waiter.done.set_result(None)
+    waiting, region.compaction.waiters = region.compaction.waiters, []
     for each in waiting:
-        region.worker.call(partial(_begin, context, region, each)).add_done_callback(partial(_pass_error, each.done))
+        region.worker.call(partial(_begin, context, region, each)).add_done_callback(_refuse(each.done))

@@ -1,4 +1,4 @@
-"""What all parts of the engine share: the store, the log, the buffer, the threads, the options."""
+"""What all parts of the engine use: the store, the log, the buffer, the threads, the options."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Dropping a region: a marker first, then everything else, in any order and as often as it takes.
 
-    marker ─▶ gone ─▶ manifest and log hear of it ─▶ files, when nobody reads them any more ─▶ marker
+    put marker ─▶ no reads or writes ─▶ manifest and log ─▶ delete files after their last reader ─▶ delete marker
 
 From the marker on the region is dropped, whatever else fails: a start that finds one finishes the drop. A region that
-is quarantined is dropped in the same way; there is nobody who reads it.
+is quarantined is dropped in the same way; it has no readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from tsdb.engine.errors import is_of_disk
 from tsdb.engine.listing import DROPPING
 from tsdb.engine.manifest import Remove
 from tsdb.engine.region.context import EngineContext
-from tsdb.engine.region.region import FileHandle, Region, RegionState, Version
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.state import RegionState
+from tsdb.engine.region.version import FileHandle, Version
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
 from tsdb.store import ObjectNotFound, StoreError, crash_point
@@ -44,8 +46,8 @@ class PendingDrop:
 
     @property
     def is_over(self) -> bool:
-        """Nobody reads the files any more, and neither a flush nor a compaction writes new ones."""
-        is_idle = self.region is None or not (self.region.is_flushing or self.region.is_compacting)
+        """The files have no reader, and neither a flush nor a compaction writes new ones."""
+        is_idle = self.region is None or not (self.region.flush.is_running or self.region.compaction.is_running)
         return is_idle and all(reader() is None for reader in self.readers)
 
 
@@ -60,9 +62,9 @@ def drop_region(context: EngineContext, region: Region) -> PendingDrop:
         _put_marker(context, region.directory)
     except _MarkerInDoubt as doubt:
         # What is acknowledged from here on could be gone with the next start.
-        region.stop_writing("it is unknown whether the region is dropped; the next start finds out")
+        region.access.stop("it is unknown whether the region is dropped; the next start finds out")
         raise _cause(doubt) from None
-    region.state = RegionState.DROPPED
+    region.access.state = RegionState.DROPPED
     version = region.version
     readers = tuple(weakref.ref(handle) for handle in version.files)
     empty = context.new_memtable(version.schema, version.options)
@@ -78,7 +80,7 @@ def drop_region(context: EngineContext, region: Region) -> PendingDrop:
 
 
 def drop_quarantined(context: EngineContext, region_id: RegionId, directory: str) -> PendingDrop:
-    """Drop a region that is not served; its log entries are let go when its files are."""
+    """Drop a region that is not served; its log entries are released with its files."""
     try:
         _put_marker(context, directory)
     except _MarkerInDoubt as doubt:
@@ -105,7 +107,7 @@ def _put_marker(context: EngineContext, directory: str) -> None:
 
 
 def _find_marker(context: EngineContext, path: str) -> bool | None:
-    """Whether the marker is there; None if that cannot be told."""
+    """Whether the marker is there; None if that is unknown."""
     try:
         context.store.head(path)
     except ObjectNotFound:
@@ -133,7 +135,7 @@ def _tell_manifest_and_log(context: EngineContext, region: Region) -> None:
 def finish_drop(context: EngineContext, region_id: RegionId, directory: str) -> None:
     """Delete what is left of a dropped region; the marker goes last, so that a crash leaves it to the next start.
 
-    Before that, the log must know: entries of a region that is made anew under the same id would contradict the old.
+    Before that, the log must know: entries of a region created again under the same id would contradict the old.
     """
     crash_point("drop.before_delete")
     for item in list(context.store.list(directory)):

@@ -8,18 +8,19 @@ fails leaves everything as it was; the frozen memtables are flushed by the next 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from tsdb.engine.manifest import Edit
+from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region.background import Priority
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush_plan import PlannedFile, plan_files
-from tsdb.engine.region.region import FrozenMemtable, Region, RegionState, Version
-from tsdb.engine.region.uncommitted import discard, discard_unless_landed
+from tsdb.engine.region.job import discard, install, pass_error, refuse, run_job
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.version import FrozenMemtable, Version
 from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.sst import WrittenFile, plan_row_group_rows, write_sst
 from tsdb.model import RegionOptions
@@ -29,7 +30,7 @@ from tsdb.telemetry import get_logger
 _log = get_logger("tsdb.flush")
 
 RETRY_SECONDS_MAX = 30.0
-_DOUBLINGS_MAX = 10
+_RETRY_SECONDS_MIN = 0.1
 # What the stripes of a flush take at most, as far as compactions have to care.
 _FLUSH_BYTES_MAX = 64 << 20
 
@@ -50,118 +51,94 @@ def start_flush(context: EngineContext, region: Region) -> Future[None]:
     """Flush what the region holds now; the future completes when it is durable, or with the error that kept it."""
     done: Future[None] = Future()
     done.set_running_or_notify_cancel()
-    _on_worker(region, [done], lambda: _begin(context, region, [done]))
+    begun = region.worker.call(lambda: _begin(context, region, [done]))
+    begun.add_done_callback(partial(pass_error, partial(refuse, [done])))
     return done
-
-
-def _on_worker(region: Region, waiters: Sequence[Future[None]], step: Callable[[], None]) -> None:
-    """Take the next step on the region's worker; whatever keeps it from being taken, those who wait are told."""
-    region.worker.call(step).add_done_callback(partial(_tell, waiters))
-
-
-def _tell(waiters: Sequence[Future[None]], step: Future[None]) -> None:
-    error = step.exception()
-    if error is not None:
-        _refuse(waiters, error)
-
-
-def _refuse(waiters: Sequence[Future[None]], error: BaseException) -> None:
-    for done in waiters:
-        if not done.done():
-            done.set_exception(error)
 
 
 def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) -> None:
     """Decide what to write, on the worker, and hand it to a background thread."""
-    if region.is_flushing:
+    if region.flush.is_running:
         # That flush does not have the rows that came since it began.
-        region.flush_waiters += waiters
+        region.flush.waiters += waiters
         return
-    if region.state is not RegionState.DROPPED:
+    if not region.access.is_dropped:
         try:
             # What an earlier flush may have made durable must not be written again.
             region.resolve(context)
         except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
-            _fail(context, region, error, waiters)
+            _fail(context, region, waiters, error)
             return
         region.freeze(context)
     if not region.version.frozen:
-        region.last_flush_ns = context.clock.monotonic_ns()
+        region.flush.last_ns = context.clock.monotonic_ns()
         for done in waiters:
             done.set_result(None)
         return
-    region.is_flushing = True
+    region.flush.is_running = True
     job = FlushJob(region, region.version, region.version.frozen, waiters)
-    context.background.submit(Priority.FLUSH, lambda: _run(context, job)).add_done_callback(partial(_tell, waiters))
-
-
-def _run(context: EngineContext, job: FlushJob) -> None:
-    """Write the files and bring them back to the worker. On a background thread."""
-    try:
-        with FLUSH_SECONDS.time():
-            written = _write_files(context, job)
-    except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
-        failure = error
-        _on_worker(job.region, job.waiters, lambda: _fail(context, job.region, failure, job.waiters))
-    else:
-        _on_worker(job.region, job.waiters, lambda: _finish(context, job, written))
+    run_job(
+        context,
+        region,
+        Priority.FLUSH,
+        partial(_write_files, context, job),
+        finish=partial(_finish, context, job),
+        fail=partial(_fail, context, region, waiters),
+        lose=partial(refuse, waiters),
+    )
 
 
 def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> None:
     """Make written files part of the region. On the worker."""
-    region = job.region
+    region, state = job.region, job.region.flush
     try:
         is_installed = _install(context, job, written)
     except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
-        _fail(context, region, error, job.waiters)
+        _fail(context, region, job.waiters, error)
         return
-    region.flush_failures = region.retry_flush_ns = 0
-    region.last_flush_ns = context.clock.monotonic_ns()
+    state.failures = state.not_before_ns = 0
+    state.last_ns = context.clock.monotonic_ns()
     if is_installed:
-        region.compact_due_ns = min(region.compact_due_ns, region.last_flush_ns)
-        rows = sum(file.meta.rows for file in written)
-        FLUSHED.inc()
-        FLUSHED_ROWS.inc(rows)
-        _log.info(
-            "flushed",
-            region=region.id,
-            table=region.table,
-            files=len(written),
-            rows=rows,
-            bytes=sum(file.meta.size_bytes for file in written),
-        )
+        region.compaction.due_ns = min(region.compaction.due_ns, state.last_ns)
+        _report(region, [file.meta for file in written])
     for done in job.waiters:
         done.set_result(None)
     _end(context, region)
 
 
-def _fail(context: EngineContext, region: Region, error: BaseException, waiters: Sequence[Future[None]]) -> None:
+def _report(region: Region, written: list[FileMeta]) -> None:
+    rows, nbytes = sum(meta.rows for meta in written), sum(meta.size_bytes for meta in written)
+    FLUSHED.inc()
+    FLUSHED_ROWS.inc(rows)
+    _log.info("flushed", region=region.id, table=region.table, files=len(written), rows=rows, bytes=nbytes)
+
+
+def _fail(context: EngineContext, region: Region, waiters: Sequence[Future[None]], error: BaseException) -> None:
     """Leave everything as it is, try again later, and let waiting writers look again. On the worker."""
-    region.flush_failures += 1
+    delay = region.flush.postpone(context.clock.monotonic_ns(), _RETRY_SECONDS_MIN, RETRY_SECONDS_MAX)
     FLUSH_FAILED.inc()
-    delay = min(RETRY_SECONDS_MAX, 0.1 * 2 ** min(region.flush_failures, _DOUBLINGS_MAX))
-    region.retry_flush_ns = context.clock.monotonic_ns() + int(delay * 1e9)
     _log.error(
         "a flush failed",
         region=region.id,
         table=region.table,
-        failures=region.flush_failures,
+        failures=region.flush.failures,
         retry_seconds=delay,
         error=error,
     )
-    _refuse(waiters, error)
+    refuse(waiters, error)
     _end(context, region)
     context.buffer.wake()
 
 
 def _end(context: EngineContext, region: Region) -> None:
-    """Let the next flush begin, if somebody waits for it. On the worker."""
-    region.is_flushing = False
-    waiters, region.flush_waiters = region.flush_waiters, []
+    """Begin the next flush if there are waiters. On the worker."""
+    region.flush.is_running = False
+    waiters, region.flush.waiters = region.flush.waiters, []
     if waiters:
         _begin(context, region, waiters)
 
 
+@FLUSH_SECONDS.time()
 def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
     """Write the data files of a flush. On a background thread."""
     written: list[WrittenFile] = []
@@ -208,29 +185,19 @@ def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, option
 
 
 def _install(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -> bool:
-    """Commit the files; False if a truncate or drop has made the rows void meanwhile."""
-    region, last = job.region, job.frozen[-1]
-    try:
-        # A truncate whose outcome was unknown may turn out to have made these rows void.
-        region.resolve(context)
-    except BaseException:
-        discard(context, region, written)
-        raise
-    if not set(job.frozen) <= set(region.version.frozen):
-        discard(context, region, written)
-        return False
+    """Commit the files; False if their rows are void by now."""
+    is_installed = install(context, job.region, written, partial(_plan_edit, job, written))
+    if is_installed:
+        crash_point("flush.after_manifest")
+    return is_installed
+
+
+def _plan_edit(job: FlushJob, written: list[WrittenFile]) -> Edit | None:
+    """Plan the edit of the manifest; None if a truncate or drop has made the rows void meanwhile."""
+    if not set(job.frozen) <= set(job.region.version.frozen):
+        return None
+    last = job.frozen[-1]
     crash_point("flush.before_manifest")
-    edit = Edit(
-        added=tuple(file.meta for file in written),
-        flushed_entry_id=last.entry_id,
-        flushed_sequence=last.sequence,
+    return Edit(
+        added=tuple(file.meta for file in written), flushed_entry_id=last.entry_id, flushed_sequence=last.sequence
     )
-    for file in written:
-        file.remember(context.caches)
-    try:
-        region.commit(context, edit)
-    except BaseException as error:
-        discard_unless_landed(context, region, written, error)
-        raise
-    crash_point("flush.after_manifest")
-    return True

@@ -3,10 +3,10 @@
     memtables ─▶ groups of one stored schema ─▶ windows of time, not too many ─▶ a file each
 
 - A value is stored in the type it was written in, whatever type its column has by now. So memtables whose columns had
-  other types do not share a file; those that follow each other and agree do.
-- Rows that are merged and rows that append mode keeps do not share a file, so that the latter are read without a merge.
+  other types go to separate files; consecutive ones that agree go to one.
+- Rows that are merged and rows that append mode keeps go to separate files, so that the latter need no merge.
 - A file spans a window of time, so that late rows stay out of the files of today. Rows of thousands of windows would be
-  as many files, each with a price of its own: then neighbouring windows share one, those with the fewest rows first.
+  as many files, each with a price of its own: then neighbouring windows go to one, those with the fewest rows first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tsdb.engine.region.region import Version
+from tsdb.engine.region.version import Version
 from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.rows.source import Run
 from tsdb.model import Column, RegionSchema, Semantic, TimeRange
@@ -84,7 +84,7 @@ def join_windows(windows: list[list[Run]], count_max: int) -> list[list[Run]]:
     joined: list[list[Run]] = []
     done = 0
     for left, runs in zip(range(len(windows), 0, -1), windows, strict=True):
-        # A new part begins when the share of the last one is full, and always while every window can have its own.
+        # A new part begins when the last one is full, and always while every window can have its own.
         if not joined or done * count_max >= rows * len(joined) or left <= count_max - len(joined):
             joined.append([])
         joined[-1] += runs

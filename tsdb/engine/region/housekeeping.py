@@ -1,4 +1,4 @@
-"""What has to happen from time to time: flushes and compactions nobody asked for, purges of the log, the end of drops.
+"""Housekeeping: automatic flushes and compactions, purges of the log, expiry, the end of drops.
 
 `tick` does what is due; a thread calls it every second. It only starts work, and never waits for a flush.
 """
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from tsdb.engine.metrics import COMPACTIONS_POSTPONED
 from tsdb.engine.region.background import Priority
@@ -16,7 +17,7 @@ from tsdb.engine.region.compact import LOOK_INTERVAL, look
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.drop import PendingDrop, finish_drop
 from tsdb.engine.region.flush import start_flush
-from tsdb.engine.region.region import Region, RegionState
+from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import ttl_cutoff
 from tsdb.engine.region.trim import expire, plan_expired
 from tsdb.errors import TsdbError
@@ -31,8 +32,8 @@ REGION_BYTES_MAX = Size.parse("256MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
 IDLE_INTERVAL = Duration.of_seconds(2)
-"""A region with much in memory (`idle_bytes_min`) is flushed once nobody has written to it for a while: memory and log
-are free again, a start need not read the rows back, and queries find everything in files."""
+"""A region with much in memory (`idle_bytes_min`) is flushed once it has been idle for a while: memory and log are free
+again, a start need not read the rows back, and queries find everything in files."""
 
 FROZEN_MAX = 32
 """Memtables of one region that wait for a flush: each change of its columns makes one, and every query reads all."""
@@ -70,6 +71,8 @@ class Housekeeping:
         self._drops: dict[str, PendingDrop] = {}
         """By directory, until nothing is left of it."""
         self._deleting: set[str] = set()
+        self._last_seen: WeakKeyDictionary[Region, tuple[int, int]] = WeakKeyDictionary()
+        """How many bytes were written to a region when it was looked at last, and since when there are so many."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tsdb-housekeeping", daemon=True)
 
@@ -82,7 +85,7 @@ class Housekeeping:
             self._thread.join()
 
     def add_drop(self, pending: PendingDrop) -> None:
-        """Delete a dropped region's directory when nobody reads its files any more."""
+        """Delete a dropped region's directory after the last reader of its files."""
         self._drops[pending.directory] = pending
 
     def is_dropping(self, directory: str) -> bool:
@@ -110,7 +113,7 @@ class Housekeeping:
         """Sort and flush what a write made due."""
         for region in regions:
             version = region.version
-            if not region.is_sorting and version.mutable.needs_sorting:
+            if not region.written.is_sorting and version.mutable.needs_sorting:
                 self._sort(region)
             is_full = version.memtable_bytes >= (version.options.write_buffer_size or REGION_BYTES_MAX)
             if is_full or len(version.frozen) >= FROZEN_MAX:
@@ -119,7 +122,7 @@ class Housekeeping:
             self.relieve()
 
     def relieve(self) -> None:
-        """Flush the largest regions when the write buffer is half full of rows nobody flushes yet."""
+        """Flush the largest regions when the write buffer is half full of rows that are not being flushed."""
         buffer = self._context.buffer
         if not buffer.should_flush:
             return
@@ -142,7 +145,7 @@ class Housekeeping:
         for region in self._regions():
             version = region.version
             # Decided here first, so that a worker is not kept from writing for nothing.
-            if region.state is RegionState.WRITABLE and plan_expired(version, ttl_cutoff(self._context, version)):
+            if region.access.is_writable and plan_expired(version, ttl_cutoff(self._context, version)):
                 region.worker.call(partial(expire, self._context, region)).add_done_callback(_tell_failure)
 
     def compact(self) -> None:
@@ -162,19 +165,19 @@ class Housekeeping:
             look(self._context, region)
 
     def _is_due(self, region: Region, now: int) -> bool:
-        if region.is_compacting or region.state is not RegionState.WRITABLE:
+        if region.compaction.is_running or not region.access.is_writable:
             return False
-        if now < max(region.compact_due_ns, region.compact_rest_ns):
+        if now < max(region.compaction.due_ns, region.compaction.not_before_ns):
             return False
         if len(region.version.files) > 1:
             return True
-        region.compact_due_ns = now + LOOK_INTERVAL
+        region.compaction.due_ns = now + LOOK_INTERVAL
         return False
 
     def _resume(self) -> None:
         """Let regions write again that wait for the outcome of a commit: a flush finds it out first."""
         for region in self._regions():
-            if region.is_paused:
+            if region.access.is_paused:
                 self._flush(region)
 
     def _flush_idle(self) -> None:
@@ -182,36 +185,39 @@ class Housekeeping:
         for region in self._regions():
             is_idle = self._is_idle(region, now)
             if not region.version.memtable_bytes:
-                # The first row after a long silence has the whole interval before it.
-                region.last_flush_ns = now
-            elif is_idle or now - region.last_flush_ns >= self._context.options.auto_flush_interval:
+                # The first row after an idle time has the whole interval before it.
+                region.flush.last_ns = now
+            elif is_idle or now - region.flush.last_ns >= self._context.options.auto_flush_interval:
                 self._flush(region)
 
     def _is_idle(self, region: Region, now: int) -> bool:
         """Whether much was written to a region, and nothing for a while."""
-        if region.seen_bytes != region.written_bytes:
-            region.seen_bytes, region.quiet_since_ns = region.written_bytes, now
+        written = region.written.nbytes
+        seen, since_ns = self._last_seen.get(region, (-1, now))
+        if seen != written:
+            self._last_seen[region] = written, now
+            since_ns = now
         is_large = region.version.memtable_bytes >= self._context.options.tuning.idle_bytes_min
-        return is_large and now - region.quiet_since_ns >= IDLE_INTERVAL
+        return is_large and now - since_ns >= IDLE_INTERVAL
 
     def _must_wait(self, region: Region) -> bool:
         """The last flush failed a moment ago, or no flush can succeed before a restart."""
-        return region.manifest.is_broken or self._context.clock.monotonic_ns() < region.retry_flush_ns
+        return region.manifest.is_broken or self._context.clock.monotonic_ns() < region.flush.not_before_ns
 
     def _flush(self, region: Region) -> None:
         """Start a flush unless one is under way, or the last one failed a moment ago."""
-        if not (region.is_flushing or region.state is RegionState.DROPPED or self._must_wait(region)):
+        if not (region.flush.is_running or region.access.is_dropped or self._must_wait(region)):
             start_flush(self._context, region)
 
     def _sort(self, region: Region) -> None:
         memtable = region.version.mutable
-        region.is_sorting = True
+        region.written.is_sorting = True
 
         def sort() -> None:
             try:
                 memtable.sort_pending()
             finally:
-                region.is_sorting = False
+                region.written.is_sorting = False
 
         self._context.background.submit(Priority.SORT, sort)
 

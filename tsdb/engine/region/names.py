@@ -1,6 +1,6 @@
 """The names of tables beside the numbers of regions, for the log.
 
-The engine knows regions only. Whoever opens it can say what the table of a region is called; until then, and for a
+The engine knows regions only. Its owner can set a function that names the table of a region; until then, and for a
 region of no table, the log has the number alone.
 """
 

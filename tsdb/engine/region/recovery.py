@@ -21,7 +21,9 @@ from tsdb.engine.region.compact import first_look_ns
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.drop import finish_drop
 from tsdb.engine.region.flush import start_flush
-from tsdb.engine.region.region import Region, Version
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.state import CompactionState, FlushState, Written
+from tsdb.engine.region.version import Version
 from tsdb.engine.region.worker import Worker
 from tsdb.engine.rows.read_ahead import one_ahead
 from tsdb.engine.wal import ReplayedFrame
@@ -80,6 +82,7 @@ def make_region(
 ) -> Region:
     """Make the object of a region whose manifest is open."""
     state = manifest.state
+    now = context.clock.monotonic_ns()
     mutable = context.new_memtable(state.schema, state.options)
     region = Region(
         id=region_id,
@@ -87,10 +90,9 @@ def make_region(
         manifest=manifest,
         worker=worker,
         version=Version(state.schema, state.options, mutable, frozen=(), files=()),
-        last_entry_id=state.flushed_entry_id,
-        last_sequence=state.flushed_sequence,
-        last_flush_ns=context.clock.monotonic_ns(),
-        compact_due_ns=context.clock.monotonic_ns() + first_look_ns(region_id),
+        written=Written(state.flushed_entry_id, state.flushed_sequence),
+        flush=FlushState(last_ns=now),
+        compaction=CompactionState(due_ns=now + first_look_ns(region_id)),
         names=context.names,
     )
     region.adopt(context)
@@ -120,8 +122,8 @@ def _replay(context: EngineContext, found: Recovered) -> None:
     def floor(region_id: int) -> int | None:
         region = found.regions.get(RegionId(region_id))
         if region is not None:
-            return region.last_entry_id
-        # A region that cannot be opened keeps its entries: somebody may mend it.
+            return region.written.entry_id
+        # A region that cannot be opened keeps its entries: it may be repaired.
         return 0 if region_id in found.quarantined else None
 
     replay = context.wal.replay(floor)
@@ -141,7 +143,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
 
 def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[ReplayedFrame]]) -> None:
     """Put all entries into memtables; the next batch is read and decompressed meanwhile."""
-    told_ns = context.clock.monotonic_ns()
+    reported_ns = context.clock.monotonic_ns()
     for frames in batches:
         for frame in frames:
             region = found.regions.get(RegionId(frame.region_id))
@@ -150,8 +152,8 @@ def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[
                 found.replayed_rows += frame.rows
                 _relieve(context, found)
         REPLAYED_ROWS.set(found.replayed_rows)
-        if context.clock.monotonic_ns() - told_ns > _PROGRESS_NS:
-            told_ns = context.clock.monotonic_ns()
+        if context.clock.monotonic_ns() - reported_ns > _PROGRESS_NS:
+            reported_ns = context.clock.monotonic_ns()
             _log.info("replaying the log", rows=found.replayed_rows)
 
 
@@ -162,8 +164,8 @@ def _apply(context: EngineContext, region: Region, frame: ReplayedFrame) -> None
     _use_memtable(context, region, schema, options)
     batch = decode_batch(schema, frame.payload, frame.kind, version=frame.schema_version)
     region.version.mutable.append(batch, frame.base_seq, nbytes=frame.payload.size)
-    region.last_entry_id = frame.entry_id
-    region.last_sequence = max(region.last_sequence, frame.base_seq + frame.rows - 1)
+    region.written.entry_id = frame.entry_id
+    region.written.sequence = max(region.written.sequence, frame.base_seq + frame.rows - 1)
 
 
 def _settle(context: EngineContext, region: Region) -> None:
@@ -186,7 +188,7 @@ def _relieve(context: EngineContext, found: Recovered) -> None:
     """
     while context.buffer.should_flush:
         now, must_flush = context.clock.monotonic_ns(), context.buffer.should_reject(0)
-        able = [region for region in found.regions.values() if must_flush or now >= region.retry_flush_ns]
+        able = [region for region in found.regions.values() if must_flush or now >= region.flush.not_before_ns]
         region = max(able, key=lambda each: each.version.memtable_bytes, default=None)
         if region is None or not region.version.memtable_bytes:
             return

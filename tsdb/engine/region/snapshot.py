@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tsdb.engine.errors import RegionNotFound
 from tsdb.engine.region.context import EngineContext
-from tsdb.engine.region.region import Region, RegionState, Version
+from tsdb.engine.region.region import Region
+from tsdb.engine.region.version import Version
 from tsdb.engine.rows.source import Source
 from tsdb.engine.scan import Snapshot
 from tsdb.units import Duration
@@ -16,7 +17,7 @@ def take_snapshot(context: EngineContext, region: Region, *, timeout: Duration |
     """Take a snapshot; its files are not deleted before it is released. RegionNotFound if the region was dropped."""
     version = region.version
     # Asked after the version was taken: a drop says so before it takes the rows away.
-    if region.state is RegionState.DROPPED:
+    if region.access.is_dropped:
         raise RegionNotFound(region_id=region.id)
     pinned = list(version.files)
     return Snapshot(

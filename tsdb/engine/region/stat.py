@@ -63,22 +63,22 @@ def stat_region(region: Region) -> RegionStat:
     version = region.version
     files = [handle.meta for handle in version.files]
     return RegionStat(
-        state=region.state.value,
+        state=region.access.state.value,
         schema_version=version.schema.version,
         memtable_rows=sum(memtable.rows for memtable in version.memtables),
         memtable_bytes=version.memtable_bytes,
         files=len(files),
         file_rows=sum(file.rows for file in files),
         file_bytes=sum(file.size_bytes for file in files),
-        flush_failures=region.flush_failures,
-        last_entry_id=region.last_entry_id,
-        last_sequence=region.last_sequence,
+        flush_failures=region.flush.failures,
+        last_entry_id=region.written.entry_id,
+        last_sequence=region.written.sequence,
         index_bytes=sum(file.index_size_bytes for file in files),
         manifest_version=region.manifest.state.version,
         manifest_bytes=region.manifest.size_bytes,
-        written_bytes=region.written_bytes,
+        written_bytes=region.written.nbytes,
         compaction_window_seconds=region.window_seconds,
-        compaction_failures=region.compaction_failures,
+        compaction_failures=region.compaction.failures,
         options=json.dumps(version.options.to_json()),
     )
 

@@ -1,7 +1,7 @@
 """Sweeping: what lies in a region's directory and is no part of it is deleted after a start.
 
-- Files that the manifest took out: whoever was to delete them when their last reader let go ended with the process.
-- Files that no manifest knows: what a flush left that did not come to its end.
+- Files that the manifest took out: the process ended before their last reader released them.
+- Files that no manifest knows: an interrupted flush or compaction left them.
 
 A file that is younger than the start may belong to a flush of this process and is left alone.
 """
@@ -23,7 +23,7 @@ _log = get_logger("tsdb.region")
 
 def start_sweep(context: EngineContext, region: Region, objects: list[ObjectMeta], *, started_ms: int) -> Future[None]:
     """Sweep a region that was just opened, on a background thread; `objects` are those of its directory."""
-    # Nobody reads these: no version of this process ever had them. What is removed from now on has its own keeper.
+    # These have no readers: no version of this process ever had them. What is removed later is deleted by its handle.
     removed = [each.file_id for each in region.manifest.state.removed_files]
     return context.background.submit(Priority.DELETE, lambda: _sweep(context, region, objects, removed, started_ms))
 
@@ -36,7 +36,7 @@ def _sweep(
     if removed:
         region.forget(removed)
     orphans = plan_orphan_sweep(
-        objects, region.directory, region.manifest.state, in_flight=removed, minimum_age_ms=0, now_ms=started_ms
+        objects, region.directory, region.manifest.state, in_flight=removed, newest_ms=started_ms
     )
     deleted = run_orphan_sweep(context.store, orphans)
     if deleted:

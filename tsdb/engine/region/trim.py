@@ -1,6 +1,6 @@
 """Taking whole data files out of a region: those whose rows have all expired, and those inside ranges of time.
 
-    plan (pure) ─▶ worker: manifest ─▶ each file is deleted when nobody reads it any more
+    plan (pure) ─▶ worker: manifest ─▶ each file is deleted after its last reader
 
 Files that merge with others are more than their own rows: they hide what they overwrote or deleted in older files. So a
 file stays as long as a file that stays has older rows at the same times. It goes with that one, later.
@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import EXPIRED_FILES
 from tsdb.engine.region.context import EngineContext
-from tsdb.engine.region.region import Region, Version
+from tsdb.engine.region.region import Region
 from tsdb.engine.region.snapshot import ttl_cutoff
+from tsdb.engine.region.version import Version
 from tsdb.model import RegionOptions, TimeRange
 from tsdb.store import crash_point
 from tsdb.telemetry import get_logger
@@ -42,7 +43,7 @@ def _plan(version: Version, is_wanted: Callable[[FileMeta], bool]) -> list[FileM
     if not wanted:
         return []
     span = _hull(wanted.values())
-    # Who stays may keep others, which then keep others in turn.
+    # A file that stays may keep others, which then keep others in turn.
     staying = [meta for meta in metas if meta.file_id not in wanted and meta.time_range.overlaps(span)]
     while staying and wanted:
         one = staying.pop()

@@ -88,7 +88,7 @@ class Worker:
         commit: Callable[[list[WriteRequest]], None],
         is_synced: bool = False,
     ) -> None:
-        """With `is_synced` a commit waits for the disk: then writes are queued always, for they share the wait."""
+        """With `is_synced` a commit waits for the disk: then writes always queue, because one wait serves several."""
         self._is_synced = is_synced
         self._buffer = buffer
         self._clock = clock
@@ -99,7 +99,7 @@ class Worker:
         self._gate = threading.Lock()
         """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
         self._turns = threading.Lock()
-        """Held by whoever has its turn: the worker's thread, or one that brought a write."""
+        """Held during a turn, by the worker's thread or by one that brought a write."""
         self._ahead = 0
         """How many messages are queued, or taken from the queue and not done yet; changed under the gate."""
         self._is_closed = False
@@ -154,7 +154,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def _put(self, message: _Message) -> bool:
-        """Queue a message; False if nobody will look at it any more."""
+        """Queue a message; False if the worker is closed."""
         with self._gate:
             if not self._is_closed:
                 self._ahead += 1
@@ -162,7 +162,7 @@ class Worker:
             return not self._is_closed
 
     def _is_idle(self) -> bool:
-        """Tell whoever has its turn whether everything that came before is done, and more is taken."""
+        """During a turn: whether everything that came before is done, and the worker is open."""
         with self._gate:
             return not (self._ahead or self._waiting or self._is_closed)
 
@@ -235,7 +235,7 @@ class Worker:
     def _commit_safely(self, ready: list[WriteRequest]) -> None:
         try:
             self._commit(ready)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+        except BaseException as error:  # noqa: BLE001 - handed to the waiter; the thread lives on
             _log.exception("writing failed", requests=len(ready))
             for request in ready:
                 if not request.done.done():
@@ -271,7 +271,7 @@ class Worker:
 def _answer(call: _Call) -> None:
     try:
         call.done.set_result(call.function())
-    except BaseException as error:  # noqa: BLE001 - handed to whoever waits; the thread lives on
+    except BaseException as error:  # noqa: BLE001 - handed to the waiter; the thread lives on
         call.done.set_exception(error)
 
 

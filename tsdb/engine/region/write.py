@@ -65,8 +65,8 @@ def _plan(requests: Sequence[WriteRequest]) -> list[_Planned]:
             request.done.set_exception(error)
             continue
         logged = not region.version.options.skip_wal
-        entries[region] = entries.get(region, region.last_entry_id) + (1 if logged else 0)
-        base = sequences.get(region, region.last_sequence) + 1
+        entries[region] = entries.get(region, region.written.entry_id) + (1 if logged else 0)
+        base = sequences.get(region, region.written.sequence) + 1
         sequences[region] = base + request.batch.rows - 1
         planned.append(_Planned(request, entries[region], base))
     return planned
@@ -93,9 +93,9 @@ def _apply(planned: _Planned) -> None:
         _log.exception("an entry is in the log but not in memory", region=region.id, entry=planned.entry_id)
         request.done.set_exception(error)
     # The log has the entry, so the next one must follow it in any case.
-    region.last_entry_id = planned.entry_id
-    region.last_sequence = planned.base_sequence + request.batch.rows - 1
-    region.written_bytes += request.nbytes
+    region.written.entry_id = planned.entry_id
+    region.written.sequence = planned.base_sequence + request.batch.rows - 1
+    region.written.nbytes += request.nbytes
 
 
 def _follow_schema(request: WriteRequest) -> None:
@@ -110,7 +110,7 @@ def _follow_schema(request: WriteRequest) -> None:
 
 
 def _has_lost_a_type(batch: Batch, written: RegionSchema, current: RegionSchema) -> bool:
-    """Whether values could be lost by a cast: what is acknowledged must be there, so such a batch is made anew."""
+    """Whether values could be lost by a cast: such a batch is refused, because what is acknowledged must be there."""
     fields = (written.by_name[name] for name in batch.fields)
     known = ((old, current.by_id[old.id]) for old in fields if old.id in current.by_id)
     return any(old.type != new.type and not can_widen(old.type, new.type) for old, new in known)

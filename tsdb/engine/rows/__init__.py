@@ -1,4 +1,4 @@
-"""Rows in memory: series, slices, sorted sources, memtables and the merge that all of them share.
+"""Rows in memory: series, slices, sorted sources, memtables and their merge.
 
     series, slices ─▶ source (sorted rows) ─▶ merge (newest version of every key) ─▶ memtable
 

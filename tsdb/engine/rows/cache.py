@@ -1,10 +1,10 @@
 """Caches bounded by bytes: what was read stays in memory as long as it earns its place.
 
-    new ─▶ probation ─(used again)▶ protected ─(over its share)▶ probation ─(oldest, over capacity)▶ gone
+    new ─▶ probation ─(used again)▶ protected ─(over its limit)▶ probation ─(oldest, over capacity)▶ gone
 
 - An entry that is used once never pushes out one that is used often: a scan of everything passes through probation and
   leaves the protected part alone.
-- One load per key at a time: whoever asks meanwhile waits for it. No lock is held while a load runs.
+- One load per key at a time: other requests for the key wait for it. No lock is held while a load runs.
 - A capacity of 0 switches a cache off: every request loads, nothing is kept.
 
 Values are shared between threads and must not be changed.
@@ -49,7 +49,7 @@ class _Load(Generic[V]):
         self.value: V | None = None
         self.has_value = False
         self.is_unwanted = False
-        """The key was removed meanwhile: whoever waits gets the value, the cache does not keep it."""
+        """The key was removed meanwhile: waiters get the value, the cache does not keep it."""
 
 
 class ByteCache(Generic[K, V]):
@@ -97,7 +97,7 @@ class ByteCache(Generic[K, V]):
                 with self._lock:
                     self._hits += 1
                 return under_way.value  # type: ignore[return-value]
-            # The load failed, and its error went to the one who ran it: try again, for an error of one's own.
+            # The load failed, and its error went to the caller that ran it: try again, for an error of this caller.
         return self._run(key, mine, load, weigh)
 
     def get_many(self, keys: Sequence[K]) -> list[V | None]:
@@ -105,7 +105,7 @@ class ByteCache(Generic[K, V]):
         with self._lock:
             entries = [self._touch(key) for key in keys]
             found = [None if entry is None else entry[0] for entry in entries]
-            # Whoever loads what is missing counts that as a miss.
+            # The load of what is missing counts as the miss.
             self._hits += len(entries) - entries.count(None)
             return found
 
@@ -251,7 +251,7 @@ class ColumnKey(NamedTuple):
 
 
 class PageKey(NamedTuple):
-    """A stretch of a data file as it is stored: one column of a row group."""
+    """A column chunk of a data file as it is stored."""
 
     file_id: str
     offset: int

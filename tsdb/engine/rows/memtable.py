@@ -4,10 +4,10 @@
 
 - One thread appends, the region's worker. Readers take what `runs` returns, which never changes. A batch is published
   as a whole, in all windows at once, by the swap of one attribute.
-- Whoever needs raw rows sorted sorts them outside the lock and installs the run if nobody was faster: a reader, a
-  background job, the flush.
+- A thread that needs raw rows sorted (a reader, a background job, a flush) sorts them outside the lock and installs the
+  run if no other thread was faster.
 - Windows of time keep late rows out of the files of today: a flush writes one file per window.
-- Runs of few rows, as readers make them who come between small writes, are merged with those before them that have no
+- Runs of few rows, as readers between small writes make them, are merged with those before them that have no
   more rows: so there are never many, and a row is merged again only when its run doubles.
 - `nbytes` is what the write buffer is charged: all buffers of raw rows and runs, and what the arrays of raw rows take
   besides their values, which is most of it when writes are small.
@@ -169,7 +169,7 @@ class Memtable:
         return done
 
     def _install(self, start: int, taken: Window, done: Window) -> bool:
-        """Put sorted pieces in the place of those they were made from, unless somebody was faster."""
+        """Put sorted pieces in the place of those they were made from, unless another thread was faster."""
         with self._lock:
             current = self._windows[start]
             raw, runs = len(taken.raw), len(taken.runs)
@@ -228,7 +228,7 @@ def _mergeable(runs: tuple[Run, ...], tuning: MemtableTuning) -> slice | None:
     """Find the newest runs of about one size that are worth a merge: of few rows first, then of many.
 
     Runs that follow each other in time, as rows in order make them, are read one after the other without a merge: there
-    only their number counts. So it is with runs of which only neighbours share a little time, as writers side by side
+    only their number counts. So it is with runs of which only neighbours overlap a little, as writers side by side
     make them: merged, they would still touch their neighbours. Runs that lie on top of each other cost a merge of all
     of them at every read.
     """

@@ -39,7 +39,7 @@ def _go_on() -> None: ...
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """What is wanted of a source: for each series of its block a stretch of its rows, perhaps an empty one."""
+    """What is wanted of a source: for each series of its block a row range, perhaps an empty one."""
 
     source: SourceReader
     starts: Positions
@@ -65,7 +65,7 @@ class Stripe:
     sequences: npt.NDArray[np.uint64]
     ops: npt.NDArray[np.uint8] | None
     read: Callable[[Column], pa.Array]
-    """Gathers a field; columns that nobody asks for are never read."""
+    """Gathers a field; columns that are not asked for are never read."""
     is_unique: bool = False
     """Whether it is known that no two rows have one series and time."""
 
@@ -90,7 +90,7 @@ class Merge:
         check: Callable[[], None] = _go_on,
     ) -> None:
         """`union` is for callers that know which series there are: the union of those that the selections have
-        stretches for, and for each selection where its stretches are in it. Otherwise the blocks say so. `check` is
+        row ranges for, and for each selection where its ranges are in it. Otherwise the blocks say so. `check` is
         called before each stripe and ends the merge by raising."""
         self._schema = schema
         self._options = options
@@ -299,7 +299,7 @@ class _Piece:
 
 
 def _cut(selection: Selection, places: Positions, first: int, last: int) -> _Piece:
-    # Blocks and union are in the same order, so a source's share of a stripe is one stretch of its block.
+    # Blocks and union are in the same order, so the part of a stripe in one source is one range of its block.
     low, high = np.searchsorted(places, [first, last])
     rows = Slices(selection.starts[low:high], selection.stops[low:high])
     return _Piece(selection.source, rows, places[low:high])
@@ -318,7 +318,7 @@ class _Cursor:
         return self.source.times(Slices.one(self.start, min(self.start + rows, self.stop)))
 
 
-def _advance(cursors: Sequence[_Cursor], rows_max: int, share_min: int) -> list[tuple[SourceReader, Slices]]:
+def _advance(cursors: Sequence[_Cursor], rows_max: int, rows_min: int) -> list[tuple[SourceReader, Slices]]:
     """Take the earliest rows of all sources, about as many as a stripe has, and move the cursors behind them.
 
     Rows up to a time are taken from everywhere, so that the versions of a row stay together.
@@ -327,13 +327,13 @@ def _advance(cursors: Sequence[_Cursor], rows_max: int, share_min: int) -> list[
     earliest = cursors[firsts.index(min(firsts))]
     reach = int(earliest.ahead(rows_max)[-1])
     active = [cursor for cursor, first in zip(cursors, firsts, strict=True) if first <= reach]
-    share = max(share_min, rows_max // len(active))
-    ahead = [cursor.ahead(share) for cursor in active]
+    quota = max(rows_min, rows_max // len(active))
+    ahead = [cursor.ahead(quota) for cursor in active]
     bounds = [first for first in firsts if first > reach]
     bounds += [
-        int(times[-1]) for cursor, times in zip(active, ahead, strict=True) if cursor.stop - cursor.start > share
+        int(times[-1]) for cursor, times in zip(active, ahead, strict=True) if cursor.stop - cursor.start > quota
     ]
-    # A time that has more rows than a share is taken as a whole.
+    # A time that has more rows than the quota is taken as a whole.
     bound = max(min(bounds), min(firsts) + 1) if bounds else None
     taken = []
     for cursor, times in zip(active, ahead, strict=True):

@@ -2,7 +2,7 @@
 
 Sources (memtable runs, data files) are sorted by series, then time, then sequence; series are ordered by their tags
 as the primary key says, nulls first. So everything about tags is decided on a block, one row per series, and the rows
-of a series are one stretch.
+of a series are one row range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KNOWN_TIMES_MAX = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesBlock:
-    """The series of one source, in order, with the stretch of rows and the span of time of each."""
+    """The series of one source, in order, with the row range and the time range of each."""
 
     table: SeriesTable
     offsets: Positions

@@ -1,4 +1,4 @@
-"""Stretches of rows of one source, and reading columns along them."""
+"""Row ranges of one source, and reading columns by them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pyarrow as pa
 
 Positions = npt.NDArray[np.int64]
 
-# Up to this many stretches are read as slices that share memory; more are gathered row by row, which costs a copy but
-# no Python per stretch.
+# Up to this many ranges are read as slices that share memory; more are gathered row by row, which costs a copy but
+# no Python per range.
 _SLICES_MAX = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Rows `starts[i]` to `stops[i]`, in ascending order; empty stretches are allowed.
+    """Rows `starts[i]` to `stops[i]`, in ascending order; empty ranges are allowed.
 
-    What is found out about them stays with them: many columns are read along the same stretches.
+    What is computed is kept: many columns are read by the same ranges.
     """
 
     starts: Positions
@@ -39,7 +39,7 @@ class Slices:
         return int(self.lengths.sum())
 
     def coalesce(self) -> Slices:
-        """Drop empty stretches and join those that touch."""
+        """Drop empty ranges and join those that touch."""
         return self._joined
 
     @cached_property
@@ -67,7 +67,7 @@ class Slices:
         return shift + np.arange(ends[-1], dtype=np.int64)
 
     def take(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the values of these rows; one stretch shares memory with the whole."""
+        """Return the values of these rows; a single range is a view of `values`."""
         joined = self.coalesce()
         if len(joined.starts) == 1:
             return values[joined.starts[0] : joined.stops[0]]

@@ -40,7 +40,7 @@ class Counters(Protocol):
 
 
 class KnownRows(Protocol):
-    """Rows of which is known what pruning needs."""
+    """What pruning needs to know of rows."""
 
     @property
     def schema(self) -> RegionSchema:
@@ -142,7 +142,7 @@ def read_stored(source: SourceReader, column: Column, rows: Slices) -> pa.Array:
 
 
 def find_time(source: SourceReader, time: int, start: int, stop: int) -> int:
-    """Return the first row of a stretch that is not before a time, probing row by row instead of reading all."""
+    """Return the first row of a range that is not before a time, probing row by row instead of reading all."""
     while start < stop:
         middle = (start + stop) // 2
         if int(source.times(Slices.one(middle, middle + 1))[0]) < time:

@@ -76,6 +76,6 @@ class WriteBuffer:
         self.wake()
 
     def wake(self) -> None:
-        """Let those who wait look again: after a flush, also after one that failed."""
+        """Let waiting writers check again: after a flush, also after one that failed."""
         for wake in self._on_release:
             wake()

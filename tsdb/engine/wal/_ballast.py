@@ -27,7 +27,7 @@ _WATCH_INTERVAL_NS = 1_000_000_000
 
 
 class Ballast:
-    """Only who commits calls it, one thread at a time."""
+    """Only the committing thread calls it, one at a time."""
 
     def __init__(self, directory: Path, *, files: Files, size_bytes: int, clock: Clock) -> None:
         self._directory = directory

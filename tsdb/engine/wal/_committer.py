@@ -2,15 +2,15 @@
 
     append ─▶ queue ─▶ committer: take all that is queued ─▶ one writev ─▶ at most one fdatasync ─▶ complete in order
 
-While the committer is at the disk, new appends queue up and form the next group, so the cost of a sync is shared by
-everyone who waits for it. Without `sync_write` nobody waits for a sync: a second thread syncs at intervals, beside the
+While the committer is at the disk, new appends queue up and form the next group, so one sync serves all of
+them (group commit). Without `sync_write` no append waits for a sync: a second thread syncs at intervals, beside the
 committer, so that appends never stand behind a long sync. There a caller that waits anyway (`commit_now`) takes the
-committer's place while nobody else writes; `_is_committing` is that place, and only its holder touches the writer.
+committer's place while no other thread writes; `_is_committing` is that place, and only its holder touches the writer.
 
 What an error means:
 
 - The disk is full: the group is refused whole and cut off again; the log stays well-formed and may go on later.
-- Anything else (a sync that failed, above all): nobody knows any more what the disk holds. The log is broken for good;
+- Anything else (a sync that failed, above all): what the disk holds is unknown. The log is broken for good;
   this group and everything after it is refused with the same error. A sync is never tried twice, because the second one
   would succeed without having written the pages that the first one lost.
 """
@@ -49,7 +49,6 @@ class CommitCounters:
     """Counted by the committer alone."""
 
     frames: int = 0
-    stored_bytes: int = 0
     raw_bytes: int = 0
     commits: int = 0
     refused_full: int = 0
@@ -78,7 +77,7 @@ class Committer:
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
         self._is_committing = False
-        """Somebody writes: the committer's thread, or a caller in its place."""
+        """A thread writes: the committer's, or a caller in its place."""
         self._is_closing = False
         self._blocked = 0
         """How many callers wait for room in the queue."""
@@ -109,8 +108,8 @@ class Committer:
     def commit_now(self, frames: Sequence[Frame], *, timeout_s: float) -> None:
         """Commit frames and return when that is done.
 
-        If nobody else commits, the caller's thread does it: waking another thread, and being woken by it, costs more
-        than a write without sync. Otherwise, and with `sync_write`, where company is worth waiting for, they queue.
+        If no other thread commits, the caller's does: waking another thread, and being woken by it, costs more
+        than a write without sync. Otherwise, and with `sync_write`, for the sake of group commit, they queue.
         """
         size = sum(frame_bytes(frame.payload.size_bytes) for frame in frames)
         request = _Request(frames, size, Future())
@@ -181,7 +180,7 @@ class Committer:
                 self._commit_group(group)
             self._sync_finally()
         except BaseException as error:
-            # Whatever it is, nobody may be left waiting.
+            # Whatever it is, no caller may be left waiting.
             self._break(f"the committer failed: {error!r}", list(self._queue))
             raise
 
@@ -261,7 +260,6 @@ class Committer:
             crash_point("wal.append.after_sync")
         self._writer.accept()
         self.counters.frames += len(frames)
-        self.counters.stored_bytes += sum(request.size_bytes for request in group)
         self.counters.raw_bytes += sum(frame.payload.raw_bytes for frame in frames)
         self.counters.commits += 1
 

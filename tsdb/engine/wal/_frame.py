@@ -2,12 +2,12 @@
 
     header (64 bytes) | payload | zeroes up to a multiple of 8
 
-Two checksums share the work. The payload's is computed where the payload is compressed, in the caller's thread. The
+There are two checksums. The payload's is computed where the payload is compressed, in the caller's thread. The
 header's covers the header, including the payload's checksum, and is all the committer has to compute, once it knows the
 frame's place. A header that checks out can be trusted although its payload is damaged: it says whose rows are gone.
 
 The header's checksum also covers the place itself (segment number and offset), so a frame is valid only where it was
-written; bytes that look like one inside somebody's payload never pass for the log's own.
+written; bytes that look like one inside a payload never pass for the log's own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FrameKind(IntEnum):
     DATA = 1
     DELETE = 2
     DROP_REGION = 3
-    """Everything of the region before this frame is void; its numbering starts anew."""
+    """Everything of the region before this frame is void; its numbering starts again."""
     FENCE = 4
     """Reserved."""
     SEAL = 5
@@ -207,7 +207,7 @@ def parse_header(data: bytes, position: int, *, segment: int, offset: int) -> Fr
 
 
 def encode_seal(last_entries: dict[int, int]) -> Frame:
-    """The frame that tells the last entry of every region."""
+    """The frame that holds the last entry of every region."""
     table = np.fromiter(last_entries.items(), dtype=_SEAL_ENTRY, count=len(last_entries))
     payload = encode_frame_payload(table.tobytes())
     return Frame(0, 0, payload, kind=FrameKind.SEAL, rows=len(last_entries))

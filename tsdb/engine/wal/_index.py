@@ -1,7 +1,7 @@
 """What the log holds, in memory: segments, the last entry of every region, and what is flushed.
 
-Shared between the committer, which adds, and everyone who flushes, drops or purges; one lock, never held across I/O.
-Nothing of it is stored: segments tell their content, manifests tell what is flushed.
+Shared between the committer, which adds, and the threads that flush, drop or purge; one lock, never held across I/O.
+Nothing of it is stored: segments say what they contain, manifests what is flushed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LogIndex:
             self.has_flushed = True
 
     def forget(self, region_id: int) -> None:
-        """The region is gone: it pins nothing, and one with its id may start anew."""
+        """The region is gone: it pins nothing, and one with its id may start again."""
         with self._lock:
             self._forget(region_id)
 

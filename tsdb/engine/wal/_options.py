@@ -1,4 +1,4 @@
-"""What can be chosen about the log, and what it tells about itself."""
+"""Options and statistics of the log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class WalStatistics:
     segments: int
     total_bytes: int
     appended_frames: int
-    appended_bytes: int
     raw_bytes: int
     commits: int
     syncs: int

@@ -26,7 +26,7 @@ class PurgePlan:
     deletable: tuple[int, ...]
     pinning: tuple[int, ...]
     should_rotate: bool
-    """Nobody needs the last segment, and it is worth the trouble: end it, so that it can go too."""
+    """The last segment is not needed and large enough: end it, so that it can be deleted too."""
 
 
 def plan_purge(
@@ -37,7 +37,7 @@ def plan_purge(
     held_from: int | None = None,
     unflushable: Collection[int] = (),
 ) -> PurgePlan:
-    """Choose the oldest segments that nobody needs, never the last, which is being written.
+    """Choose the oldest segments that no region needs, never the last, which is being written.
 
     Segments from `held_from` on are kept whatever they hold. Regions that are `unflushable` pin segments like others,
     but asking for their flush is of no use.

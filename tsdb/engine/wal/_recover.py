@@ -302,7 +302,7 @@ class _Scanner:
             finally:
                 self._files.close(fd)
         except OSError as error:
-            # The copy is a courtesy to whoever wants to look at it: a full disk must not keep the log from opening.
+            # The copy is only for later inspection: a full disk must not keep the log from opening.
             if error.errno not in NO_SPACE:
                 raise
             _log.warning("no space to keep the torn tail of segment %016x", reader.number)

@@ -85,7 +85,7 @@ class Wal:
     ) -> tuple[Wal, Recovery]:
         """Read and verify the log in a directory, cut off a torn end, and be ready to append.
 
-        With `skip_corrupt`, damage quarantines nobody: what can be read is replayed, the rest is given up.
+        With `skip_corrupt`, damage quarantines no region: what can be read is replayed, the rest is given up.
         """
         directory, files = Path(directory), files or Files()
         try:
@@ -131,7 +131,7 @@ class Wal:
     def append_now(self, frames: Sequence[Frame], *, timeout: Duration | None = None) -> None:
         """Append frames and return when they are accepted, or raise what the future of `append` would.
 
-        Cheaper than `append` for a caller that has nothing else to do: its own thread writes if nobody else does.
+        Cheaper than `append` for a caller that has nothing else to do: its own thread writes if no other does.
         """
         _check_kinds(frames)
         timeout_s = (self._options.append_timeout if timeout is None else timeout).seconds
@@ -170,7 +170,7 @@ class Wal:
         return self._index.has_flushed
 
     def purge(self) -> PurgeResult:
-        """Delete the oldest segments as far as nobody needs them, and say which regions pin what is too much."""
+        """Delete the oldest segments that no region needs, and return the regions that pin too much."""
         if not self._purging.acquire(blocking=False):
             return PurgeResult((), ())
         try:
@@ -189,7 +189,6 @@ class Wal:
             segments=segments,
             total_bytes=total_bytes,
             appended_frames=counters.frames,
-            appended_bytes=counters.stored_bytes,
             raw_bytes=counters.raw_bytes,
             commits=counters.commits,
             syncs=self._writer.syncs,

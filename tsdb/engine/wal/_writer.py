@@ -57,7 +57,7 @@ class _Written:
 
 
 class SegmentWriter:
-    """Only who commits calls it, one thread at a time, except `sync_beside` and `unsynced_bytes`."""
+    """Only the committing thread calls it, one at a time, except `sync_beside` and `unsynced_bytes`."""
 
     def __init__(self, directory: Path, *, files: Files, clock: Clock, index: LogIndex, file_bytes_max: int) -> None:
         self._directory = directory
@@ -197,7 +197,7 @@ class SegmentWriter:
             self._files.close(fd)
         with self._lock:
             self.syncs += 1
-            # The sync says nothing of bytes that were cut off and written anew meanwhile.
+            # The sync says nothing of bytes that were cut off and rewritten meanwhile.
             if number == self._number and rollbacks == self._rollbacks:
                 self._durable = max(self._durable, offset)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tsdb.ingest.otlp._logs import LOG_TABLE, LOG_TABLES, parse_logs
 from tsdb.ingest.otlp._metrics import MetricOptions, metric_tables, parse_metrics
 from tsdb.ingest.otlp._names import Strategy
-from tsdb.ingest.otlp._parsed import Parsed
+from tsdb.ingest.otlp._parsed import OtlpItems
 from tsdb.ingest.otlp._traces import CHOICE_TABLES, PARTITIONS, TRACE_TABLE, choice_rows, parse_traces, trace_tables
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "PARTITIONS",
     "TRACE_TABLE",
     "MetricOptions",
-    "Parsed",
+    "OtlpItems",
     "Strategy",
     "choice_rows",
     "metric_tables",

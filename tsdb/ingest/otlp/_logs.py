@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from tsdb.errors import InvalidArguments
 from tsdb.ingest._builder import RowsBuilder
 from tsdb.ingest.otlp._attributes import attributes, to_json, to_text, to_value
-from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
+from tsdb.ingest.otlp._parsed import Check, OtlpItems, Pace, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection
 from tsdb.model import DataType, Kind
 
@@ -48,7 +48,7 @@ def parse_logs(
     table: str = LOG_TABLE,
     extracted: Sequence[str] = (),
     check: Check = unchecked,
-) -> Parsed:
+) -> OtlpItems:
     """Make rows of an export request; `check` raises when they are not wanted any more."""
     request, pace = parse_message(ExportLogsServiceRequest, body, "logs"), Pace(check)
     builder = RowsBuilder(table, "ns", _FIELDS, columns=_columns(extracted), tags=("scope_name", *extracted))
@@ -79,7 +79,7 @@ def parse_logs(
                     reason = f"log record {records}: {error}"
                     rejections.append(Rejection(table, reason, records, kind="invalid"))
                 records += 1
-    return Parsed([builder.build()] if records > len(rejections) else [], records, rejections)
+    return OtlpItems([builder.build()] if records > len(rejections) else [], records, rejections)
 
 
 def _columns(extracted: Sequence[str]) -> tuple[str, ...]:

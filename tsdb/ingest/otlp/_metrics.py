@@ -36,7 +36,7 @@ from tsdb.ingest.otlp._attributes import Value, attributes, to_text
 from tsdb.ingest.otlp._buckets import bound_text, explicit_buckets, exponential_buckets
 from tsdb.ingest.otlp._names import Strategy, label_name, metric_name, unit_words
 from tsdb.ingest.otlp._native import end_of_series, native_histogram
-from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
+from tsdb.ingest.otlp._parsed import Check, OtlpItems, Pace, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection
 from tsdb.model import HISTOGRAM_COLUMN, DataType, Kind, MetricDescription
 
@@ -94,7 +94,7 @@ def metric_tables(*, with_metric_engine: bool) -> NewTable:
     )
 
 
-def parse_metrics(body: bytes, options: MetricOptions | None = None, *, check: Check = unchecked) -> Parsed:
+def parse_metrics(body: bytes, options: MetricOptions | None = None, *, check: Check = unchecked) -> OtlpItems:
     """Make rows of an export request; `check` raises when they are not wanted any more."""
     request = parse_message(ExportMetricsServiceRequest, body, "metrics")
     reader = _Reader(options or MetricOptions(), check)
@@ -106,7 +106,7 @@ def parse_metrics(body: bytes, options: MetricOptions | None = None, *, check: C
             for metric in scope.metrics:
                 reader.read(metric, labels)
     rows = [builder.build() for builder in reader.builders.values()]
-    return Parsed(rows, reader.points, reader.rejections, list(reader.descriptions.items()))
+    return OtlpItems(rows, reader.points, reader.rejections, list(reader.descriptions.items()))
 
 
 class _Reader:

@@ -21,7 +21,7 @@ class TooManyMessages(InvalidArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class OtlpItems:
     """The items of a request: data points, spans or log records. Places are their indexes, from 0."""
 
     rows: list[TableRows]
@@ -35,17 +35,17 @@ MESSAGES_MAX = 2_000_000
 """How many messages, the smallest included, a request may hold: each is an object of a hundred bytes and more."""
 
 CHECK_STEPS = 1024
-"""After so many items and attributes it is asked again whether the request is still wanted."""
+"""How many items and attributes are parsed between two checks for cancellation."""
 
 Check: TypeAlias = Callable[[], None]
 
 
 def unchecked() -> None:
-    """Whoever parses for itself always wants the result."""
+    """The check of callers that never cancel."""
 
 
 class Pace:
-    """Asks every now and then whether the result is still wanted; `check` raises if it is not."""
+    """Calls `check` at intervals, which raises if the request was cancelled."""
 
     def __init__(self, check: Check) -> None:
         self._check = check

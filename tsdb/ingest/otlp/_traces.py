@@ -24,7 +24,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.ingest._builder import RowsBuilder
 from tsdb.ingest.otlp._attributes import Value, attributes, to_json, to_text
 from tsdb.ingest.otlp._columns import TypedColumns
-from tsdb.ingest.otlp._parsed import Check, Pace, Parsed, parse_message, unchecked
+from tsdb.ingest.otlp._parsed import Check, OtlpItems, Pace, parse_message, unchecked
 from tsdb.ingest.rows import NewTable, Rejection, TableRows
 from tsdb.model import DataType, Kind
 
@@ -59,7 +59,7 @@ _CHOICE_TIME = 4_102_444_800_000_000_000
 """2100-01-01."""
 
 
-def parse_traces(body: bytes, table: str = TRACE_TABLE, *, check: Check = unchecked) -> Parsed:
+def parse_traces(body: bytes, table: str = TRACE_TABLE, *, check: Check = unchecked) -> OtlpItems:
     """Make rows of an export request; `check` raises when they are not wanted any more."""
     request, pace = parse_message(ExportTraceServiceRequest, body, "traces"), Pace(check)
     reader = _Reader(table)
@@ -75,11 +75,11 @@ def parse_traces(body: bytes, table: str = TRACE_TABLE, *, check: Check = unchec
             for span in scope.spans:
                 pace.spend(1 + len(attached))
                 reader.read(span, None if service is None else to_text(service), fixed, attached)
-    return Parsed(reader.build(), reader.spans, reader.rejections)
+    return OtlpItems(reader.build(), reader.spans, reader.rejections)
 
 
 def trace_tables(partitions: int = PARTITIONS) -> NewTable:
-    """How a new table of spans looks: a power of two of regions, each with the traces of a stretch of ids."""
+    """How a new table of spans looks: a power of two of regions, each with the traces of a range of ids."""
     if not 1 <= partitions <= PARTITIONS_MAX or partitions & (partitions - 1):
         raise InvalidArguments(
             f"a table of traces cannot have {partitions} partitions",

@@ -8,7 +8,7 @@ from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_label
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._run import Answer, QueryOptions, run_instant, run_range
 from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet, SeriesSource
-from tsdb.promql.evaluation._values import Natives, Scalar, Text, Vector, concat_vectors
+from tsdb.promql.evaluation._values import Natives, Scalar, StringValue, Vector, concat_vectors
 
 __all__ = [
     "LOOKBACK_MS",
@@ -27,7 +27,7 @@ __all__ = [
     "Scalar",
     "SeriesSet",
     "SeriesSource",
-    "Text",
+    "StringValue",
     "Vector",
     "concat_labels",
     "concat_vectors",

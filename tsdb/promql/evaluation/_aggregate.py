@@ -19,7 +19,7 @@ from tsdb.promql.evaluation._native_aggregate import add_histograms, count_texts
 from tsdb.promql.evaluation._numbers import format_float
 from tsdb.promql.evaluation._range_functions import remark_quantiles
 from tsdb.promql.evaluation._selectors import to_floats, to_mask
-from tsdb.promql.evaluation._values import Bools, Floats, Scalar, Text, Value, Vector
+from tsdb.promql.evaluation._values import Bools, Floats, Scalar, StringValue, Value, Vector
 
 _INT64 = float(1 << 63)
 _OF_NUMBERS = frozenset({"bottomk", "max", "min", "quantile", "stddev", "stdvar", "topk"})
@@ -32,7 +32,7 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
         _check_param(node, param.values)
     vector = vector.compact()
     if node.op == "count_values":
-        assert isinstance(param, Text)
+        assert isinstance(param, StringValue)
         return _count_values(context, node, vector, param.value)
     if vector.natives is not None and node.op in _OF_NUMBERS:
         vector = leave_out_histograms(context, node, vector).compact()

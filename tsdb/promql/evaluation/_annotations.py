@@ -1,10 +1,10 @@
-"""Remarks on a query that was answered: warnings and, less grave, infos, each with its place in the text."""
+"""Annotations of a result: warnings and infos, each with its position in the text."""
 
 from __future__ import annotations
 
 import math
 
-from tsdb.promql._ast import Span
+from tsdb.promql._ast import TextSpan
 
 ANNOTATIONS_MAX = 10
 """How many of each kind an answer carries."""
@@ -28,10 +28,10 @@ class Annotations:
         self._warnings: dict[str, None] = {}
         self._infos: dict[str, None] = {}
 
-    def warn(self, message: str, span: Span) -> None:
+    def warn(self, message: str, span: TextSpan) -> None:
         self._warnings[f"PromQL warning: {message} ({self._place(span)})"] = None
 
-    def info(self, message: str, span: Span) -> None:
+    def info(self, message: str, span: TextSpan) -> None:
         self._infos[f"PromQL info: {message} ({self._place(span)})"] = None
 
     @property
@@ -42,7 +42,7 @@ class Annotations:
     def infos(self) -> list[str]:
         return _some(list(self._infos), "info")
 
-    def _place(self, span: Span) -> str:
+    def _place(self, span: TextSpan) -> str:
         before = self._text[: span.start]
         return f"{before.count(chr(10)) + 1}:{span.start - (before.rfind(chr(10)) + 1) + 1}"
 

@@ -1,8 +1,8 @@
 """Binary operators: arithmetic, comparisons and sets, between numbers and vectors.
 
-Two vectors meet in groups of series with equal matching labels. Groups are found once; whether a series takes part at a
-step is told by its mask. Every pair of series of a group becomes a row of the result, and rows with the same labels
-become one, so that series which take turns need no care of their own.
+Series with equal matching labels form groups, which are found once; the mask of a series says at which steps it takes
+part. Every pair of series of a group becomes a row of the result, and rows with the same labels are merged, so that
+series that alternate need no special case.
 """
 
 from __future__ import annotations

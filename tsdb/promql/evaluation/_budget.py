@@ -1,8 +1,8 @@
-"""What all queries that run at the same time may hold together.
+"""The sample budget of all concurrent queries.
 
-Each query has a limit of its own, which is for queries that ask for too much. This one is for too many queries: what a
-query holds is taken from one budget and given back when the query is over, so that the process does not run out of
-memory because sixteen dashboards are opened at once.
+Each query also has its own limit, against queries that are too large. This one is against too many queries: the samples
+a query holds are taken from one budget and returned when it ends, so that the process does not run out of memory
+because sixteen dashboards are opened at once.
 """
 
 from __future__ import annotations

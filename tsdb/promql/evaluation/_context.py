@@ -1,4 +1,4 @@
-"""What the parts of one evaluation share: the query's times, its samples, its limits, its remarks."""
+"""The context of one evaluation: the times, samples, limits and annotations of the query."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ SAMPLES_MAX = 50_000_000
 SERIES_MAX = 500_000
 """How many series one selector may find."""
 
+VISITS_MAX = 16_000_000
+"""How many samples of windows are computed between two checks of the deadline: some tenths of a second."""
+
 LABEL_CHARS_MAX = 1 << 26
 """How much text the label functions of one query may write, over all series."""
 
@@ -38,10 +41,11 @@ _MATRICES = 2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one query may use."""
+    """The limits of one query."""
 
     samples_max: int = SAMPLES_MAX
     series_max: int = SERIES_MAX
+    visits_max: int = VISITS_MAX
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class EvalContext:
     decoded: dict[tuple[int, bool], SampleNatives] = field(default_factory=dict)
     """The native histograms among what was selected."""
     budget: SampleBudget | None = None
-    """What all queries share."""
+    """The budget of all queries."""
     label_chars: int = 0
     """How much text label functions have written."""
     _taken: int = 0
@@ -78,7 +82,7 @@ class EvalContext:
         return self.step_ms > 0
 
     def select(self, matchers: tuple[Matcher, ...], start_ms: int, end_ms: int) -> SeriesSet:
-        """Return the samples of a selector, read once however often a query asks for the same."""
+        """Return the samples of a selector, read once per query."""
         key = (matchers, start_ms, end_ms)
         if key not in self.selected:
             self.check()
@@ -131,7 +135,7 @@ class EvalContext:
             self._taken += samples
 
     def release(self) -> None:
-        """Give back what was taken from the budget of all queries."""
+        """Return the samples to the budget of all queries."""
         if self.budget is not None:
             self.budget.give(self._taken)
         self._taken = self._matrices = 0

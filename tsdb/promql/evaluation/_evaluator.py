@@ -36,7 +36,7 @@ from tsdb.promql.evaluation._selectors import (
     timed_vector,
     windows_of_vector,
 )
-from tsdb.promql.evaluation._values import Scalar, Text, Times, Value, Vector, broadcast, merge_same
+from tsdb.promql.evaluation._values import Scalar, StringValue, Times, Value, Vector, broadcast, merge_same
 from tsdb.promql.evaluation._vector_functions import call_vector
 
 _STEP_FUNCTIONS = frozenset(
@@ -76,7 +76,7 @@ class Evaluator:
         if isinstance(expr, NumberLiteral):
             return Scalar(np.full(len(times), expr.value))
         if isinstance(expr, StringLiteral):
-            return Text(expr.value)
+            return StringValue(expr.value)
         if isinstance(expr, VectorSelector):
             return instant_vector(self.context, expr, times)
         if isinstance(expr, Call):
@@ -166,7 +166,7 @@ class Evaluator:
         return negated(value)
 
     def _is_fixed(self, expr: Expr) -> bool:
-        """Tell whether a node has the same value at all steps."""
+        """Return whether a node has the same value at all steps."""
         found = self._fixed.get(id(expr))
         if found is None:
             # From the leaves up, because a chain of operators may be longer than the stack is deep.

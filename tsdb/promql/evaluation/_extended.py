@@ -1,4 +1,4 @@
-"""The samples of anchored and smoothed range selectors as an answer shows them: with one at each edge of the window."""
+"""The samples of anchored and smoothed range selectors as results show them: with one at each edge of the window."""
 
 from __future__ import annotations
 

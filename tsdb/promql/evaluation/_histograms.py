@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import Call, Span
+from tsdb.promql._ast import Call, TextSpan
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
@@ -21,7 +21,7 @@ from tsdb.promql.evaluation._values import (
     Bools,
     Floats,
     Scalar,
-    Text,
+    StringValue,
     Value,
     Vector,
     concat_vectors,
@@ -45,7 +45,7 @@ _BOUND = "le"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Buckets:
+class _BucketSeries:
     """The series that are buckets, with their bounds and histograms."""
 
     vector: Vector
@@ -57,12 +57,12 @@ class _Buckets:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Input:
-    """What a function looks at: the buckets of classic histograms, and native histograms where the mask says so."""
+    """The input of a function: the buckets of classic histograms, and native histograms where the mask says so."""
 
-    buckets: _Buckets
+    buckets: _BucketSeries
     vector: Vector
     mask: Bools
-    span: Span
+    span: TextSpan
 
 
 def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> Vector:
@@ -83,7 +83,7 @@ def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> V
 
 def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
     found = _find(context, cast(Vector, args[0]), call.args[0].span)
-    label = cast(Text, args[1]).value
+    label = cast(StringValue, args[1]).value
     context.reserve(found.vector.rows * (len(args) - 2), found.vector.steps)
     parts = []
     for position, arg in enumerate(args[2:], start=2):
@@ -99,7 +99,7 @@ def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
     return merge_same(concat_vectors(parts))
 
 
-def _find(context: EvalContext, vector: Vector, span: Span) -> _Input:
+def _find(context: EvalContext, vector: Vector, span: TextSpan) -> _Input:
     mask = vector.histograms
     buckets = _find_buckets(context, vector.without_histograms(), span)
     if vector.natives is not None and buckets.labels.rows and mask.any():
@@ -116,7 +116,7 @@ def _of_input(
     found: _Input,
     first: Floats,
     second: Floats,
-    span: Span,
+    span: TextSpan,
 ) -> Vector:
     classic = _of_buckets(context, function, found.buckets, first, second, found.span)
     if found.vector.natives is None or not found.mask.any():
@@ -132,8 +132,8 @@ def _open_metrics(value: float) -> str:
     return f"{text}.0" if text.lstrip("-").isdigit() else text
 
 
-def _find_buckets(context: EvalContext, vector: Vector, span: Span) -> _Buckets:
-    """Keep the series that have a bound; of others a warning tells."""
+def _find_buckets(context: EvalContext, vector: Vector, span: TextSpan) -> _BucketSeries:
+    """Keep the series that have a bound; the others get a warning."""
     vector = vector.compact()
     column = vector.labels.column(_BOUND)
     bounds = [_parse_bound(text) for text in column.values]
@@ -146,7 +146,7 @@ def _find_buckets(context: EvalContext, vector: Vector, span: Span) -> _Buckets:
     numbers = np.array([0.0 if bound is None else bound for bound in bounds])
     others = vector.labels.without((_BOUND,))
     groups, first = others.group()
-    return _Buckets(vector, numbers[column.codes], groups, others.take(first))
+    return _BucketSeries(vector, numbers[column.codes], groups, others.take(first))
 
 
 def _parse_bound(text: str) -> float | None:
@@ -156,7 +156,7 @@ def _parse_bound(text: str) -> float | None:
         return None
 
 
-def _remark_bounds(context: EvalContext, vector: Vector, span: Span) -> None:
+def _remark_bounds(context: EvalContext, vector: Vector, span: TextSpan) -> None:
     names, bounds = vector.labels.column(NAME).texts(), vector.labels.column(_BOUND).texts()
     for name, bound in dict.fromkeys(zip(names, bounds, strict=True)):
         context.annotations.warn(
@@ -169,10 +169,10 @@ def _remark_bounds(context: EvalContext, vector: Vector, span: Span) -> None:
 def _of_buckets(
     context: EvalContext,
     function: Literal["quantile", "fraction"],
-    buckets: _Buckets,
+    buckets: _BucketSeries,
     first: Floats,
     second: Floats,
-    span: Span,
+    span: TextSpan,
 ) -> Vector:
     vector, count = buckets.vector, buckets.labels.rows
     if not count:

@@ -16,7 +16,7 @@ from tsdb.promql.evaluation._selectors import timed_vector
 from tsdb.promql.evaluation._values import Bools, Times, Vector, merge_same
 
 IDENTITY = ("instance", "job")
-"""The labels that tell what a series and its info have in common."""
+"""The labels by which a series is joined with its info."""
 
 TARGET_INFO = "target_info"
 
@@ -24,7 +24,7 @@ _ANY_INFO = Matcher(NAME, "=~", ".+_info")
 
 
 @dataclass(slots=True)
-class _Found:
+class _InfoSeries:
     """The info series of one query: labels, and for each step when their sample was taken, -1 without one."""
 
     labels: list[dict[str, str]]
@@ -78,7 +78,7 @@ def _times_of_first_selector(context: EvalContext, expr: Expr, times: Times) -> 
     return times
 
 
-def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _Found:
+def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _InfoSeries:
     """Read the info series at the times at which the first selector of the argument looks."""
     node = VectorSelector(call.span, "", matchers)
     vector, seen = timed_vector(context, node, _times_of_first_selector(context, call.args[0], times))
@@ -86,7 +86,7 @@ def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times
     if len(wrong):
         labels = format_labels(vector.labels.row(int(wrong[0])))
         raise PromqlFailure(f"this should be an info metric, with float samples: {labels}")
-    found = _Found(vector.labels.dicts(), np.where(vector.present, seen, np.iinfo(np.int64).min))
+    found = _InfoSeries(vector.labels.dicts(), np.where(vector.present, seen, np.iinfo(np.int64).min))
     for row, own in enumerate(found.labels):
         found.by_identity.setdefault(tuple(own.get(name, "") for name in IDENTITY), []).append(row)
     return found
@@ -94,7 +94,7 @@ def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times
 
 def _enriched(
     own: dict[str, str],
-    found: _Found,
+    found: _InfoSeries,
     wanted: Sequence[Matcher],
     present: Bools,
 ) -> list[tuple[dict[str, str], Bools]]:
@@ -116,7 +116,7 @@ def _enriched(
     return [({**own, **_added(own, found, key, data_names)}, mask) for key, mask in out.items()]
 
 
-def _latest(found: _Found, rows: list[int], step: int) -> int:
+def _latest(found: _InfoSeries, rows: list[int], step: int) -> int:
     """Return the info series with the newest sample, -1 if none has one."""
     seen = found.seen[rows, step]
     newest = int(seen.max())
@@ -128,7 +128,7 @@ def _latest(found: _Found, rows: list[int], step: int) -> int:
     return best[0]
 
 
-def _added(own: dict[str, str], found: _Found, rows: tuple[int, ...], wanted: set[str]) -> dict[str, str]:
+def _added(own: dict[str, str], found: _InfoSeries, rows: tuple[int, ...], wanted: set[str]) -> dict[str, str]:
     added: dict[str, str] = {}
     for row in rows:
         for name, value in found.labels[row].items():

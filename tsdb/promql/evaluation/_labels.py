@@ -19,7 +19,7 @@ from tsdb.promql._lexer import go_quote
 
 NAME = "__name__"
 METADATA = (NAME, "__type__", "__unit__")
-"""What a series loses when its values become something else."""
+"""Labels that a series loses when a function changes its values."""
 
 Codes = npt.NDArray[np.int64]
 _KEY_MAX = 1 << 62
@@ -101,7 +101,7 @@ class LabelTable:
     is_ordered: bool = False
     """Known to be in the order of labels, no two of them alike."""
     written: dict[str, pa.Array] = field(default_factory=dict, repr=False)
-    """The labels as texts, by the form of the text: who asks the same again finds them made."""
+    """Cache of the labels as texts, by the form of the text."""
 
     @classmethod
     def of_dicts(cls, labels: Sequence[Mapping[str, str]]) -> LabelTable:
@@ -124,7 +124,7 @@ class LabelTable:
         gone = [name for name in names if name in self.columns]
         if not gone:
             return self
-        # What is the same in all series does not tell them apart.
+        # A label with the same value in all series does not distinguish them.
         is_ordered = self.is_ordered and all(self.columns[name].is_constant for name in gone)
         kept = {name: each for name, each in self.columns.items() if name not in gone}
         return LabelTable(self.rows, kept, is_ordered)

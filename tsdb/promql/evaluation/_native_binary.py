@@ -34,7 +34,7 @@ class Operand:
 
 @dataclass(slots=True, eq=False)
 class _Results:
-    """What was computed for some of the cells."""
+    """The results of some of the cells."""
 
     values: Floats
     present: Bools

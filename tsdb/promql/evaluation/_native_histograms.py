@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from tsdb.promql._ast import Span
+from tsdb.promql._ast import TextSpan
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelTable, concat_labels
@@ -40,7 +40,7 @@ def of_natives(
     mask: Bools,
     first: Floats,
     second: Floats,
-    span: Span,
+    span: TextSpan,
 ) -> Vector:
     """Return quantiles or fractions of the histograms in some cells."""
     assert vector.natives is not None
@@ -61,7 +61,7 @@ def of_natives(
 
 
 def find_conflicts(
-    context: EvalContext, natives: Vector, mask: Bools, classics: LabelTable, present: Bools, span: Span
+    context: EvalContext, natives: Vector, mask: Bools, classics: LabelTable, present: Bools, span: TextSpan
 ) -> tuple[Bools, Bools]:
     """Find the cells where a native histogram and a classic one have the same labels, which then both do not count."""
     both = concat_labels([natives.labels, classics])

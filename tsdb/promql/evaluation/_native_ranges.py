@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import Call, Span
+from tsdb.promql._ast import Call, TextSpan
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME
@@ -43,14 +43,14 @@ def native_range(
     cells = np.empty((windows.rows, steps), np.int32)
     flags = np.zeros(windows.rows, np.uint32)
     pools: list[_kernels.Histograms] = []
-    size, stretch = 0, steps_at_once(windows, width=natives.pool.width)
-    for start in range(0, steps, stretch):
+    size, count = 0, steps_at_once(windows, context.limits.visits_max, width=natives.pool.width)
+    for start in range(0, steps, count):
         context.check()
-        part = slice(start, start + stretch)
+        part = slice(start, start + count)
         pool, some, has, numbers, remarks = _range(context, windows, function, part, times, arguments)
-        rows, count = windows.rows, len(times[part])
-        values[:, part], present[:, part] = to_floats(some, rows, count), to_mask(has, rows, count)
-        found = to_cells(numbers).reshape(rows, count)
+        rows, width = windows.rows, len(times[part])
+        values[:, part], present[:, part] = to_floats(some, rows, width), to_mask(has, rows, width)
+        found = to_cells(numbers).reshape(rows, width)
         cells[:, part] = np.where(found >= 0, found + size, found)
         flags |= pa.array(remarks).to_numpy(zero_copy_only=False)
         pools.append(pool)
@@ -63,7 +63,7 @@ def native_range(
 def _range(
     context: EvalContext, windows: Windows, function: str, part: slice, times: Times, arguments: list[Floats]
 ) -> tuple[_kernels.Histograms, Any, Any, Any, Any]:
-    """Return the histograms and cells of a stretch of steps: there may be many samples in windows that overlap."""
+    """Return the histograms and cells of a range of steps."""
     natives = windows.natives
     assert natives is not None
     nothing = np.zeros(len(times[part]))
@@ -89,7 +89,7 @@ def reserve(context: EvalContext, natives: SampleNatives | Natives, rows: int, s
 
 
 def _remark(
-    context: EvalContext, windows: Windows, flags: np.ndarray[tuple[int], np.dtype[np.uint32]], span: Span
+    context: EvalContext, windows: Windows, flags: np.ndarray[tuple[int], np.dtype[np.uint32]], span: TextSpan
 ) -> None:
     annotations = context.annotations
     column = windows.series.labels.column(NAME)

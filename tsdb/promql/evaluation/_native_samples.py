@@ -1,8 +1,8 @@
 """The native histograms among samples.
 
-A selector that only `histogram_count`, `histogram_sum` or `histogram_avg` looks at is watched: each of its histograms
-learns from the one before it whether the counter was reset, so that sums of some that were and some that were not can
-be remarked upon. Elsewhere resets are found where they matter, between the samples that are compared.
+A selector that only `histogram_count`, `histogram_sum` or `histogram_avg` uses is watched: each of its histograms is
+compared with the one before it for a counter reset, so that sums of some with and some without a reset get a warning.
+Elsewhere resets are detected between the samples that are compared.
 """
 
 from __future__ import annotations

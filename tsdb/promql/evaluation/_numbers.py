@@ -1,4 +1,4 @@
-"""Numbers as labels and answers show them."""
+"""Numbers as text, in labels and results."""
 
 from __future__ import annotations
 

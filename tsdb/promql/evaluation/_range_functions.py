@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tsdb.promql._ast import Call, MatrixSelector, Span, VectorSelector, unwrap
+from tsdb.promql._ast import Call, MatrixSelector, TextSpan, VectorSelector, unwrap
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._functions import ANCHORED_FUNCTIONS, SMOOTHED_FUNCTIONS
 from tsdb.promql._lexer import go_quote
@@ -67,14 +67,14 @@ def _check_arguments(context: EvalContext, call: Call, windows: Windows, scalars
                 raise PromqlFailure(f"invalid {what} factor. Expected: 0 < {what[0]}f < 1, got: {value:f}")
 
 
-def remark_quantiles(context: EvalContext, quantiles: Floats, span: Span) -> None:
+def remark_quantiles(context: EvalContext, quantiles: Floats, span: TextSpan) -> None:
     """Warn of quantiles that are none."""
     for value in dict.fromkeys(quantiles[~((quantiles >= 0) & (quantiles <= 1))].tolist()):
         context.annotations.warn(f"quantile value should be between 0 and 1, got {go_float(value)}", span)
 
 
 def _remark_names(context: EvalContext, call: Call, windows: Windows, has: Bools) -> None:
-    """Hint at metrics that do not look like counters; `has` tells which series have a value."""
+    """Hint at metrics that do not look like counters; `has` says which series have a value."""
     column = windows.series.labels.column(NAME)
     kinds = windows.series.labels.columns.get("__type__")
     for code in np.unique(column.codes[has]).tolist():
@@ -99,7 +99,7 @@ def _any_sample(context: EvalContext, windows: Windows, times: Times) -> Bools:
 
 
 def absent(call: Call, has: Bools, times: Times) -> Vector:
-    """Return 1 at the steps where there is nothing, with the labels that the selector asks for."""
+    """Return 1 at the steps where there is nothing, with the labels of the selector."""
     if has.all():
         return Vector.empty(len(times))
     return Vector.single(_wanted_labels(call), np.ones(len(times)), ~has)

@@ -1,4 +1,4 @@
-"""A query as a whole: from its text and its times to an answer."""
+"""Runs a query: from its syntax tree and times to a result."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tsdb.promql.evaluation._evaluator import Evaluator
 from tsdb.promql.evaluation._extended import extended_samples
 from tsdb.promql.evaluation._native_samples import watched_selectors
 from tsdb.promql.evaluation._source import SeriesSet, SeriesSource
-from tsdb.promql.evaluation._values import Scalar, Text, Times, Vector, finish
+from tsdb.promql.evaluation._values import Scalar, StringValue, Times, Vector, finish
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a query gives. `value` is a SeriesSet for a range vector: its samples are as they were taken."""
+    """The result of a query. `value` is a SeriesSet for a range vector: its samples are as they were taken."""
 
     times: Times
-    value: Scalar | Text | Vector | SeriesSet
+    value: Scalar | StringValue | Vector | SeriesSet
     warnings: list[str]
     infos: list[str]
     samples: int = 0
@@ -40,7 +40,7 @@ class QueryOptions:
     limits: Limits = field(default_factory=Limits)
     check: Callable[[], None] = lambda: None
     budget: SampleBudget | None = None
-    """What all queries share; None for a query that shares nothing."""
+    """The budget of all queries; None for a query on its own."""
 
 
 def run_instant(
@@ -112,7 +112,7 @@ def _context(
         context.release()
 
 
-def _answer(context: EvalContext, times: Times, value: Scalar | Text | Vector | SeriesSet) -> Answer:
+def _answer(context: EvalContext, times: Times, value: Scalar | StringValue | Vector | SeriesSet) -> Answer:
     return Answer(times, value, context.annotations.warnings, context.annotations.infos, context.samples)
 
 

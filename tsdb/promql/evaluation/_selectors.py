@@ -9,15 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import MatrixSelector, Span, VectorSelector
+from tsdb.promql._ast import MatrixSelector, TextSpan, VectorSelector
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._native_samples import SampleNatives, last_natives, sample_natives
 from tsdb.promql.evaluation._smoothed import smoothed_vector
 from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet
 from tsdb.promql.evaluation._values import Bools, Floats, Natives, Times, Vector
-
-VISITS_MAX = 16_000_000
-"""How many samples of windows are visited before a query is checked for its deadline: some tenths of a second."""
 
 
 def to_floats(array: object, rows: int, steps: int) -> Floats:
@@ -80,7 +77,7 @@ class Windows:
     """Without stale samples, unless they are left where they lie: who evaluates those leaves stale ones out."""
     ends: Times
     range_ms: int
-    span: Span
+    span: TextSpan
     drops_name: Bools
     extension: str = ""
     natives: SampleNatives | None = None
@@ -121,7 +118,7 @@ def selected_windows(context: EvalContext, node: MatrixSelector, times: Times) -
     return Windows(kept, ends, range_ms, node.span, drops, selector.extension, natives)
 
 
-def windows_of_vector(vector: Vector, inner: Times, ends: Times, range_ms: int, span: Span) -> Windows:
+def windows_of_vector(vector: Vector, inner: Times, ends: Times, range_ms: int, span: TextSpan) -> Windows:
     """Return windows over the values of a vector, which was evaluated at the times `inner`."""
     vector = vector.compact()
     counts = vector.present.sum(axis=1)
@@ -130,7 +127,7 @@ def windows_of_vector(vector: Vector, inner: Times, ends: Times, range_ms: int, 
     series = SeriesSet(vector.labels, offsets, times, vector.values[vector.present])
     natives = None
     if vector.natives is not None:
-        # Steps skip samples and repeat them, so what a histogram knows of the one before it does not hold any more.
+        # Steps skip samples and repeat them, so what a histogram knows of the one before it no longer holds.
         natives = SampleNatives(vector.natives.pool.forgetful(), vector.natives.cells[vector.present])
     return Windows(series, ends, range_ms, span, vector.drops_name, natives=natives)
 
@@ -146,29 +143,29 @@ def apply_range(
 ) -> tuple[Floats, Bools]:
     """Return what a function gives for each window, and where it gives something.
 
-    Windows that overlap may hold far more samples than there are: they are computed in stretches of steps, so that a
-    query can be stopped in between.
+    Windows that overlap may hold far more samples than there are: they are computed a range of steps at a time, so that
+    a query can be stopped in between.
     """
     steps = len(times)
     context.reserve(windows.rows, steps)
     nothing = np.zeros(steps)
     one, other = (nothing if each is None else each for each in (first, second))
-    stretch = steps_at_once(windows)
-    if stretch >= steps:
+    count = steps_at_once(windows, context.limits.visits_max)
+    if count >= steps:
         return _apply(windows, function, slice(0, steps), times, context, one, other)
     values, present = np.empty((windows.rows, steps)), np.empty((windows.rows, steps), np.bool_)
-    for start in range(0, steps, stretch):
+    for start in range(0, steps, count):
         context.check()
-        part = slice(start, start + stretch)
+        part = slice(start, start + count)
         values[:, part], present[:, part] = _apply(windows, function, part, times, context, one, other)
     return values, present
 
 
-def steps_at_once(windows: Windows, *, width: int = 1) -> int:
-    """Return of how many steps the windows hold about VISITS_MAX numbers; a sample has `width` of them."""
+def steps_at_once(windows: Windows, visits_max: int, *, width: int = 1) -> int:
+    """Return for how many steps the windows hold about `visits_max` numbers; a sample has `width` of them."""
     whole = int(windows.ends[-1]) - int(windows.ends[0]) + windows.range_ms
     each = windows.series.count * min(1.0, windows.range_ms / max(whole, 1))
-    return max(1, int(VISITS_MAX / max(each * max(width, 1), 1.0)))
+    return max(1, int(visits_max / max(each * max(width, 1), 1.0)))
 
 
 def _apply(

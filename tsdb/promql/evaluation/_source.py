@@ -1,4 +1,4 @@
-"""Where the samples come from."""
+"""The interface through which samples are read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STALE_BITS = 0x7FF0000000000002
 class SeriesSet:
     """Series and their samples: those of series i are `offsets[i]` to `offsets[i + 1]`, their times ascend.
 
-    Samples may be left where they lie (`samples`); then columns of them are made when somebody asks for one.
+    Samples may be left where they lie (`samples`); then columns are made on demand.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""What expressions evaluate to, for all steps at once.
+"""The values of expressions, for all steps at once.
 
 A `Vector` is a matrix with a row for each series and a column for each step, and a mask of the cells that have a value.
-A cell is a number, or, where the second plane says so, a native histogram. The plane is left out when there is none.
-A series whose name is to go keeps it until the end (`drops_name`), so that functions in between can still use it.
+A cell is a number, or, where the second plane says so, a native histogram. The plane is left out when there is none. A
+series that loses its name keeps it until the end (`drops_name`), so that functions in between can still use it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Text:
+class StringValue:
     """A string."""
 
     value: str
@@ -66,7 +66,7 @@ class Vector:
     drops_name: Bools
     """For each series."""
     is_ordered: bool = False
-    """The order of the rows means something, because the query asked for it."""
+    """The order of the rows means something, because the query sorts."""
     natives: Natives | None = None
 
     @classmethod
@@ -99,7 +99,7 @@ class Vector:
         return np.zeros_like(self.present) if self.natives is None else self.present & (self.natives.cells >= 0)
 
     def mapped(self, values: Floats, present: Bools | None = None) -> Vector:
-        """Return the same series with other numbers, which the name does not fit any more; histograms are left out."""
+        """Return the same series with other numbers, without name and histograms."""
         mask = self.floats if present is None else present
         return Vector(self.labels, values, mask, np.ones(self.rows, np.bool_))
 
@@ -129,11 +129,11 @@ class Vector:
         return replace(self.take(rows), labels=self.labels.thin(rows))
 
 
-Value: TypeAlias = Scalar | Text | Vector
+Value: TypeAlias = Scalar | StringValue | Vector
 
 
 def broadcast(value: Value, steps: int) -> Value:
-    """Let the value of one step stand for many."""
+    """Repeat the value of one step for many."""
     if isinstance(value, Scalar):
         return Scalar(np.repeat(value.values[:1], steps))
     if isinstance(value, Vector):

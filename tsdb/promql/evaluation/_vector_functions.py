@@ -16,7 +16,7 @@ from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._histograms import HISTOGRAM_FUNCTIONS, histogram_function
 from tsdb.promql.evaluation._label_functions import label_join, label_replace, sort_by_label
 from tsdb.promql.evaluation._range_functions import absent
-from tsdb.promql.evaluation._values import Floats, Scalar, Text, Times, Value, Vector
+from tsdb.promql.evaluation._values import Floats, Scalar, StringValue, Times, Value, Vector
 
 _MATH: dict[str, Callable[[Floats], Floats]] = {
     "abs": np.abs,
@@ -122,12 +122,12 @@ def _round(context: EvalContext, call: Call, args: list[Value], times: Times) ->
 
 
 def _label_replace(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
-    target, template, source, pattern = (cast(Text, arg).value for arg in args[1:])
+    target, template, source, pattern = (cast(StringValue, arg).value for arg in args[1:])
     return label_replace(context, cast(Vector, args[0]), target, template, source, pattern)
 
 
 def _label_join(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
-    target, separator, *sources = (cast(Text, arg).value for arg in args[1:])
+    target, separator, *sources = (cast(StringValue, arg).value for arg in args[1:])
     return label_join(context, cast(Vector, args[0]), target, separator, sources)
 
 
@@ -164,7 +164,7 @@ def _sort(context: EvalContext, call: Call, args: list[Value]) -> Vector:
         return vector
     vector = vector.compact()
     if call.name.startswith("sort_by_label"):
-        names = [cast(Text, arg).value for arg in args[1:]]
+        names = [cast(StringValue, arg).value for arg in args[1:]]
         rows = sort_by_label(vector.labels, names, is_descending=call.name.endswith("_desc"))
     else:
         values = vector.values[:, 0]

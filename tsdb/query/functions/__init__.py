@@ -1,7 +1,7 @@
 """The functions of the dialect that the query engine does not bring along, ready to be registered with it.
 
-A call may have to be rewritten before it reaches a function here: `tsdb.sql.function_names` tells how. Functions that
-depend on the session are made per zone, database or connection and kept; all others are made once, at import.
+A call may have to be rewritten before it reaches a function here: `tsdb.sql.function_names` has the rules. Functions
+that depend on the session are made per zone, database or connection and kept; all others are made once, at import.
 """
 
 from __future__ import annotations
@@ -31,13 +31,21 @@ from tsdb.query.functions import (
     _vector,
 )
 from tsdb.query.functions._define import Function, FunctionError, function_error
-from tsdb.query.functions._session import session_functions
+from tsdb.query.functions._session import MYSQL_VERSION, session_functions
 from tsdb.query.functions._time import time_functions
 from tsdb.query.session import Session
 from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
 from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 
-__all__ = ["FUNCTION_NAMES", "Function", "FunctionError", "function_error", "functions_for", "functions_named"]
+__all__ = [
+    "FUNCTION_NAMES",
+    "MYSQL_VERSION",
+    "Function",
+    "FunctionError",
+    "function_error",
+    "functions_for",
+    "functions_named",
+]
 
 _DECLARED = [
     *_bounded.FUNCTIONS,

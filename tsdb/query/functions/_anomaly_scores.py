@@ -1,6 +1,6 @@
 """How far values lie from what is usual in their frames, for a whole partition at once.
 
-A frame is a stretch of rows; its usable values are the finite ones. They stand next to each other in one array `x`, and
+A frame is a row range; its usable values are the finite ones. They stand next to each other in one array `x`, and
 a frame is `x[begin:end]`. Three ways lead through many frames, by what they have in common:
 
     the same frame for all rows           its statistics are taken once
@@ -98,7 +98,7 @@ class IqrScore(Score):
     least = 3
 
     def __init__(self, factors: Doubles) -> None:
-        """`factors` tells for each row how many interquartile ranges its range goes beyond the quartiles."""
+        """`factors` is, for each row, how many interquartile ranges its range goes beyond the quartiles."""
         self._factors = factors
 
     def of_rows(self, matrix: Doubles) -> Doubles:
@@ -181,7 +181,7 @@ def _kth_distance(ordered: list[float], centre: float, k: int) -> float:
     """The k-th smallest distance from a centre, counted from 0.
 
     The k + 1 values that lie nearest stand next to each other. The search finds where they begin: as long as the value
-    behind the stretch is nearer than the one at its start, the stretch lies too far to the left.
+    behind the range is nearer than the one at its start, the range lies too far to the left.
     """
     low, high = 0, len(ordered) - k - 1
     while low < high:

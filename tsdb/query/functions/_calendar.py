@@ -5,7 +5,7 @@ type of result, but these return the unit they are given. So a call becomes arit
 minus an interval, and the interval comes from here. `tsdb.sql.rewrite` writes it:
 
     date_trunc('day', ts)       ts - date_trunc__back('day', arrow_typeof(ts), arrow_cast(ts, 'Int64'), 'Europe/Berlin')
-    extract(hour FROM ts)       extract(hour FROM ts + zone__shift(…))       what clocks show, as if it were UTC
+    extract(hour FROM ts)       extract(hour FROM ts - zone__behind(…))      what clocks show, as if it were UTC
     ts AT TIME ZONE 'z'         ts + zone__move(…, 'z', session's zone)      what clocks in z show, on clocks here
 
 Everything is computed on arrays; a zone is a table of offsets, see `tsdb.model.ZoneOffsets`.
@@ -83,25 +83,25 @@ def _spans(before: Integers, after: Integers, unit: str, counts: pa.Array) -> pa
     return _intervals(seconds, rest * NS_PER_UNIT[unit], counts)
 
 
-@function("zone__shift", (STRING, pa.int64(), STRING), _INTERVAL)
-def _shift(kinds: pa.Array, counts: pa.Array, zones: pa.Array) -> pa.Array:
+@function("zone__behind", (STRING, pa.int64(), STRING), _INTERVAL)
+def _behind(kinds: pa.Array, counts: pa.Array, zones: pa.Array) -> pa.Array:
     unit = _unit_of(kinds)
     if unit is None:
         zeros = np.zeros(len(counts), np.int64)
         return _intervals(zeros, zeros, counts)
     seconds = _numbers(counts) // (_NS // NS_PER_UNIT[unit])
-    return _intervals(_offsets(zones).at(seconds), np.zeros(len(counts), np.int64), counts)
+    return _intervals(-_offsets(zones).at(seconds), np.zeros(len(counts), np.int64), counts)
 
 
 @function("zone__move", (STRING, pa.int64(), STRING, STRING), _INTERVAL)
 def _move(kinds: pa.Array, counts: pa.Array, sources: pa.Array, targets: pa.Array) -> pa.Array:
-    """How far it is to the instant at which clocks in the target show what those in the source show now."""
+    """How far back the instant is at which clocks in the target show what those in the source show now."""
     unit = _unit_of(kinds)
     if unit is None:
         raise FunctionError("AT TIME ZONE needs a timestamp")
     seconds = _numbers(counts) // (_NS // NS_PER_UNIT[unit])
     moved = _offsets(targets).instants(seconds + _offsets(sources).at(seconds))
-    return _intervals(moved - seconds, np.zeros(len(counts), np.int64), counts)
+    return _intervals(seconds - moved, np.zeros(len(counts), np.int64), counts)
 
 
 @function("date_trunc__back", (STRING, STRING, pa.int64(), STRING), _INTERVAL)
@@ -287,7 +287,7 @@ def _read_to(unit: str, *, is_try: bool) -> Any:
 _SHIFTS = {"zone__plus": 1, "zone__minus": -1, "date_add__zone": 1, "date_sub__zone": -1}
 FUNCTIONS = [
     *(_shifting(name, sign) for name, sign in _SHIFTS.items()),
-    _shift,
+    _behind,
     _move,
     _truncate,
     _bin,

@@ -1,4 +1,4 @@
-"""What stays of functions that the query engine plans itself: the tests their CASE asks first.
+"""The conditions of functions that are rewritten to a CASE.
 
 `if`, `clamp`, `clamp_min` and `clamp_max` become CASE expressions (`tsdb.sql.function_names`), because the type of
 their result is that of their arguments.

@@ -6,7 +6,7 @@ the others, plus one. A state keeps for each place the highest rank seen there:
     sparse    the places themselves, `place << 6 | rank`, sorted: while there are few, counts are all but exact
     dense     the highest rank for each of the 2**14 places that the first 14 bits give; the standard error is 0.8 %
 
-A state is one byte that tells which (1 sparse, 2 dense), then little-endian 32-bit entries or 2**14 bytes. The count of
+A state is one byte for the form (1 sparse, 2 dense), then little-endian 32-bit entries or 2**14 bytes. The count of
 a sparse state follows from how many places are still empty, that of a dense one is Ertl's estimator, which needs
 neither tables nor corrections.
 """

@@ -136,20 +136,20 @@ def _bits(name: str, bits: float, most: int) -> int:
 
 @function("ipv4_in_range", [STRING, STRING], pa.bool_())
 def ipv4_in_range(text: pa.Array, cidr: pa.Array) -> pa.Array:
-    def ask(text: str, cidr: str) -> bool:
+    def is_within(text: str, cidr: str) -> bool:
         first, last = _bounds("ipv4_in_range", cidr, 4)
         return first <= _v4_number("ipv4_in_range", text) <= last
 
-    return map_rows(pa.bool_(), ask, text, cidr)
+    return map_rows(pa.bool_(), is_within, text, cidr)
 
 
 @function("ipv6_in_range", [STRING, STRING], pa.bool_())
 def ipv6_in_range(text: pa.Array, cidr: pa.Array) -> pa.Array:
-    def ask(text: str, cidr: str) -> bool:
+    def is_within(text: str, cidr: str) -> bool:
         first, last = _bounds("ipv6_in_range", cidr, 6)
         return first <= _v6_number("ipv6_in_range", text) <= last
 
-    return map_rows(pa.bool_(), ask, text, cidr)
+    return map_rows(pa.bool_(), is_within, text, cidr)
 
 
 @lru_cache(maxsize=1024)

@@ -128,10 +128,10 @@ def _get_members(texts: list[str | None], keys: tuple[str, ...], convert: Callab
 
 
 def _is(name: str, test: Callable[[Any], bool]) -> Function:
-    def ask(documents: pa.Array) -> pa.Array:
+    def matches(documents: pa.Array) -> pa.Array:
         return map_distinct(documents, pa.bool_(), lambda document: test(_parse(document)))
 
-    return Function(name, (STRING,), pa.bool_(), ask)
+    return Function(name, (STRING,), pa.bool_(), matches)
 
 
 def _is_number(value: Any) -> bool:
@@ -160,7 +160,7 @@ _GETTERS = [
 
 @function("json_path_exists", [STRING, STRING], pa.bool_())
 def json_path_exists(document: pa.Array, path: pa.Array) -> pa.Array:
-    def ask(documents: pa.Array, text: str) -> pa.Array:
+    def matches(documents: pa.Array, text: str) -> pa.Array:
         first = _path("json_path_exists", text).first
 
         def exists(document: str) -> bool:
@@ -169,12 +169,12 @@ def json_path_exists(document: pa.Array, path: pa.Array) -> pa.Array:
 
         return map_distinct(documents, pa.bool_(), exists)
 
-    return by_distinct(document, path, pa.bool_(), ask)
+    return by_distinct(document, path, pa.bool_(), matches)
 
 
 @function("json_path_match", [STRING, STRING], pa.bool_())
 def json_path_match(document: pa.Array, path: pa.Array) -> pa.Array:
-    def ask(documents: pa.Array, text: str) -> pa.Array:
+    def matches(documents: pa.Array, text: str) -> pa.Array:
         predicate = _path("json_path_match", text).predicate
         if predicate is None:
             return pa.nulls(len(documents), pa.bool_())
@@ -185,7 +185,7 @@ def json_path_match(document: pa.Array, path: pa.Array) -> pa.Array:
 
         return map_distinct(documents, pa.bool_(), match)
 
-    return by_distinct(document, path, pa.bool_(), ask)
+    return by_distinct(document, path, pa.bool_(), matches)
 
 
 def _path(name: str, text: str) -> Path:

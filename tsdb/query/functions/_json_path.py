@@ -1,4 +1,4 @@
-"""Paths into JSON values: parsed once, then asked of many documents.
+"""Paths into JSON values: parsed once, then applied to many documents.
 
     path       = [$] step…                                     `a.b`, `$.a`, `a:b`, `a["b"]`, `$.list[0].x`
     step       = .name | :name | ."name" | .* | .** | ["name"] | [index, …] | [*] | ?(predicate)
@@ -81,10 +81,10 @@ def _walk(steps: Sequence[Step], value: Any, document: Any) -> list[Any]:
 @lru_cache(maxsize=512)
 def parse_path(text: str) -> Path:
     """Parse a path; PathError says what is wrong."""
-    return _Parser(text).parse()
+    return _PathParser(text).parse()
 
 
-class _Parser:
+class _PathParser:
     """Recursive descent over a list of tokens."""
 
     def __init__(self, text: str) -> None:

@@ -25,12 +25,12 @@ _DEPTH_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Term:
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     item: Node
 
 
@@ -51,7 +51,7 @@ class AnyOf:
     items: tuple[Node, ...]
 
 
-Node: TypeAlias = Literal | Not | Must | AllOf | AnyOf
+Node: TypeAlias = Term | Negation | Must | AllOf | AnyOf
 
 
 @function("matches", [STRING, STRING], pa.bool_())
@@ -61,9 +61,9 @@ def matches(text: pa.Array, query: pa.Array) -> pa.Array:
 
 def _test(texts: pa.Array, node: Node) -> pa.Array:
     match node:
-        case Literal(text):
+        case Term(text):
             return pc.match_substring(texts, text)
-        case Not(item):
+        case Negation(item):
             return pc.invert(_test(texts, item))
         case Must(item):
             return _test(texts, item)
@@ -83,14 +83,14 @@ def _fold(texts: pa.Array, items: Sequence[Node], join: Callable[[pa.Array, pa.A
 @lru_cache(maxsize=256)
 def parse_query(query: str) -> Node:
     """Parse a query; FunctionError says where it is wrong."""
-    parser = _Parser(query)
+    parser = _MatchParser(query)
     node = parser.parse_any(0)
     if parser.token is not None:
         parser.fail("an opening bracket is missing")
     return node
 
 
-class _Parser:
+class _MatchParser:
     """Recursive descent with one token of look-ahead; a token is (what, text, where)."""
 
     def __init__(self, query: str) -> None:
@@ -167,7 +167,7 @@ class _Parser:
         what, text, where = self.token
         self.advance()
         if what == "literal":
-            return Literal(text)
+            return Term(text)
         if what == "(":
             node = self.parse_any(depth + 1)
             if self.token is None or self.token[0] != ")":
@@ -177,14 +177,14 @@ class _Parser:
         if self.token is None or self.token[2] != where + 1 or self.token[0] not in ("literal", "("):
             self.fail(f"a word must follow {what!r} without a blank")
         item = self._parse_item(depth + 1)
-        return Must(item) if what == "+" else Not(item)
+        return Must(item) if what == "+" else Negation(item)
 
 
 def _normalised(items: list[Node]) -> Node:
     """Put a list joined by OR in order: marked items are all required, plain ones only without `+`."""
     required = [item.item for item in items if isinstance(item, Must)]
-    forbidden = [item for item in items if isinstance(item, Not)]
-    plain = [] if required else [item for item in items if not isinstance(item, Must | Not)]
+    forbidden = [item for item in items if isinstance(item, Negation)]
+    plain = [] if required else [item for item in items if not isinstance(item, Must | Negation)]
     together: list[Node] = [*required, *forbidden]
     if plain:
         together.append(plain[0] if len(plain) == 1 else AnyOf(tuple(plain)))

@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 from tsdb.query.functions._define import NUMBER, STRING, Function, FunctionError
 
 
-def _percentiles(shares: pa.Array, orders: pa.Array, groups: pa.Array) -> pa.Array:
-    """Return for each list of values the one at a share of the way through them in order; null without values."""
-    share = pc.fill_null(shares, float("nan")).to_numpy(zero_copy_only=False)
-    if not bool(((share >= 0) & (share <= 1)).all()):
+def _percentiles(fractions: pa.Array, orders: pa.Array, groups: pa.Array) -> pa.Array:
+    """Return for each list of values the one at a fraction of the way through them in order; null without values."""
+    fraction = pc.fill_null(fractions, float("nan")).to_numpy(zero_copy_only=False)
+    if not bool(((fraction >= 0) & (fraction <= 1)).all()):
         raise FunctionError("the share of percentile_cont must be between 0.0 and 1.0")
     is_descending = pc.fill_null(pc.starts_with(orders, "DESC"), False).to_numpy(zero_copy_only=False)
     lists = pc.list_parent_indices(groups).to_numpy(zero_copy_only=False)
@@ -24,7 +24,7 @@ def _percentiles(shares: pa.Array, orders: pa.Array, groups: pa.Array) -> pa.Arr
         return pa.nulls(len(groups), NUMBER)
     laid = numbers[np.lexsort((numbers, lists))]
     starts = np.cumsum(counts) - counts
-    place = np.where(is_descending, 1 - share, share) * np.maximum(counts - 1, 0)
+    place = np.where(is_descending, 1 - fraction, fraction) * np.maximum(counts - 1, 0)
     low = np.floor(place).astype(np.int64)
     first = np.minimum(starts + low, len(laid) - 1)
     second = np.minimum(first + (place > low), len(laid) - 1)

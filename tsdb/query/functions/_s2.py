@@ -63,9 +63,9 @@ def _on_cube(latitude: Doubles, longitude: Doubles) -> tuple[Integers, Doubles, 
 def _steps(position: Doubles) -> Integers:
     """A position on a face in leaf cells; the curve of the square root makes cells more equal in area."""
     root = 0.5 * np.sqrt(1 + 3 * np.abs(position))
-    share = np.where(position >= 0, root, 1 - root)
+    fraction = np.where(position >= 0, root, 1 - root)
     cells = 1 << _LEVEL_MAX
-    steps: Integers = np.clip(np.floor(share * cells), 0, cells - 1).astype(np.int64)
+    steps: Integers = np.clip(np.floor(fraction * cells), 0, cells - 1).astype(np.int64)
     return steps
 
 

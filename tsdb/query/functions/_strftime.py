@@ -52,7 +52,7 @@ _SPECIFIER = re.compile(r"%([-_0]?)(\.?[369]?f|:{0,3}z|#z|.|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day and everything formats ask about it."""
+    """A day and the values that formats print."""
 
     year: int
     month: int

@@ -1,4 +1,4 @@
-"""Texts of times as functions are given them, read a column at a time; what is no time is told apart, not refused."""
+"""Reads a column of texts as times; a text that is no time is marked, not refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantiles in little memory: UDDSketch states that can be stored, merged and asked.
+"""Quantiles in little memory: UDDSketch states that can be stored, merged and queried.
 
 A value falls into the bucket `ceil(log(|value|) / log(gamma))` of its sign; gamma is `(1 + error) / (1 - error)`, so
 that the middle of a bucket is no further than `error` times the value from it. Zero has a bucket of its own. When there
@@ -40,7 +40,7 @@ class Sketch:
     limit: int
     """Most buckets."""
     error: float
-    """The relative error that was asked for."""
+    """The requested relative error."""
     joins: int
     """How often neighbours were joined; each time the error grows."""
     keys: Integers

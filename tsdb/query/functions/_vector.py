@@ -11,7 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.query.functions._define import NUMBER, STRING, Function, FunctionError, function
-from tsdb.query.functions._vectors import Floats, Integers, Vectors, floats, parse_vectors, read_vectors, write_vectors
+from tsdb.query.functions._vectors import (
+    Floats,
+    Integers,
+    VectorColumn,
+    floats,
+    parse_vectors,
+    read_vectors,
+    write_vectors,
+)
 
 VECTOR = pa.binary()
 FLOAT = pa.float32()
@@ -35,7 +43,7 @@ def vec_dim(values: pa.Array) -> pa.Array:
     return pa.array(vectors.dimensions.astype(np.uint64), mask=~vectors.is_valid)
 
 
-def _pairs(call: str, left: pa.Array, right: pa.Array) -> tuple[Vectors, Vectors]:
+def _pairs(call: str, left: pa.Array, right: pa.Array) -> tuple[VectorColumn, VectorColumn]:
     """Read two columns of vectors; a row is null in both if it is in one."""
     first, second = read_vectors(left, call=call), read_vectors(right, call=call)
     first, second = first.keep(second.is_valid), second.keep(first.is_valid)
@@ -58,7 +66,7 @@ def _element_wise(name: str, apply: Callable[[Floats, Floats], Floats]) -> Funct
 def _distance(name: str, fold: Callable[[Floats, Floats], Any]) -> Function:
     def body(left: pa.Array, right: pa.Array) -> pa.Array:
         first, second = _pairs(name, left, right)
-        both = Vectors(np.arange(len(first.elements)), first.offsets, first.is_valid)  # type: ignore[arg-type]
+        both = VectorColumn(np.arange(len(first.elements)), first.offsets, first.is_valid)  # type: ignore[arg-type]
 
         def fold_rows(places: Any) -> Any:
             return fold(first.elements[places], second.elements[places])
@@ -147,7 +155,7 @@ def vec_subvector(values: pa.Array, begins: pa.Array, ends: pa.Array) -> pa.Arra
     places = np.arange(len(vectors.elements)) - np.repeat(vectors.offsets[:-1], vectors.dimensions)
     chosen = (places >= np.repeat(begin, vectors.dimensions)) & (places < np.repeat(end, vectors.dimensions))
     offsets = np.concatenate(([0], np.cumsum(np.where(is_valid, end - begin, 0))))
-    return Vectors(vectors.elements[chosen], offsets, is_valid).to_array()
+    return VectorColumn(vectors.elements[chosen], offsets, is_valid).to_array()
 
 
 def _over_group(name: str, fold: np.ufunc, *, is_mean: bool = False) -> Function:
@@ -170,7 +178,7 @@ def _over_group(name: str, fold: np.ufunc, *, is_mean: bool = False) -> Function
             fold.at(result, places, vectors.elements)
             if is_mean:
                 result /= np.repeat(counts, sizes)
-            return Vectors(result.astype(np.float32), offsets, counts > 0).to_array()
+            return VectorColumn(result.astype(np.float32), offsets, counts > 0).to_array()
 
     return Function(f"{name}__list", (pa.list_(VECTOR),), VECTOR, body)
 

@@ -1,7 +1,7 @@
 """Many vectors at once: the elements of all of them in one array of floats, and where each one ends.
 
 A vector is stored as its elements, little-endian 32-bit floats one after the other; written it is `[1,2.5,-3]`. Both
-forms come in as bytes, and the two are told apart by content: an array is text if every value of it reads as a written
+forms come in as bytes, and they are distinguished by content: an array is text if every value of it reads as a written
 vector. Bytes that happen to spell one would have to do so in every row.
 
 Invariant: rows that are null have no elements.
@@ -32,7 +32,7 @@ _WRITTEN = re.compile(_PATTERN.encode())
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class VectorColumn:
     """The vectors of some rows."""
 
     elements: Floats
@@ -47,17 +47,17 @@ class Vectors:
     def dimensions(self) -> Integers:
         return np.diff(self.offsets)
 
-    def keep(self, is_kept: Booleans) -> Vectors:
+    def keep(self, is_kept: Booleans) -> VectorColumn:
         """The same rows, null except where they are kept."""
         is_kept = is_kept & self.is_valid
         if is_kept.all() or bool((is_kept == self.is_valid).all()):
             return self
         sizes = np.where(is_kept, self.dimensions, 0)
         chosen = self.elements[np.repeat(is_kept, self.dimensions)]
-        return Vectors(chosen, _ends(sizes), is_kept)
+        return VectorColumn(chosen, _ends(sizes), is_kept)
 
-    def with_elements(self, elements: Floats) -> Vectors:
-        return Vectors(elements, self.offsets, self.is_valid)
+    def with_elements(self, elements: Floats) -> VectorColumn:
+        return VectorColumn(elements, self.offsets, self.is_valid)
 
     def reduce(self, fold: Callable[[Floats], Any]) -> npt.NDArray[Any]:
         """Fold every row; `fold` gets rows of equal dimension as a matrix and returns one value for each."""
@@ -82,11 +82,6 @@ class Vectors:
         buffers = [_validity(self.is_valid), pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.binary(), len(self), buffers)
 
-    def to_lists(self) -> pa.Array:
-        """As a list of floats a row."""
-        offsets = pa.array(self.offsets.astype(np.int32), mask=np.append(~self.is_valid, False))
-        return pa.ListArray.from_arrays(offsets, pa.array(self.elements))
-
 
 def floats(values: npt.NDArray[Any], is_valid: Booleans) -> pa.Array:
     """Numbers as an array, null where a row is not valid."""
@@ -101,7 +96,7 @@ def _validity(is_valid: Booleans) -> pa.Buffer | None:
     return None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))
 
 
-def read_vectors(values: pa.Array, *, call: str) -> Vectors:
+def read_vectors(values: pa.Array, *, call: str) -> VectorColumn:
     """Read vectors, stored or written; FunctionError for anything else."""
     if _is_written(values):
         return _repeated(values, lambda distinct: parse_vectors(distinct, call=call))
@@ -109,20 +104,20 @@ def read_vectors(values: pa.Array, *, call: str) -> Vectors:
     sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if (sizes % _ELEMENT.itemsize).any():
         raise FunctionError(f"{call}: {_shown(values, sizes % _ELEMENT.itemsize != 0)} is not a vector")
-    # Made anew, the buffer holds the bytes of these rows only: none of rows sliced off, none under nulls.
+    # Rebuilt, the buffer holds the bytes of these rows only: none of rows sliced off, none under nulls.
     packed = pa.concat_arrays([values.fill_null(b"")])
     begin = int(np.frombuffer(packed.buffers()[1], np.int32)[packed.offset]) if len(packed) else 0
     data = packed.buffers()[2]
     total = int(sizes.sum())
     raw = b"" if data is None or not total else memoryview(data)[begin : begin + total]
-    return Vectors(np.frombuffer(raw, _ELEMENT), _ends(sizes // _ELEMENT.itemsize), is_valid)
+    return VectorColumn(np.frombuffer(raw, _ELEMENT), _ends(sizes // _ELEMENT.itemsize), is_valid)
 
 
 def _is_written(values: pa.Array) -> bool:
     present = values.drop_null()
     if not len(present):
         return False
-    # Stored vectors need not be looked at one by one: the first tells nearly always.
+    # Stored vectors need not be looked at one by one: the first nearly always decides.
     if _WRITTEN.match(present[0].as_py()) and pc.all(pc.match_substring_regex(present, _PATTERN)).as_py():
         return True
     # What cannot be stored elements must be meant as text, and reading it as such says what is wrong with it.
@@ -130,21 +125,21 @@ def _is_written(values: pa.Array) -> bool:
     return bool(pc.any(pc.not_equal(pc.bit_wise_and(sizes, _ELEMENT.itemsize - 1), 0)).as_py())
 
 
-def _repeated(values: pa.Array, read: Callable[[pa.Array], Vectors]) -> Vectors:
+def _repeated(values: pa.Array, read: Callable[[pa.Array], VectorColumn]) -> VectorColumn:
     """Read each distinct value once: a constant is in every row."""
     encoded = values.dictionary_encode()
     distinct = read(encoded.dictionary)
     is_valid = encoded.is_valid().to_numpy(zero_copy_only=False)
     codes = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
     if not len(distinct):
-        return Vectors(np.empty(0, np.float32), np.zeros(len(values) + 1, np.int64), is_valid)
+        return VectorColumn(np.empty(0, np.float32), np.zeros(len(values) + 1, np.int64), is_valid)
     sizes = np.where(is_valid, distinct.dimensions[codes], 0)
     offsets = _ends(sizes)
     places = np.repeat(distinct.offsets[codes] - offsets[:-1], sizes) + np.arange(int(offsets[-1]))
-    return Vectors(distinct.elements[places], offsets, is_valid)
+    return VectorColumn(distinct.elements[places], offsets, is_valid)
 
 
-def parse_vectors(values: pa.Array, *, call: str) -> Vectors:
+def parse_vectors(values: pa.Array, *, call: str) -> VectorColumn:
     """Read written vectors, from text or the bytes of text."""
     try:
         texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
@@ -165,10 +160,10 @@ def parse_vectors(values: pa.Array, *, call: str) -> Vectors:
         raise FunctionError(f"{call}: a vector has an element that is not a number: {error}") from error
     sizes = np.zeros(len(texts), np.int64)
     sizes[~is_empty] = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
-    return Vectors(elements.to_numpy(zero_copy_only=False), _ends(sizes), is_valid)
+    return VectorColumn(elements.to_numpy(zero_copy_only=False), _ends(sizes), is_valid)
 
 
-def write_vectors(vectors: Vectors) -> pa.Array:
+def write_vectors(vectors: VectorColumn) -> pa.Array:
     """Write vectors as `[1,2.5,-3]`: the fewest digits that read back the same, never an exponent."""
     # Plain digits come from Arrow; it writes an exponent where numbers are very large or very small.
     texts = pa.array(vectors.elements).cast(pa.string())

@@ -1,4 +1,4 @@
-"""information_schema: tables that describe the database, made from the catalog whenever they are asked for.
+"""information_schema: tables that describe the database, made from the catalog whenever they are read.
 
 `information_table` builds one of them whole; the query engine filters it like any other table. Names follow MySQL and
 the SQL standard where those know a table, so that their tools find what they look for.

@@ -12,7 +12,7 @@ from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, V
 from tsdb.query.session import Channel, Session
 
 
-class Described(Protocol):
+class DescribedCatalog(Protocol):
     """The part of a catalog that reading needs."""
 
     def databases(self) -> list[DatabaseInfo]:
@@ -148,7 +148,7 @@ def _no_flows() -> Sequence[FlowRow]:
 class InformationContext:
     """Everything the describing tables are made from, for one statement of one session."""
 
-    catalog: Described
+    catalog: DescribedCatalog
     regions: Measured
     session: Session
     clock: Clock

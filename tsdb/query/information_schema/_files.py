@@ -1,6 +1,6 @@
 """`ssts_manifest`, `ssts_storage`, `ssts_index_meta`: the data files of tables and the index files beside them.
 
-A region that cannot be asked now has no rows here.
+A region that is not available has no rows here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NS_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _RegionFile:
     """A data file and the region it belongs to."""
 
     table: TableInfo
@@ -41,17 +41,17 @@ class _File:
         return found if abs(found) <= _NS_MAX else None
 
 
-def _files(context: InformationContext) -> list[_File]:
+def _files(context: InformationContext) -> list[_RegionFile]:
     found = []
     for table, _, region_id in regions_of(context):
         try:
-            found += [_File(table, region_id, facts) for facts in context.regions.files(region_id)]
+            found += [_RegionFile(table, region_id, facts) for facts in context.regions.files(region_id)]
         except TsdbError:
             continue
     return found
 
 
-def _owner(files: list[_File], context: InformationContext) -> dict[str, ColumnValues]:
+def _owner(files: list[_RegionFile], context: InformationContext) -> dict[str, ColumnValues]:
     """The columns that say where a file belongs."""
     return {
         "table_dir": [f"{dirname(dirname(each.facts.path))}/" for each in files],

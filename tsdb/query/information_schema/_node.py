@@ -143,7 +143,7 @@ def sleeping_connections_table(context: InformationContext) -> pa.Table:
 
 
 def mysql_processlist_table(context: InformationContext) -> pa.Table:
-    """Who is connected, and what runs besides, as tools of MySQL ask for it; the numbers are those that KILL takes."""
+    """Connections and running statements, as MySQL's tools read them; the numbers are those that KILL takes."""
     now_ms = context.clock.now_ns() // _MS_NS
     connections, busy = context.connections(), {each.connection: each for each in context.processes()}
     known = {each.id for each in connections}

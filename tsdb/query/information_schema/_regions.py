@@ -33,7 +33,7 @@ def regions_of(context: InformationContext) -> list[tuple[TableInfo, int, Region
 
 
 def _stat(context: InformationContext, region_id: RegionId) -> RegionStat | None:
-    """None for a region that cannot be asked now; the rows of all others are still worth showing."""
+    """None for a region that is not available now; the rows of all others are still worth showing."""
     try:
         return context.regions.stat(region_id)
     except TsdbError:
@@ -112,7 +112,7 @@ def _flushed(context: InformationContext, region_id: RegionId) -> int | None:
 
 
 def region_info_table(context: InformationContext) -> pa.Table:
-    """Only regions that can be asked: all columns tell of their state."""
+    """Only regions that are available: all columns are about their state."""
     found = [(table, region_id, _stat(context, region_id)) for table, _, region_id in regions_of(context)]
     rows = [(table, region_id, stat) for table, region_id, stat in found if stat is not None]
     numbers = [region_id & 0xFFFFFFFF for _, region_id, _ in rows]

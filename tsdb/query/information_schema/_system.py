@@ -1,4 +1,4 @@
-"""The tables nobody created: `public.numbers` and the tables of information_schema themselves.
+"""The built-in tables: `public.numbers` and the tables of information_schema themselves.
 
 They are described like all others, as `LOCAL TEMPORARY` tables, with ids below those of users' tables.
 """
@@ -25,7 +25,7 @@ NUMBERS = TableInfo(
     engine="test_engine",
     region_numbers=(),
 )
-"""A table of the numbers from 0, to try things with. It has no time index: do not ask for one."""
+"""A table of the numbers from 0. It has no time index."""
 
 _FIRST_ID = 3
 

@@ -56,7 +56,7 @@ _NO_SIZE = TableSize(0, 0)
 
 
 def table_size(context: InformationContext, table: TableInfo) -> TableSize | None:
-    """Add up the regions of a table; None while one of them cannot be asked."""
+    """Add up the regions of a table; None while one of them is not available."""
     try:
         stats = [context.regions.stat(region_id) for region_id in table.region_ids]
     except TsdbError:
@@ -89,7 +89,7 @@ def _all_tables(context: InformationContext) -> Iterator[TableInfo]:
 
 
 def is_system_table(table: TableInfo | DescribedView) -> bool:
-    """Whether nobody created it: such tables have no regions and no time index."""
+    """Whether it is built in: such tables have no regions and no time index."""
     return table is NUMBERS or table.database in (INFORMATION_SCHEMA, PG_CATALOG)
 
 
@@ -178,7 +178,7 @@ def has_unique_key(table: TableInfo) -> bool:
 
 
 def column_key(column: ColumnInfo, mysql_key: str | None = None) -> str:
-    """What kind of key a column belongs to; `mysql_key` is what clients of MySQL are told of tags and time."""
+    """What kind of key a column belongs to; `mysql_key` is the key of tags and time for MySQL clients."""
     if column.semantic is Semantic.FIELD:
         return ""
     if mysql_key is not None:

@@ -1,7 +1,7 @@
 """pg_catalog: the tables and functions by which PostgreSQL's clients find their way.
 
-psql's backslash commands, JDBC and SQLAlchemy ask these tables what exists. They are seen on PostgreSQL connections
-only. What they ask in words that the query engine does not know (`::regclass`, `OPERATOR(pg_catalog.~)`) is put into
+psql's backslash commands, JDBC and SQLAlchemy query these tables. They are seen on PostgreSQL connections
+only. Syntax that the query engine does not know (`::regclass`, `OPERATOR(pg_catalog.~)`) is put into
 other words before it is planned: `rewrite_pg`.
 """
 
@@ -17,9 +17,9 @@ from tsdb.query.pg_catalog._columns import information_columns
 from tsdb.query.pg_catalog._functions import pg_functions
 from tsdb.query.pg_catalog._oids import TYPES, TYPES_BY_OID, type_modifier, type_oid
 from tsdb.query.pg_catalog._relations import pg_table_infos
-from tsdb.query.pg_catalog._rewrite import PgEdit, rewrite_pg
+from tsdb.query.pg_catalog._rewrite import rewrite_pg
 from tsdb.query.pg_catalog._schemas import PG_TABLES, pg_schema_of
-from tsdb.query.pg_catalog._settings import SERVER_VERSION, settings_of
+from tsdb.query.pg_catalog._settings import settings_of
 
 _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "pg_am": _static.pg_am,
@@ -59,10 +59,8 @@ def pg_table(name: str, context: InformationContext) -> pa.Table | None:
 
 __all__ = [
     "PG_TABLES",
-    "SERVER_VERSION",
     "TYPES",
     "TYPES_BY_OID",
-    "PgEdit",
     "information_columns",
     "pg_functions",
     "pg_schema_of",

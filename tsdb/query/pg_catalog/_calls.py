@@ -31,7 +31,7 @@ _NULL = frozenset(
 _ZERO = frozenset({"pg_my_temp_schema", "pg_indexes_size", "pg_database_size", "pg_tablespace_size"})
 
 
-class Call(NamedTuple):
+class CallRewrite(NamedTuple):
     """What becomes of a call; all None leaves it as it is."""
 
     replacement: str | None = None
@@ -42,32 +42,32 @@ class Call(NamedTuple):
     """How many of the arguments count."""
 
 
-def rewrite_call(name: str, arguments: int) -> Call | None:
+def rewrite_call(name: str, arguments: int) -> CallRewrite | None:
     """Say what becomes of a call of a function with so many arguments; None if nothing."""
     if name in _TRUE:
-        return Call("true")
+        return CallRewrite("true")
     if name in _FALSE:
-        return Call("false")
+        return CallRewrite("false")
     if name in _NULL:
-        return Call(NULL_TEXT)
+        return CallRewrite(NULL_TEXT)
     if name in _ZERO:
-        return Call("0")
+        return CallRewrite("0")
     if name == "pg_get_userbyid":
-        return Call(f"'{OWNER_NAME}'")
+        return CallRewrite(f"'{OWNER_NAME}'")
     if name in ("pg_encoding_to_char", "getdatabaseencoding", "pg_client_encoding"):
-        return Call("'UTF8'")
+        return CallRewrite("'UTF8'")
     if name == "pg_char_to_encoding":
-        return Call(str(UTF8_ENCODING))
+        return CallRewrite(str(UTF8_ENCODING))
     if name in ("pg_get_expr", "pg_partition_ancestors"):
-        return Call(name="", keeps=1)
+        return CallRewrite(name="", keeps=1)
     if name in ("pg_get_viewdef", "pg_get_constraintdef", "pg_get_indexdef", "obj_description", "current_setting"):
-        return Call(keeps=1)
+        return CallRewrite(keeps=1)
     if name == "pg_advisory_unlock_all":
-        return Call("pg_advisory_unlock_session(0)")
+        return CallRewrite("pg_advisory_unlock_session(0)")
     if name == "gen_random_uuid":
-        return Call(name="uuid")
+        return CallRewrite(name="uuid")
     if name == "set_config":
-        return Call(keeps=2)
+        return CallRewrite(keeps=2)
     if name in ("pg_relation_size", "pg_total_relation_size"):
-        return Call(name="pg_table_size", keeps=1)
+        return CallRewrite(name="pg_table_size", keeps=1)
     return None

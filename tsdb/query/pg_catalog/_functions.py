@@ -19,7 +19,7 @@ from tsdb.query.functions import Function, FunctionError
 from tsdb.query.information_schema import InformationContext, table_size
 from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._advisory import advisory_functions
-from tsdb.query.pg_catalog._keys import Key, primary_keys
+from tsdb.query.pg_catalog._keys import PrimaryKey, primary_keys
 from tsdb.query.pg_catalog._relations import Relation, relations
 from tsdb.query.pg_catalog._settings import settings_of
 
@@ -37,7 +37,7 @@ _SET_BY_STATEMENT = frozenset(
 
 
 def pg_functions(context: InformationContext | None = None) -> list[Function]:
-    """Return the functions for queries of a PostgreSQL session; those that are not immutable ask the server."""
+    """Return the functions of PostgreSQL sessions; those that are not immutable run in the server process."""
     known = _Lookup(context)
     return [
         *_pure_functions(),
@@ -121,7 +121,7 @@ class _Lookup:
         return found.info.query if found is not None and isinstance(found.info, ViewInfo) else None
 
     @cached_property
-    def _keys(self) -> dict[int, Key]:
+    def _keys(self) -> dict[int, PrimaryKey]:
         return {} if self._context is None else {each.oid: each for each in primary_keys(self._context)}
 
     def index_text(self, oid: int) -> str | None:
@@ -210,7 +210,7 @@ def _pure_functions() -> tuple[Function, ...]:
     )
 
 
-def _names(key: Key) -> str:
+def _names(key: PrimaryKey) -> str:
     return ", ".join(quote_ident(key.table.columns[place - 1].name) for place in key.places)
 
 

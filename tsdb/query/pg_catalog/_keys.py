@@ -1,4 +1,4 @@
-"""What makes a row of a table the only one of its kind, told as PostgreSQL tells it: a primary key with its index.
+"""Primary keys and their indexes, as PostgreSQL describes them.
 
 It is the tags and then the time index: a later row with the same of both takes the place of the earlier one. A table in
 append mode keeps every row, so it has no key. The index of a key and its constraint have the same number.
@@ -17,7 +17,7 @@ from tsdb.query.pg_catalog import _oids
 from tsdb.query.pg_catalog._schemas import pg_schema_of
 
 
-class Key(NamedTuple):
+class PrimaryKey(NamedTuple):
     """The primary key of a table."""
 
     table: TableInfo
@@ -33,13 +33,13 @@ class Key(NamedTuple):
         return f"{self.table.name}_pkey"
 
 
-def primary_keys(context: InformationContext) -> Iterator[Key]:
+def primary_keys(context: InformationContext) -> Iterator[PrimaryKey]:
     """The keys of all tables that were created and have one."""
     for database in context.catalog.databases():
         for table in context.catalog.tables(database.name):
             if has_unique_key(table):
                 places = {column.name: place for place, column in enumerate(table.columns, 1)}
-                yield Key(table, tuple(places[name] for name in (*table.primary_key, table.time_index.name)))
+                yield PrimaryKey(table, tuple(places[name] for name in (*table.primary_key, table.time_index.name)))
 
 
 def pg_index(context: InformationContext) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The live tables of pg_catalog: what exists, told the way PostgreSQL tells it.
+"""The live tables of pg_catalog: databases, tables and columns as PostgreSQL describes them.
 
 The one database of PostgreSQL is the catalog `tsdb`; a database here is a namespace there. Tables are of kind `r`,
 views and the tables of information_schema of kind `v`, the indexes of primary keys (`_keys`) of kind `i`.
@@ -115,7 +115,7 @@ def pg_class(context: InformationContext) -> pa.Table:
 
 
 def _rows(info: TableInfo | ViewInfo, context: InformationContext) -> float:
-    """PostgreSQL's word for a count nobody made is -1."""
+    """PostgreSQL writes -1 for an unknown count."""
     if isinstance(info, ViewInfo) or is_system_table(info):
         return -1.0
     size = table_size(context, info)

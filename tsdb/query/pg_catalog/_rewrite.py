@@ -15,7 +15,7 @@ r"""What PostgreSQL's clients write and the query engine cannot read, put into o
     format('%I.%I', a, b)::regclass           pg_class_number(concat(quote_ident(a), '.', quote_ident(b), ''))
     FROM string_to_array(a, ',') s            FROM (SELECT string_to_array(a, ',') AS s) AS s
     CASE WHEN x IN (SELECT …) THEN …          CASE WHEN array_has((SELECT array_agg(…) …), x) THEN …
-    t.typreceive <> 0                         t.typreceive <> '-': functions are told by name
+    t.typreceive <> 0                         t.typreceive <> '-': functions are given by name
     _pg_expandarray(i.indkey)                 unnest(pg_expanded(i.indkey)): places and numbers of the columns of a key
     SELECT NULL, NULL                         each gets a name: the engine wants names to differ
     date(x)                                   CAST(x AS DATE)
@@ -451,7 +451,7 @@ class _Rewriter:
         return at + 1
 
     def _is_field(self, at: int) -> bool:
-        """Whether the value in the brackets that open here is a record of which a field is asked for."""
+        """Whether the value in the brackets that open here is a record whose field is selected."""
         close = self.structure.close_of(at)
         behind = self.tokens[close + 2] if close + 2 < len(self.tokens) else None
         is_called = at > 0 and self.tokens[at - 1].kind in (TokenKind.WORD, TokenKind.QUOTED)

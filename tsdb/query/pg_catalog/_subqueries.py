@@ -1,7 +1,7 @@
 """Queries inside expressions: where they stand, and how the query engine can be made to plan them.
 
 The engine plans a query inside an expression that refers to the row around it only if it is an aggregate over one
-table, compared by equality. PostgreSQL's clients ask for single values: such a query gets `max` around its value, and
+table, compared by equality. PostgreSQL's clients select single values: such a query gets `max` around its value, and
 conditions on the outer row alone move outside. A query over a table that is always empty has a known answer.
 """
 

@@ -1,8 +1,8 @@
 """The query by which asyncpg learns of types that it does not know: recursive, over domains, ranges and rows.
 
 None of those exist here, so what remains of the tree is a type and the one its arrays are made of. The engine cannot
-plan the query as it is written; this is the same question without the recursion. Its answer must not have a type that
-would be asked for in turn, such as an array.
+plan the query as it is written; this is the same query without the recursion. Its answer must not have a type that
+would be looked up in turn, such as an array.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def rewrite_type_tree(text: str) -> str | None:
     if _QUESTION.match(text) is None:
         return None
     found = _WHICH.search(text)
-    asked = None if found is None else _bracketed(text, found.end())
-    if asked is None:
+    wanted = None if found is None else _bracketed(text, found.end())
+    if wanted is None:
         return None
-    among = f"array_has({asked}, CAST(t.oid AS BIGINT))"
+    among = f"array_has({wanted}, CAST(t.oid AS BIGINT))"
     inner = f"t.oid IN (SELECT t.typelem FROM pg_catalog.pg_type t WHERE {among})"
     return (
         f"{_ANSWER.format(depth=1, where=inner)} UNION ALL {_ANSWER.format(depth=0, where=among)} ORDER BY depth DESC"

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from tsdb.query.promql._engine import PromqlEngine, Span
+from tsdb.query.promql._engine import PromqlEngine, QueryTimes
 from tsdb.query.promql._metadata import Period, find_series, label_names, label_values, metric_names
 from tsdb.query.promql._newest import Newest, SeriesCounts, count_series
 from tsdb.query.promql._records import rows_of
 from tsdb.query.promql._source import TableSeries
-from tsdb.query.promql._tables import (
-    DATABASE_LABELS,
-    FIELD_LABEL,
-    MetricCatalog,
-    is_metric,
-    split_matchers,
-    value_columns,
-)
+from tsdb.query.promql._tables import is_metric
 
 __all__ = [
-    "DATABASE_LABELS",
-    "FIELD_LABEL",
-    "MetricCatalog",
     "Newest",
     "Period",
     "PromqlEngine",
+    "QueryTimes",
     "SeriesCounts",
-    "Span",
     "TableSeries",
     "count_series",
     "find_series",
@@ -33,6 +23,4 @@ __all__ = [
     "label_values",
     "metric_names",
     "rows_of",
-    "split_matchers",
-    "value_columns",
 ]

@@ -1,7 +1,7 @@
 """PromQL over the tables of a database.
 
 A table with several fields is several metrics under one name: unless a matcher of `__field__` chooses one, the query
-is evaluated once for each field, and the label `__field__` tells the answers apart.
+is evaluated once for each field, and the label `__field__` distinguishes the answers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tsdb.promql.evaluation import (
     run_instant,
     run_range,
 )
-from tsdb.query._life import QueryLife
-from tsdb.query._visible import visible
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql._newest import Newest, newest_samples
 from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
+from tsdb.query.tables import visible
 
 _KEPT_MAX = 256
 _KEPT_CHARS_MAX = 4096
@@ -40,7 +40,7 @@ _KEPT_CHARS_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class QueryTimes:
     """The times of a query: one without a step, else every step up to the end."""
 
     start_ms: int
@@ -49,7 +49,7 @@ class Span:
     lookback_ms: int = LOOKBACK_MS
 
     @classmethod
-    def instant(cls, time_ms: int, lookback_ms: int = LOOKBACK_MS) -> Span:
+    def instant(cls, time_ms: int, lookback_ms: int = LOOKBACK_MS) -> QueryTimes:
         return cls(time_ms, time_ms, 0, lookback_ms)
 
 
@@ -86,7 +86,7 @@ class PromqlEngine:
         catalog = visible(self.catalog, session)
         return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout, indexes=self._indexes)
 
-    def run(self, text: str, session: Session, span: Span, check: Callable[[], None] = lambda: None) -> Answer:
+    def run(self, text: str, session: Session, span: QueryTimes, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""
         expr = _parse_again(text) if len(text) <= _KEPT_CHARS_MAX else parse_promql(text)
         source = self.source(session, check)
@@ -109,7 +109,7 @@ class PromqlEngine:
         self,
         selectors: Sequence[Sequence[Matcher]],
         session: Session,
-        span: Span,
+        span: QueryTimes,
         check: Callable[[], None] = lambda: None,
     ) -> list[Newest]:
         """Return the newest sample of each series, as old as the span looks back."""
@@ -126,7 +126,7 @@ class PromqlEngine:
         """What one query may use."""
         return self._limits
 
-    def evaluate(self, expr: Expr, text: str, source: TableSeries, span: Span) -> Answer:
+    def evaluate(self, expr: Expr, text: str, source: TableSeries, span: QueryTimes) -> Answer:
         """Evaluate a query over a source."""
         options = QueryOptions(
             lookback_ms=span.lookback_ms, limits=self._limits, check=source.check, budget=self._budget
@@ -140,7 +140,7 @@ class PromqlEngine:
 
 @lru_cache(_KEPT_MAX)
 def _parse_again(text: str) -> Expr:
-    """Dashboards ask the same again and again."""
+    """Dashboards repeat the same queries."""
     return parse_promql(text)
 
 

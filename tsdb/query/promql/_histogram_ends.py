@@ -13,7 +13,7 @@ _SUM_AT = 16
 
 
 def find_ends(histograms: pa.Array) -> npt.NDArray[np.bool_]:
-    """Tell for each histogram whether it marks an end; nulls and what is no histogram do not."""
+    """Return for each histogram whether it marks an end; nulls and what is no histogram do not."""
     found = np.zeros(len(histograms), np.bool_)
     _, offsets, content = histograms.buffers()
     if content is None or not len(histograms):

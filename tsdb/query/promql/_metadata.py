@@ -1,6 +1,6 @@
 """What series there are: names of metrics, labels and their values, without reading a row.
 
-Whether a series has samples in a range of time is told by the spans of time that each source keeps for its series, so
+Each source keeps the time span of its series, which decides whether a series has samples in a time range, so
 an answer may name a series that has none there, but never misses one that has. All of it is about the same tables:
 those in which `find_tables` sees a metric.
 """
@@ -18,7 +18,7 @@ from tsdb.query.promql._tables import (
     DATABASE_LABELS,
     FIELD_LABEL,
     NAME_LABEL,
-    Selection,
+    SortedMatchers,
     chosen_columns,
     find_tables,
     may_match,
@@ -51,7 +51,7 @@ def find_series(source: TableSeries, selectors: Sequence[Sequence[Matcher]], per
     return labels.take(first)
 
 
-def _series_of(source: TableSeries, table: TableInfo, chosen: Selection, period: Period) -> list[LabelTable]:
+def _series_of(source: TableSeries, table: TableInfo, chosen: SortedMatchers, period: Period) -> list[LabelTable]:
     parts: list[LabelTable] = []
     if not may_match(table, chosen.labels):
         return parts
@@ -77,7 +77,7 @@ def metric_names(
     return sorted(found)
 
 
-def _has_series(source: TableSeries, table: TableInfo, chosen: Selection, period: Period | None) -> bool:
+def _has_series(source: TableSeries, table: TableInfo, chosen: SortedMatchers, period: Period | None) -> bool:
     if not chosen_columns(table, chosen.fields):
         return False
     if not chosen.labels:

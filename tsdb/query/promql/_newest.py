@@ -75,7 +75,7 @@ def _newest_of(
 
 
 def _with_field(labels: LabelTable, source: TableSeries, matchers: Sequence[Matcher], field: str | None) -> LabelTable:
-    """Tell the fields of a table with several apart, as answers to queries do."""
+    """Add the label of the field if a table has several, as answers to queries do."""
     if field is None:
         return labels
     chosen = split_matchers(matchers, source.database)

@@ -12,15 +12,17 @@ from tsdb.errors import Unsupported
 from tsdb.model import TableInfo
 from tsdb.promql import Aggregate, Expr, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import Answer, LabelTable, Natives, Scalar, Vector, concat_labels, format_float
-from tsdb.query.promql._engine import PromqlEngine, Span, fields_of
-from tsdb.query.promql._shape import Shape, shape_of
+from tsdb.query.promql._engine import PromqlEngine, QueryTimes, fields_of
+from tsdb.query.promql._shape import ExpressionColumns, shape_of
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import find_tables, split_matchers
 
 _TIME_TYPE = pa.timestamp("ms")
 
 
-def rows_of(engine: PromqlEngine, text: str, source: TableSeries, span: Span, alias: str | None = None) -> pa.Table:
+def rows_of(
+    engine: PromqlEngine, text: str, source: TableSeries, span: QueryTimes, alias: str | None = None
+) -> pa.Table:
     """Evaluate a query and return its rows."""
     expr = parse_promql(text)
 
@@ -40,11 +42,11 @@ def rows_of(engine: PromqlEngine, text: str, source: TableSeries, span: Span, al
     return _table(vectors, _fit(shape, len(vectors)), _times(span))
 
 
-def _times(span: Span) -> npt.NDArray[np.int64]:
+def _times(span: QueryTimes) -> npt.NDArray[np.int64]:
     return np.arange(span.start_ms, span.end_ms + 1, max(span.step_ms, 1), dtype=np.int64)
 
 
-def _fit(shape: Shape, count: int) -> Shape:
+def _fit(shape: ExpressionColumns, count: int) -> ExpressionColumns:
     """Let there be a name for each value."""
     if len(shape.values) == count:
         return shape
@@ -52,7 +54,7 @@ def _fit(shape: Shape, count: int) -> Shape:
     return replace(shape, values=values)
 
 
-def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries, span: Span) -> Vector:
+def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries, span: QueryTimes) -> Vector:
     answer: Answer = engine.evaluate(expr, text, source, span)
     value = answer.value
     if isinstance(value, Scalar):
@@ -61,7 +63,7 @@ def _vector_of(engine: PromqlEngine, expr: Expr, text: str, source: TableSeries,
     return value
 
 
-def _table(vectors: list[Vector], shape: Shape, times: npt.NDArray[np.int64]) -> pa.Table:
+def _table(vectors: list[Vector], shape: ExpressionColumns, times: npt.NDArray[np.int64]) -> pa.Table:
     """Put the values of each series and step into a row; without a value for any field there is none."""
     labels = concat_labels([vector.labels.without(("__name__", "__field__")) for vector in vectors])
     groups, first = labels.group()
@@ -99,7 +101,7 @@ def _texts(values: npt.NDArray[np.float64], present: npt.NDArray[np.bool_], nati
     return pa.array([(text or format_float(value)) if has else None for value, has, text in rows], pa.string())
 
 
-def _label_columns(labels: LabelTable, shape: Shape, series: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
+def _label_columns(labels: LabelTable, shape: ExpressionColumns, series: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
     names = [*shape.tags, *(name for name in sorted(labels.columns) if name not in shape.tags)]
     columns = {}
     for name in names:

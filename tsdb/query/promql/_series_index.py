@@ -58,7 +58,7 @@ class _Labels:
         self.nbytes = self.labels.rows * len(self.labels.columns) * _LABEL_BYTES
 
     def is_of(self, table: TableInfo) -> bool:
-        """Tell whether series still look as they did."""
+        """Return whether series still look as they did."""
         mine = self._table
         return table is mine or (table.tags == mine.tags and table.name == mine.name)
 

@@ -1,4 +1,4 @@
-"""What the columns of a PromQL query are called, and in which order they come, when it is asked in SQL.
+"""Names and order of the columns of a PromQL query that is run from SQL.
 
 PromQL has labels and a value; SQL has columns. A selector keeps those of its table. What is computed gets the name of
 the computation: `prom_rate(ts_range,val,ts,Int64(60000))`, `sum(cpu.usage)`, `a.val + b.val`. An operator puts the
@@ -38,7 +38,7 @@ _WITH_RANGE = frozenset({"rate", "increase", "delta"})
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ExpressionColumns:
     """The columns of an expression."""
 
     values: tuple[str, ...]
@@ -47,7 +47,7 @@ class Shape:
     tags: tuple[str, ...] = ()
     table: str = ""
     order: tuple[str, ...] = ()
-    """The names in their order, where a table tells it."""
+    """The names in their order, where a table defines one."""
     is_selector: bool = False
     is_plain: bool = False
     """A selector, or arithmetic on such: operators name their tables and nothing else."""
@@ -56,7 +56,7 @@ class Shape:
     fields: tuple[str, ...] = ()
     """The fields of the table, where there are several."""
     is_open: bool = False
-    """There may be labels beside `tags`, which only the answer tells."""
+    """There may be labels beside `tags`, known only from the answer."""
 
     def columns(self) -> list[str]:
         """Return all names in order."""
@@ -86,11 +86,11 @@ def _sorted_as(name: str) -> str:
 FindTable = Callable[[VectorSelector], TableInfo | None]
 
 
-def shape_of(expr: Expr, find_table: FindTable) -> Shape:
+def shape_of(expr: Expr, find_table: FindTable) -> ExpressionColumns:
     """Return the columns of a query."""
     expr = unwrap(expr)
     if isinstance(expr, NumberLiteral | StringLiteral):
-        return Shape((VALUE,), layout="function")
+        return ExpressionColumns((VALUE,), layout="function")
     if isinstance(expr, VectorSelector):
         return _of_selector(expr, find_table)
     if isinstance(expr, MatrixSelector):
@@ -108,10 +108,10 @@ def shape_of(expr: Expr, find_table: FindTable) -> Shape:
     return _of_binary(expr, find_table)
 
 
-def _of_selector(expr: VectorSelector, find_table: FindTable) -> Shape:
+def _of_selector(expr: VectorSelector, find_table: FindTable) -> ExpressionColumns:
     table = find_table(expr)
     if table is None:
-        return Shape((VALUE,), layout="function", is_selector=True, is_plain=True, is_open=True)
+        return ExpressionColumns((VALUE,), layout="function", is_selector=True, is_plain=True, is_open=True)
     chosen = [matcher for matcher in expr.matchers if matcher.name == "__field__"]
     fields = tuple(
         column.name
@@ -119,7 +119,7 @@ def _of_selector(expr: VectorSelector, find_table: FindTable) -> Shape:
         if all(matcher.op != "=" or matcher.value == column.name for matcher in chosen)
     )
     tags = tuple(column.name for column in table.columns if column.name in table.primary_key)
-    return Shape(
+    return ExpressionColumns(
         fields,
         table.time_index.name,
         tags,
@@ -133,11 +133,11 @@ def _of_selector(expr: VectorSelector, find_table: FindTable) -> Shape:
 
 
 def _is_as_stored(table: TableInfo) -> bool:
-    """Tell whether a selector gives the columns of a table as they are: no labels unpacked, no times converted."""
+    """Return whether a selector gives the columns of a table as they are: no labels unpacked, no times converted."""
     return not table.is_logical and str(table.time_index.type.arrow.unit) == "ms"
 
 
-def _computed(inner: Shape, values: tuple[str, ...], layout: str = "computed") -> Shape:
+def _computed(inner: ExpressionColumns, values: tuple[str, ...], layout: str = "computed") -> ExpressionColumns:
     return replace(inner, values=values, is_selector=False, is_plain=False, layout=layout)
 
 
@@ -160,7 +160,7 @@ def _number(expr: Expr) -> str:
 
 
 def is_literal(expr: Expr) -> bool:
-    """Tell whether an expression is made of numbers alone."""
+    """Return whether an expression is made of numbers alone."""
     expr = unwrap(expr)
     if isinstance(expr, NumberLiteral | StringLiteral):
         return True
@@ -177,15 +177,15 @@ def _is_constant_call(expr: Expr) -> bool:
 # Functions
 
 
-def _of_call(expr: Call, find_table: FindTable) -> Shape:
+def _of_call(expr: Call, find_table: FindTable) -> ExpressionColumns:
     ranges = [arg for arg in expr.args if arg.type is ValueType.MATRIX]
     vectors = [arg for arg in expr.args if arg.type is ValueType.VECTOR]
     if ranges:
         return _of_range_call(expr, ranges[0], find_table)
     if not expr.args:
-        return Shape((_number(expr),), layout="function")
+        return ExpressionColumns((_number(expr),), layout="function")
     if expr.name == "vector":
-        return Shape((VECTOR_VALUE,), layout="function")
+        return ExpressionColumns((VECTOR_VALUE,), layout="function")
     inner = shape_of(vectors[0], find_table)
     if expr.name == "scalar":
         return replace(_computed(inner, tuple(f"scalar({each})" for each in inner.values), "function"), tags=())
@@ -202,7 +202,7 @@ def _of_call(expr: Call, find_table: FindTable) -> Shape:
     return _computed(inner, tuple(f"{name}({each}{rest})" for each in inner.values), "function")
 
 
-def _kept(expr: Call, arg: Expr, inner: Shape) -> Shape:
+def _kept(expr: Call, arg: Expr, inner: ExpressionColumns) -> ExpressionColumns:
     shape = _computed(inner, inner.values, "function")
     if not expr.name.startswith("absent"):
         return shape
@@ -213,7 +213,7 @@ def _kept(expr: Call, arg: Expr, inner: Shape) -> Shape:
     return replace(shape, tags=tuple(tag for tag in inner.tags if tag in wanted), is_open=False)
 
 
-def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> Shape:
+def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> ExpressionColumns:
     inner = shape_of(arg, find_table)
     if expr.name in _KEEPS_VALUE:
         return _kept(expr, arg, inner)
@@ -225,7 +225,7 @@ def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> Shape:
     return _computed(inner, tuple(f"{head},{each}{rest})" for each in inner.values), "function")
 
 
-def _of_aggregate(expr: Aggregate, find_table: FindTable) -> Shape:
+def _of_aggregate(expr: Aggregate, find_table: FindTable) -> ExpressionColumns:
     inner = shape_of(expr.expr, find_table)
     if expr.op in ("topk", "bottomk", "limitk", "limit_ratio"):
         return inner if inner.layout == "table" else replace(inner, layout="computed")
@@ -251,9 +251,9 @@ def _of_aggregate(expr: Aggregate, find_table: FindTable) -> Shape:
 # Operators
 
 
-def _of_binary(expr: Binary, find_table: FindTable) -> Shape:
+def _of_binary(expr: Binary, find_table: FindTable) -> ExpressionColumns:
     if is_literal(expr):
-        return Shape((VALUE,), layout="function")
+        return ExpressionColumns((VALUE,), layout="function")
     spine = [expr]
     while isinstance(spine[-1].lhs, Binary) and not is_literal(spine[-1].lhs):
         spine.append(spine[-1].lhs)
@@ -263,7 +263,7 @@ def _of_binary(expr: Binary, find_table: FindTable) -> Shape:
     return left
 
 
-def _operate(expr: Binary, left: Shape, right: Shape) -> Shape:
+def _operate(expr: Binary, left: ExpressionColumns, right: ExpressionColumns) -> ExpressionColumns:
     if expr.op in ("and", "unless"):
         return left
     if expr.op == "or":
@@ -284,14 +284,14 @@ def _is_filter(expr: Binary) -> bool:
     return not expr.is_bool and expr.op in ("==", "!=", "<", ">", "<=", ">=")
 
 
-def _with_number(expr: Binary, inner: Shape, name: Callable[[str], str]) -> Shape:
+def _with_number(expr: Binary, inner: ExpressionColumns, name: Callable[[str], str]) -> ExpressionColumns:
     if _is_filter(expr):
         return inner if inner.layout == "table" else replace(inner, layout="computed", is_selector=False)
     layout = "function" if not inner.tags and not inner.table else "computed"
     return _computed(inner, tuple(name(each) for each in inner.values), layout)
 
 
-def _of_both(expr: Binary, left: Shape, right: Shape) -> Shape:
+def _of_both(expr: Binary, left: ExpressionColumns, right: ExpressionColumns) -> ExpressionColumns:
     matching = expr.matching
     is_plain = (
         left.is_plain
@@ -316,14 +316,16 @@ def _of_both(expr: Binary, left: Shape, right: Shape) -> Shape:
     if _is_constant_call(expr.rhs):
         time, tags, layout = TIME, (), "function"
     fields, is_open = left.fields or right.fields, (left.is_open or right.is_open) and layout != "function"
-    return Shape(values, time, tags, right.table, is_plain=is_plain, layout=layout, fields=fields, is_open=is_open)
+    return ExpressionColumns(
+        values, time, tags, right.table, is_plain=is_plain, layout=layout, fields=fields, is_open=is_open
+    )
 
 
-def _plain(shape: Shape, value: str) -> str:
+def _plain(shape: ExpressionColumns, value: str) -> str:
     return f"{shape.table}.{value}" if shape.is_selector else value
 
 
-def _result_tags(expr: Binary, left: Shape, right: Shape) -> tuple[str, ...]:
+def _result_tags(expr: Binary, left: ExpressionColumns, right: ExpressionColumns) -> tuple[str, ...]:
     many = right if not left.tags and right.tags else left
     matching = expr.matching
     if matching is None:

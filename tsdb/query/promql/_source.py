@@ -4,7 +4,7 @@ Conditions on labels are decided on the distinct values of a tag, before any row
 series by series and in the order of time already; nothing is sorted again unless series of two regions are the same.
 
 Of a table with native histograms these are read beside the values. A histogram that marks the end of a series comes
-as the float that does: whoever looks for ends finds both.
+as the float that does: a search for ends finds both.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tsdb.model import (
     TimeRange,
 )
 from tsdb.promql.evaluation import STALE_BITS, SeriesSet, concat_labels
-from tsdb.query._partitions import matching_regions
 from tsdb.query.promql._histogram_ends import find_ends
 from tsdb.query.promql._label_table import label_table
 from tsdb.query.promql._series_index import SeriesIndexes
 from tsdb.query.promql._tables import (
     MetricCatalog,
-    Selection,
+    SortedMatchers,
     chosen_columns,
     find_tables,
     has_histograms,
     may_match,
     split_matchers,
 )
+from tsdb.query.tables import matching_regions
 from tsdb.units import Duration
 
 _PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
@@ -80,8 +80,8 @@ class TableSeries:
             return parts[0][0]
         return _put_together([part for part, _ in parts])
 
-    def column_of(self, table: TableInfo, chosen: Selection) -> ColumnInfo | None:
-        """Return the field of a table to read, None if no field is wanted."""
+    def column_of(self, table: TableInfo, chosen: SortedMatchers) -> ColumnInfo | None:
+        """Return the field of a table to read, None if no field is selected."""
         columns = chosen_columns(table, chosen.fields)
         if len(columns) > 1 and self.field is not None:
             return next((column for column in columns if column.name == self.field), None)
@@ -110,7 +110,7 @@ class TableSeries:
             reader.release()
 
     def _read(
-        self, table: TableInfo, region: RegionId, column: ColumnInfo, chosen: Selection, start_ms: int, end_ms: int
+        self, table: TableInfo, region: RegionId, column: ColumnInfo, chosen: SortedMatchers, start_ms: int, end_ms: int
     ) -> tuple[SeriesSet, bool]:
         """Return the series of a region, and whether their labels are known to be distinct."""
         unit = table.time_index.type.arrow.unit

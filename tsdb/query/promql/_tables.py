@@ -22,7 +22,7 @@ DATABASE_LABELS = frozenset({"__schema__", "__database__", "x_greptime_database"
 
 
 class MetricCatalog(Protocol):
-    """What PromQL asks of the catalog."""
+    """The part of the catalog that PromQL reads."""
 
     def databases(self) -> list[DatabaseInfo]: ...
 
@@ -36,7 +36,7 @@ class MetricCatalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SortedMatchers:
     """The conditions of a selector, by what they are about."""
 
     database: str
@@ -45,7 +45,7 @@ class Selection:
     labels: tuple[Matcher, ...]
 
 
-def split_matchers(matchers: Sequence[Matcher], database: str) -> Selection:
+def split_matchers(matchers: Sequence[Matcher], database: str) -> SortedMatchers:
     """Sort conditions by what they are about; that on the database must name one."""
     names, fields, labels = [], [], []
     for matcher in matchers:
@@ -59,7 +59,7 @@ def split_matchers(matchers: Sequence[Matcher], database: str) -> Selection:
             database = matcher.value
         else:
             labels.append(matcher)
-    return Selection(database, tuple(names), tuple(fields), tuple(labels))
+    return SortedMatchers(database, tuple(names), tuple(fields), tuple(labels))
 
 
 def value_columns(table: TableInfo) -> list[ColumnInfo]:
@@ -72,24 +72,24 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def has_histograms(table: TableInfo, value: ColumnInfo) -> bool:
-    """Tell whether samples may be native histograms, when their values are those of a column."""
+    """Return whether samples may be native histograms, when their values are those of a column."""
     return table.histogram is not None and value in table.value_fields and len(value_columns(table)) == 1
 
 
 def is_metric(table: TableInfo) -> bool:
-    """Tell whether a table is a metric that conditions on the name find."""
+    """Return whether a table is a metric that conditions on the name find."""
     if table.is_logical:
         return True
     return not table.is_physical and bool(table.region_numbers) and bool(value_columns(table))
 
 
 def may_match(table: TableInfo, labels: Sequence[Matcher]) -> bool:
-    """Tell whether a table can have matching series, as far as the labels that it lacks decide."""
+    """Return whether a table can have matching series, as far as the labels that it lacks decide."""
     tags = {tag.name for tag in table.tags}
     return all(matcher.name in tags or matches_empty(matcher) for matcher in labels)
 
 
-def find_tables(catalog: MetricCatalog, chosen: Selection) -> list[TableInfo]:
+def find_tables(catalog: MetricCatalog, chosen: SortedMatchers) -> list[TableInfo]:
     """Return the tables that a selector means; one that there is not has no series."""
     exact = [matcher.value for matcher in chosen.names if matcher.op == "="]
     if exact:

@@ -6,8 +6,10 @@ it; what executes plain SQL for it is a `RangeRunner`, so that nothing here know
 
 from __future__ import annotations
 
-from tsdb.query.range._plan import RangePlan, plan_range
+from tsdb.query.range._limits import SlotMemory, Slots
+from tsdb.query.range._plan import plan_range
 from tsdb.query.range._run import run_range
-from tsdb.query.range._runner import RangeRunner, TimeIndex
+from tsdb.query.range._runner import TimeIndex
+from tsdb.query.range._session_runner import SessionRunner
 
-__all__ = ["RangePlan", "RangeRunner", "TimeIndex", "plan_range", "run_range"]
+__all__ = ["SessionRunner", "SlotMemory", "Slots", "TimeIndex", "plan_range", "run_range"]

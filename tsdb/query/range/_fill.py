@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.query.range._limits import check_rows
 from tsdb.query.range._plan import SLOT, Call, RangePlan
+from tsdb.query.range._runner import RangeRunner
 from tsdb.query.range._series import series_starts
 from tsdb.sql.range_query import Fill, FillKind, RangePlanError
 
@@ -46,19 +46,26 @@ def check_fills(plan: RangePlan) -> dict[str, pa.Scalar]:
     return constants
 
 
-def fill_gaps(plan: RangePlan, table: pa.Table, empty: pa.Table | None) -> pa.Table:
-    """Return the table with all slots; `empty` holds in one row what the calls give over no rows, if not NULL."""
+def fill_gaps(plan: RangePlan, table: pa.Table, runner: RangeRunner) -> pa.Table:
+    """Return the table with all slots."""
     constants = check_fills(plan)
+    # One row, what the calls give over no rows, where that is not NULL.
+    empty = None if plan.empty_sql is None else runner.run(plan.empty_sql)
     starts = series_starts([table.column(column.name) for column in plan.by], table.num_rows)
-    grid = _grid(table.column(SLOT).to_numpy(), starts, plan.times.align)
+    slots = table.column(SLOT).to_numpy()
+    lengths = _lengths(slots, starts, plan.times.align)
+    runner.slots.reserve(lengths, len(plan.columns))
+    grid = _grid(slots, starts, lengths.astype(np.int64), plan.times.align)
     is_gap = grid.rows < 0
     rows = pa.array(grid.rows, mask=is_gap)
     series_rows = pa.array(grid.first_known[grid.series])
     columns, fields = [pa.array(grid.slots)], [table.schema.field(SLOT)]
     for column in plan.by:
+        runner.check()
         columns.append(table.column(column.name).combine_chunks().take(series_rows))
         fields.append(table.schema.field(column.name))
     for call in plan.calls:
+        runner.check()
         values = table.column(call.column.name).combine_chunks().take(rows)
         if empty is not None and (of_nothing := empty.column(call.column.name)[0]).is_valid:
             values = pc.if_else(pa.array(is_gap), of_nothing.cast(values.type), values)
@@ -69,16 +76,23 @@ def fill_gaps(plan: RangePlan, table: pa.Table, empty: pa.Table | None) -> pa.Ta
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _grid(slots: np.ndarray, starts: np.ndarray, align: int) -> _Grid:
+def _lengths(slots: np.ndarray, starts: np.ndarray, align: int) -> np.ndarray:
+    """Return how many slots each series has from its first to its last."""
+    if not len(slots):
+        return np.zeros(0, np.uint64)
+    unsigned = slots.astype(np.uint64)
+    with np.errstate(over="ignore"):
+        lengths: np.ndarray = (unsigned[np.append(starts[1:], len(slots)) - 1] - unsigned[starts]) // np.uint64(align)
+    return lengths + np.uint64(1)
+
+
+def _grid(slots: np.ndarray, starts: np.ndarray, counts: np.ndarray, align: int) -> _Grid:
     if not len(slots):
         none = np.zeros(0, np.int64)
         return _Grid(none, none, none, none, none)
     ends = np.append(starts[1:], len(slots))
     with np.errstate(over="ignore"):
         unsigned = slots.astype(np.uint64)
-        lengths = (unsigned[ends - 1] - unsigned[starts]) // np.uint64(align) + np.uint64(1)
-        check_rows(lengths)
-        counts = lengths.astype(np.int64)
         grid_starts = np.cumsum(counts) - counts
         series = np.repeat(np.arange(len(starts)), counts)
         known_series = np.repeat(np.arange(len(starts)), ends - starts)

@@ -22,7 +22,7 @@ import pyarrow.types as pt
 from tsdb.errors import Status, TsdbError
 from tsdb.query.range._runner import RangeRunner, quote_name
 from tsdb.query.range._series import plain_type
-from tsdb.query.range._source import Source, find_source, in_scope
+from tsdb.query.range._source import TimeSource, find_source, in_scope
 from tsdb.query.range._spans import origin_ms, span_label, span_ms
 from tsdb.query.range._times import Times, plan_times
 from tsdb.sql.range_query import Fill, RangeCall, RangePlanError, RangeQuery
@@ -46,7 +46,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BinColumn:
     """A column of the aggregated table: its name there, and how it shows in headers."""
 
     name: str
@@ -63,7 +63,7 @@ class Call:
     """A call of the query, planned."""
 
     call: RangeCall
-    column: Column
+    column: BinColumn
     kind: pa.DataType
     parts: tuple[str, ...] = ()
     """SQL of what is computed per bin."""
@@ -78,10 +78,10 @@ class RangePlan:
     """How a range query is evaluated."""
 
     query: RangeQuery
-    source: Source
+    source: TimeSource
     times: Times
-    slot: Column
-    by: tuple[Column, ...]
+    slot: BinColumn
+    by: tuple[BinColumn, ...]
     calls: tuple[Call, ...]
     form: Form
     bin_width: int
@@ -93,7 +93,7 @@ class RangePlan:
     """Answers with one row: every call over nothing. None when all of them are NULL then."""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[BinColumn, ...]:
         return (self.slot, *self.by, *(call.column for call in self.calls))
 
 
@@ -124,7 +124,7 @@ def stepped(plan: RangePlan) -> RangePlan:
     return replace(plan, form=Form.STEPPED, sql=in_scope(plan.query, shape.direct()))
 
 
-def _by_texts(query: RangeQuery, source: Source, runner: RangeRunner) -> list[str]:
+def _by_texts(query: RangeQuery, source: TimeSource, runner: RangeRunner) -> list[str]:
     if query.by is None:
         return [quote_name(tag, runner.dialect) for tag in source.tags or ()]
     return [query.text[each.start : each.end] for each in query.by]
@@ -137,32 +137,35 @@ def _source_text(query: RangeQuery) -> str:
 _BY_PROBE, _TIME_PROBE = " IS NULL", " IS NOT NULL"
 
 
-def _plan_columns(query: RangeQuery, runner: RangeRunner, source: Source) -> tuple[Column, tuple[Column, ...]]:
+def _plan_columns(
+    query: RangeQuery, runner: RangeRunner, source: TimeSource
+) -> tuple[BinColumn, tuple[BinColumn, ...]]:
     """Return the columns of the slot and of BY.
 
-    One statement tells all their names: as select items, and inside an expression, where a column shows its relation.
+    One planned statement gives all their names: as select items, and inside an expression, where a column shows its
+    relation.
     """
     texts = list(dict.fromkeys(_by_texts(query, source, runner)))
     probes = [probe for text in texts for probe in (text, f"({text}){_BY_PROBE}")]
     select = ", ".join([*probes, f"({source.column}){_TIME_PROBE}"])
     names = runner.schema(in_scope(query, f"SELECT {select} FROM {_source_text(query)}")).names
     by = tuple(
-        Column(f"__range_by_{number}", alone, inside.removesuffix(_BY_PROBE), text)
+        BinColumn(f"__range_by_{number}", alone, inside.removesuffix(_BY_PROBE), text)
         for number, (text, alone, inside) in enumerate(zip(texts, names[:-1:2], names[1::2], strict=True))
     )
-    return Column(SLOT, source.name, names[-1].removesuffix(_TIME_PROBE), source.column), by
+    return BinColumn(SLOT, source.name, names[-1].removesuffix(_TIME_PROBE), source.column), by
 
 
-def _plan_call(call: RangeCall, name: str, field: pa.Field, source: Source, runner: RangeRunner) -> Call:
+def _plan_call(call: RangeCall, name: str, field: pa.Field, source: TimeSource, runner: RangeRunner) -> Call:
     header = f"{'count(Int64(1))' if field.name == 'count(*)' else field.name} RANGE {span_label(call.span, runner)}"
     if call.fill is not None:
         header += f" FILL {call.fill.label}"
-    column = Column(name, header, header, _ordered(call, source))
+    column = BinColumn(name, header, header, _ordered(call, source))
     return Call(call, column, plain_type(field.type), _parts_of(call, source, field.type))
 
 
 def _call_field(query: RangeQuery, runner: RangeRunner, call: str) -> pa.Field:
-    """Return name and type of a call; a second aggregate beside it tells calls that are none."""
+    """Return name and type of a call; a second aggregate beside it makes calls that are no aggregates fail."""
     text = f"SELECT count(*) AS __range_rows, {call} FROM {_source_text(query)}"
     try:
         return runner.schema(in_scope(query, text)).field(1)
@@ -172,7 +175,7 @@ def _call_field(query: RangeQuery, runner: RangeRunner, call: str) -> pa.Field:
         raise
 
 
-def _ordered(call: RangeCall, source: Source) -> str:
+def _ordered(call: RangeCall, source: TimeSource) -> str:
     """Return a call with the order that `first` and `last` mean when nothing else is said.
 
     Where the user orders by something else, rows that are equal in that come in the order of time, then of their
@@ -191,7 +194,7 @@ def _ordered(call: RangeCall, source: Source) -> str:
     return ", ".join([head, *dict.fromkeys(ties)]) + tail
 
 
-def _parts_of(call: RangeCall, source: Source, kind: pa.DataType) -> tuple[str, ...]:
+def _parts_of(call: RangeCall, source: TimeSource, kind: pa.DataType) -> tuple[str, ...]:
     """Return the parts from which a call over many bins can be put together; none when it cannot."""
     if call.argument is None:
         return ()
@@ -222,9 +225,9 @@ class _Shape:
     """Writes the statements of a plan."""
 
     query: RangeQuery
-    source: Source
+    source: TimeSource
     times: Times
-    by: tuple[Column, ...]
+    by: tuple[BinColumn, ...]
     calls: tuple[Call, ...]
 
     def direct(self) -> str:

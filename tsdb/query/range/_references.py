@@ -47,8 +47,8 @@ def _reference_at(
 ) -> tuple[int, str | None]:
     """Return how many tokens to go on, and the column to put in their place."""
     for number, group in enumerate(groups):
-        stretch = tokens[position : position + len(group)]
-        if _normal(stretch) == group and _stands_alone(tokens, position, len(group)):
+        found = tokens[position : position + len(group)]
+        if _normal(found) == group and _stands_alone(tokens, position, len(group)):
             is_hidden = len(group) == 1 and group[0] in hidden
             return len(group), None if is_hidden else plan.by[number].name
     chain = _chain_at(tokens, position)
@@ -96,13 +96,13 @@ def _is_bounded(tokens: Sequence[Token], position: int, length: int) -> bool:
 
 
 def _stands_alone(tokens: Sequence[Token], position: int, length: int) -> bool:
-    """Whether a stretch is an operand as a whole: `a + b` is one in `a + b - c`, and none in `a + b * c`."""
-    stretch = tokens[position : position + length]
-    if length == 1 and stretch[0].kind not in (TokenKind.WORD, TokenKind.QUOTED):
+    """Whether a run of tokens is an operand as a whole: `a + b` is one in `a + b - c`, and none in `a + b * c`."""
+    found = tokens[position : position + length]
+    if length == 1 and found[0].kind not in (TokenKind.WORD, TokenKind.QUOTED):
         return False  # a literal: it means itself, or the place of a column in ORDER BY
     if not _is_bounded(tokens, position, length):
         return False
-    weakest = _weakest(stretch)
+    weakest = _weakest(found)
     before = _strength(tokens[position - 1]) if position else 0
     after = _strength(tokens[position + length]) if position + length < len(tokens) else 0
     return weakest > before and weakest >= after

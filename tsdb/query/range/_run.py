@@ -34,7 +34,7 @@ _UNKNOWN_FIELD = re.compile(r"No field named [^\s;,]+?(?=\.?(?:\s|$|;))")
 
 def run_range(query: RangeQuery, runner: RangeRunner) -> pa.Table:
     """Evaluate a statement that holds range queries; `query` is the one to evaluate first."""
-    known = _Known(runner)
+    known = _RunnerWithResults(runner)
     while True:
         plan, result = _run_query(query, known)
         if query.is_whole:
@@ -47,7 +47,7 @@ def run_range(query: RangeQuery, runner: RangeRunner) -> pa.Table:
         query = following
 
 
-class _Known:
+class _RunnerWithResults:
     """The runner, with the results of the range queries that were evaluated before."""
 
     def __init__(self, runner: RangeRunner) -> None:
@@ -57,6 +57,8 @@ class _Known:
         self.dialect = runner.dialect
         self.time_zone = runner.time_zone
         self.now_ms = runner.now_ms
+        self.slots = runner.slots
+        self.check = runner.check
 
     def add(self, result: pa.Table, plan: RangePlan) -> str:
         name = f"__range_{len(self._tables)}"
@@ -96,7 +98,8 @@ def _run_query(query: RangeQuery, runner: RangeRunner) -> tuple[RangePlan, pa.Ta
     check_fills(plan)
     table = _aggregated(plan, runner)
     if query.has_fill:
-        table = fill_gaps(plan, table, None if plan.empty_sql is None else runner.run(plan.empty_sql))
+        table = fill_gaps(plan, table, runner)
+    runner.check()
     slots = plan.times.to_column(table.column(SLOT).to_numpy())
     table = table.set_column(0, SLOT, slots).append_column(_ROW, pa.array(np.arange(table.num_rows)))
     return plan, _selected(plan, table, runner)
@@ -107,7 +110,7 @@ def _aggregated(plan: RangePlan, runner: RangeRunner) -> pa.Table:
     if plan.form is not Form.BINNED:
         return table
     try:
-        return slide(plan, table)
+        return slide(plan, table, runner)
     except BinsTooFarApart:
         return without_views(runner.run(stepped(plan).sql))
 

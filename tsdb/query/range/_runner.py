@@ -1,4 +1,4 @@
-"""What a range query needs from whoever executes plain SQL."""
+"""What a range query needs from the engine that executes plain SQL."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from tsdb.query.range._limits import Slots
 from tsdb.sql.statements import Dialect
 
 
@@ -34,6 +35,13 @@ class RangeRunner(Protocol):
     @property
     def now_ms(self) -> int:
         """The time of the statement."""
+
+    @property
+    def slots(self) -> Slots:
+        """The memory of the slots that are made for the statement."""
+
+    def check(self) -> None:
+        """Raise if the statement should not go on: a deadline, a cancellation."""
 
     def run(self, text: str, tables: Mapping[str, pa.Table] = ...) -> pa.Table:
         """Execute a query; `tables` are visible by their bare names."""

@@ -22,7 +22,7 @@ _JOINS = frozenset({"JOIN", "CROSS", "INNER", "LEFT", "RIGHT", "FULL", "NATURAL"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TimeSource:
     """The time of a source."""
 
     column: str
@@ -46,7 +46,7 @@ def in_scope(query: RangeQuery, text: str) -> str:
     return text
 
 
-def find_source(query: RangeQuery, runner: RangeRunner) -> Source:
+def find_source(query: RangeQuery, runner: RangeRunner) -> TimeSource:
     """Find the time of a query's source."""
     tokens = query.source.tokens
     table, rest = _chain(tokens, 0)
@@ -57,7 +57,7 @@ def find_source(query: RangeQuery, runner: RangeRunner) -> Source:
         if index is not None:
             qualifiers = frozenset({alias or table[-1]})
             column = quote_name(index.name, runner.dialect)
-            return Source(column, index.name, pa.timestamp(index.unit), qualifiers, index.tags)
+            return TimeSource(column, index.name, pa.timestamp(index.unit), qualifiers, index.tags)
     text = query.text[query.source.start : query.source.end]
     schema = runner.schema(in_scope(query, f"SELECT * FROM {text}"))
     if query.by is None:
@@ -68,7 +68,7 @@ def find_source(query: RangeQuery, runner: RangeRunner) -> Source:
     return _find_in_relation(query, runner, schema)
 
 
-def _find_in_relation(query: RangeQuery, runner: RangeRunner, schema: pa.Schema) -> Source:
+def _find_in_relation(query: RangeQuery, runner: RangeRunner, schema: pa.Schema) -> TimeSource:
     fields = [field for field in schema if pt.is_timestamp(field.type)]
     known = _known_names(query, runner)
     descended = [field for field in fields if field.name in known]
@@ -81,7 +81,7 @@ def _find_in_relation(query: RangeQuery, runner: RangeRunner, schema: pa.Schema)
     if sum(each.name == field.name for each in fields) > 1 and (leftmost := _leftmost(query.source.tokens)):
         column = f"{quote_name(leftmost, runner.dialect)}.{column}"
         qualifiers = frozenset({leftmost})
-    return Source(column, field.name, field.type, qualifiers, None)
+    return TimeSource(column, field.name, field.type, qualifiers, None)
 
 
 def _known_names(query: RangeQuery, runner: RangeRunner) -> set[str]:

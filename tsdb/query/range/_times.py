@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 
-from tsdb.query.range._source import Source
+from tsdb.query.range._source import TimeSource
 
 _INT64_MIN = -(1 << 63)
 _BUCKET_MS_MAX = 1000 * 365 * 86_400_000
@@ -74,7 +74,7 @@ class Times:
         return pa.array(values, pa.int64()).cast(pa.timestamp(self.kind.unit)).cast(self.kind)
 
 
-def plan_times(source: Source, align_ms: int, spans_ms: Sequence[int], origin_ms: int) -> Times:
+def plan_times(source: TimeSource, align_ms: int, spans_ms: Sequence[int], origin_ms: int) -> Times:
     """Choose the unit of the computation."""
     raw = f"arrow_cast({source.column}, 'Int64')"
     unit, spans = source.kind.unit, tuple(spans_ms)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.query.range._limits import check_rows
 from tsdb.query.range._plan import SLOT, Call, RangePlan, part_name
+from tsdb.query.range._runner import RangeRunner
 from tsdb.query.range._series import series_starts
 from tsdb.query.range._times import Times
 
@@ -34,7 +34,7 @@ class _Slots:
     times: np.ndarray
 
 
-def slide(plan: RangePlan, bins: pa.Table) -> pa.Table:
+def slide(plan: RangePlan, bins: pa.Table, runner: RangeRunner) -> pa.Table:
     """Return the table of slots that the direct form would have given, from bins."""
     times, width = plan.times, plan.bin_width
     bins = _with_slots(bins, times)
@@ -43,7 +43,9 @@ def slide(plan: RangePlan, bins: pa.Table) -> pa.Table:
     series[starts[1:]] = 1
     series = np.cumsum(series)
     moments = bins.column(SLOT).to_numpy()
-    slots = _slots_of(series, moments, times)
+    last, counts = _counts_of(series, moments, times)
+    runner.slots.reserve(counts, len(plan.columns))
+    slots = _slots_of(series, last, counts, times)
     keys = _Keys.of(moments, slots.times, len(starts), width, times.widest)
     bin_keys = keys.of_times(series, moments)
     slot_keys = keys.of_times(slots.series, slots.times)
@@ -53,6 +55,7 @@ def slide(plan: RangePlan, bins: pa.Table) -> pa.Table:
     for column in plan.by:
         columns[column.name] = bins.column(column.name).combine_chunks().take(first_rows)
     for call, span in zip(plan.calls, times.spans, strict=True):
+        runner.check()
         high = np.searchsorted(bin_keys, slot_keys + span // width)
         columns[call.column.name] = _aggregate(call, bins, low, high)
     fields = [bins.schema.field(column.name) for column in plan.by]
@@ -82,8 +85,8 @@ def _minus(left: np.ndarray, right: np.ndarray | np.int64) -> np.ndarray:
     return difference
 
 
-def _slots_of(series: np.ndarray, moments: np.ndarray, times: Times) -> _Slots:
-    """Each bin adds the slots it belongs to and no earlier bin of its series does: those behind that bin's last."""
+def _counts_of(series: np.ndarray, moments: np.ndarray, times: Times) -> tuple[np.ndarray, np.ndarray]:
+    """Return the last slot of each bin and how many slots it adds: those that no earlier bin of its series has."""
     behind = _behind(moments, times)
     last = moments - behind
     align = np.uint64(times.align)
@@ -92,7 +95,10 @@ def _slots_of(series: np.ndarray, moments: np.ndarray, times: Times) -> _Slots:
     if len(moments) > 1:
         fresh = np.minimum(_minus(last[1:], last[:-1]) // align, reach[1:]).astype(np.int64)
         counts[1:] = np.where(series[1:] == series[:-1], np.minimum(counts[1:], fresh), counts[1:])
-    check_rows(counts)
+    return last, counts
+
+
+def _slots_of(series: np.ndarray, last: np.ndarray, counts: np.ndarray, times: Times) -> _Slots:
     ends = np.cumsum(counts)
     backwards = np.repeat(ends, counts) - 1 - np.arange(ends[-1] if len(ends) else 0)
     return _Slots(np.repeat(series, counts), np.repeat(last, counts) - backwards * times.align)

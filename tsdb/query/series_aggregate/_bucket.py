@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, TableInfo, offsets_of, parse_timestamp
-from tsdb.query._conditions import conjuncts
+from tsdb.query.selection import conjuncts
 from tsdb.sql.clauses import Comparison, Condition, Declined
 from tsdb.sql.terms import Bucket
 

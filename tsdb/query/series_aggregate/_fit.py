@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tsdb.engine.reading import Conditions, Node, RunQuery
 from tsdb.model import Semantic, TableInfo
-from tsdb.query._conditions import conjuncts, fit_condition
+from tsdb.query.selection import conjuncts, fit_condition
 from tsdb.query.series_aggregate._bucket import PlacedBucket, place_bucket
 from tsdb.sql.clauses import Condition, Declined, joined_by_and
 from tsdb.sql.select import OrderKey, Select, find_key, number_of
@@ -33,7 +33,6 @@ _STATES = {
     "var_pop": ("spread",),
     "median": (),
 }
-UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +233,7 @@ def tags_in(expression: TagExpression, table: TableInfo) -> tuple[str, ...] | No
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Tell whether comparing a tag of a type with a literal means the same in every table."""
+    """Return whether comparing a tag of a type with a literal means the same in every table."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from tsdb.query._table_dataset import TableDataset
 from tsdb.query.series_aggregate._records import AggregateRecords
 from tsdb.query.session import Records
+from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
 
 
 class OuterRecords:
-    """The rows of a query over an aggregate, which is computed when they are asked for."""
+    """The rows of a query over an aggregate, which is computed when they are read."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Expressions over tags: the planner is asked what they come to, once for each series, never for rows.
+"""Expressions over tags: the planner evaluates them once for each series, never for rows.
 
 A series that an expression fails for may have no row that the query is about, and the planner may look at something
 else first. So a failure is no error of the query: it is left to the planner then. What an expression came to for some
@@ -43,14 +43,14 @@ _OTHER_TYPE = "an expression over tags has a value of a type that is not support
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundQuery:
-    """What regions are asked for, and what computes the expressions over tags that it numbers."""
+    """The request to regions, and a function that evaluates the tag expressions it numbers."""
 
     request: CellsRequest
     evaluate: Evaluate | None = None
 
 
 def bind_expressions(fitted: FittedQuery, filter: RunFilter, compute: Compute) -> BoundQuery:
-    """Return a query as what regions are asked for: its expressions over tags under numbers."""
+    """Return the request to regions for a query, with its tag expressions numbered."""
     if not fitted.over_tags and not fitted.computed:
         return BoundQuery(CellsRequest(filter, fitted.runs))
     conditions = len(fitted.over_tags)

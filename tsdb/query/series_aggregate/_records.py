@@ -9,15 +9,13 @@ import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
-from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import TimeRange
-from tsdb.query._life import QueryLife
-from tsdb.query._table_dataset import TableDataset
-from tsdb.query.errors import execution_error
+from tsdb.query.lifetime import QueryLife, executing
 from tsdb.query.series_aggregate._fit import FittedQuery
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
+from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
 from tsdb.sql.terms import Aggregate
 
@@ -71,7 +69,7 @@ class AggregateRecords:
         return [self._dataset]
 
     def describe(self) -> str:
-        """Say what is aggregated, in one line; series blocks tell how many series that are."""
+        """Say what is aggregated, in one line; series blocks give the number of series."""
         try:
             planned = self._plan_cells()
         except UndecidedTags:
@@ -112,27 +110,19 @@ class AggregateRecords:
 
     def aggregate(self) -> pa.RecordBatch | Declined:
         """Compute all rows and release the snapshot; Declined says why only the planner can answer."""
-        try:
-            self._life.check()
-            found = self._aggregate()
-            started_ns = self._clock.monotonic_ns()
-            batch = make_rows(self.fitted, found, self._schema, self._kinds)
-            self._rows_ns = self._clock.monotonic_ns() - started_ns
-            self._is_read_to_end = True
-            return batch
-        except (OutOfRange, UndecidedTags) as error:
-            return self._decline(str(error))
-        except ScanTooLarge:
-            # The planner can hold groups on disk.
-            return self._decline("there are too many groups or values to hold")
-        except TsdbError:
-            raise
-        except Exception as error:
-            if self._life.is_cancelled:
-                raise Cancelled("the query was cancelled") from error
-            raise execution_error(error) from error
-        finally:
-            self._life.end()
+        with executing(self._life):
+            try:
+                found = self._aggregate()
+                started_ns = self._clock.monotonic_ns()
+                batch = make_rows(self.fitted, found, self._schema, self._kinds)
+                self._rows_ns = self._clock.monotonic_ns() - started_ns
+                self._is_read_to_end = True
+                return batch
+            except (OutOfRange, UndecidedTags) as error:
+                return self._decline(str(error))
+            except ScanTooLarge:
+                # The planner can hold groups on disk.
+                return self._decline("there are too many groups or values to hold")
 
     def _decline(self, reason: str) -> Declined:
         self._fallback_reason = reason
@@ -143,7 +133,7 @@ class AggregateRecords:
         planned = self._plan_cells()
         span = _span_of(planned)
         if span is None and (fitted.over_tags or fitted.computed):
-            # Nobody has looked at the expressions; one that is wrong whatever the tags are is an error all the same.
+            # The expressions are not checked yet; one that is wrong for all tags is still an error.
             raise UndecidedTags("there are no series to evaluate an expression over tags for")
         if fitted.has_bucket and span is not None:
             check_buckets(fitted, span)
@@ -171,7 +161,7 @@ class AggregateRecords:
         return found
 
     def _aggregate_end(self, planned: Sequence[PlannedCells], span: TimeRange) -> Aggregated:
-        """Aggregate only as many buckets, from the end that is asked for, as there are rows in the answer."""
+        """Aggregate only as many buckets, from the requested end, as there are rows in the answer."""
         fitted = self.fitted
         width, origin = fitted.runs.width, fitted.runs.origin
         wanted = (fitted.limit or 0) + fitted.offset

@@ -59,7 +59,7 @@ def check_buckets(fitted: FittedQuery, span: TimeRange) -> None:
 def make_rows(
     fitted: FittedQuery, found: Aggregated, schema: pa.Schema, kinds: Sequence[pa.DataType]
 ) -> pa.RecordBatch:
-    """Return the answer; `kinds` are the types of the schema, which it takes time to tell."""
+    """Return the answer; `kinds` are the types of the schema, which take time to compute."""
     cells = found.cells
     if cells is None:
         return _empty(fitted, schema)
@@ -127,7 +127,7 @@ def _order(fitted: FittedQuery, found: Aggregated, cells: Cells) -> Positions | 
 
 
 def _is_by_bucket(fitted: FittedQuery) -> bool:
-    """Tell whether rows are wanted as cells without keys come: by ascending bucket."""
+    """Return whether the requested order is that of cells without keys: ascending buckets."""
     if fitted.runs.keys or len(fitted.order) != 1:
         return False
     (order,) = fitted.order

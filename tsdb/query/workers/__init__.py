@@ -1,4 +1,4 @@
-"""Worker processes: where queries run that could hurt the server.
+"""Worker processes for heavy queries.
 
 DataFusion cannot be interrupted while it plans, nor always between two batches, and what expressions allocate is in no
 memory budget. A process can be ended. A query that is large, or that reads more than one table, is planned and run in a
@@ -19,8 +19,17 @@ from __future__ import annotations
 
 from tsdb.query.workers._pool import Workers
 from tsdb.query.workers._records import Lease, WorkerRecords
-from tsdb.query.workers._requests import Describe, Run
+from tsdb.query.workers._requests import DescribeRequest, RunRequest
 from tsdb.query.workers._service import QueryTables, travelling
 from tsdb.query.workers._worker import WorkerOptions
 
-__all__ = ["Describe", "Lease", "QueryTables", "Run", "WorkerOptions", "WorkerRecords", "Workers", "travelling"]
+__all__ = [
+    "DescribeRequest",
+    "Lease",
+    "QueryTables",
+    "RunRequest",
+    "WorkerOptions",
+    "WorkerRecords",
+    "Workers",
+    "travelling",
+]

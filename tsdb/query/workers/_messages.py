@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<BQ")
 _DESCRIPTORS_MAX = 4
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What the body of a message is."""
 
     OBJECT = 1
@@ -35,7 +35,7 @@ class Gone(Exception):
 def send_object(connection: socket.socket, value: Any, descriptors: Sequence[int] = ()) -> None:
     """Send a value; descriptors arrive with it."""
     body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    header = _HEADER.pack(Kind.OBJECT, len(body))
+    header = _HEADER.pack(MessageKind.OBJECT, len(body))
     try:
         if descriptors:
             socket.send_fds(connection, [header], list(descriptors))
@@ -50,7 +50,7 @@ def send_batch(connection: socket.socket, batch: pa.RecordBatch) -> None:
     """Send rows; the receiver knows their schema."""
     body = batch.serialize()
     try:
-        connection.sendall(_HEADER.pack(Kind.BATCH, body.size))
+        connection.sendall(_HEADER.pack(MessageKind.BATCH, body.size))
         connection.sendall(memoryview(body))
     except OSError as error:
         raise Gone from error
@@ -60,15 +60,15 @@ def send_end(connection: socket.socket, error: BaseException | None = None) -> N
     """Say that nothing follows, and why if something failed."""
     body = b"" if error is None else pickle.dumps(packed_error(error), pickle.HIGHEST_PROTOCOL)
     try:
-        connection.sendall(_HEADER.pack(Kind.END if error is None else Kind.ERROR, len(body)) + body)
+        connection.sendall(_HEADER.pack(MessageKind.END if error is None else MessageKind.ERROR, len(body)) + body)
     except OSError as failure:
         raise Gone from failure
 
 
-def receive(connection: socket.socket) -> tuple[Kind, pa.Buffer]:
+def receive(connection: socket.socket) -> tuple[MessageKind, pa.Buffer]:
     """Return the next message; TimeoutError if the connection has a timeout and it passes."""
     kind, size = _HEADER.unpack(_receive_exactly(connection, _HEADER.size))
-    return Kind(kind), _receive_exactly(connection, size)
+    return MessageKind(kind), _receive_exactly(connection, size)
 
 
 def receive_object(connection: socket.socket) -> tuple[Any, list[int]]:
@@ -83,14 +83,14 @@ def receive_object(connection: socket.socket) -> tuple[Any, list[int]]:
         raise Gone
     rest = b"" if len(first) == _HEADER.size else bytes(_receive_exactly(connection, _HEADER.size - len(first)))
     kind, size = _HEADER.unpack(first + rest)
-    return opened(Kind(kind), _receive_exactly(connection, size)), descriptors
+    return opened(MessageKind(kind), _receive_exactly(connection, size)), descriptors
 
 
-def opened(kind: Kind, body: pa.Buffer) -> Any:
+def opened(kind: MessageKind, body: pa.Buffer) -> Any:
     """Return the value of a message, or raise the error that it is."""
-    if kind is Kind.ERROR:
+    if kind is MessageKind.ERROR:
         raise unpacked_error(pickle.loads(body))
-    return pickle.loads(body) if kind is Kind.OBJECT else None
+    return pickle.loads(body) if kind is MessageKind.OBJECT else None
 
 
 def read_batch(body: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:

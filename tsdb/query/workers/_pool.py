@@ -18,12 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tsdb.errors import Cancelled
-from tsdb.query._life import QueryLife
-from tsdb.query._planning import QueriesBusy
 from tsdb.query.errors import OutOfMemory
+from tsdb.query.lifetime import QueriesBusy, QueryLife
 from tsdb.query.workers._fork_server import ForkServer
 from tsdb.query.workers._messages import Gone
-from tsdb.query.workers._service import Service
+from tsdb.query.workers._service import WorkerService
 from tsdb.query.workers._worker import WorkerOptions
 
 WAITING_MAX = 1000
@@ -40,7 +39,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _log = logging.getLogger(__name__)
 
 
-class Worker:
+class WorkerProcess:
     """A worker process."""
 
     def __init__(
@@ -50,11 +49,11 @@ class Worker:
         control: socket.socket,
         calls: socket.socket,
         spill_dir: Path,
-        on_gone: Callable[[Worker], None],
+        on_gone: Callable[[WorkerProcess], None],
     ) -> None:
         self.process = process
         self.control = control
-        self.service = Service(calls, lambda: on_gone(self))
+        self.service = WorkerService(calls, lambda: on_gone(self))
         self._calls = calls
         self._descriptor = descriptor
         self._spill_dir = spill_dir
@@ -73,7 +72,7 @@ class Worker:
             return 0
 
     def is_alive(self) -> bool:
-        """Tell whether the process runs; its descriptor can be read when it has ended."""
+        """Return whether the process runs; its descriptor can be read when it has ended."""
         with self._lock:
             return not self._is_ended and not select.select([self._descriptor], [], [], 0)[0]
 
@@ -100,15 +99,16 @@ class Worker:
 class Workers:
     """Lends workers to queries."""
 
-    def __init__(self, count: int, options: WorkerOptions) -> None:
+    def __init__(self, count: int, options: WorkerOptions, *, waiting_max: int = WAITING_MAX) -> None:
         """`count` of them run at a time; each has a directory of its own below that of the options to spill to."""
         self._count = count
+        self._waiting_max = waiting_max
         self._options = options
         shutil.rmtree(options.spill_dir, ignore_errors=True)
         self._lock = threading.Lock()
-        self._idle: deque[Worker] = deque()
-        self._busy: set[Worker] = set()
-        self._waiting: deque[Future[Worker]] = deque()
+        self._idle: deque[WorkerProcess] = deque()
+        self._busy: set[WorkerProcess] = set()
+        self._waiting: deque[Future[WorkerProcess]] = deque()
         self._starting = 0
         self._is_closed = False
         self._is_watching = False
@@ -124,16 +124,16 @@ class Workers:
         with self._lock:
             return [each.process for each in (*self._idle, *self._busy)]
 
-    def take(self, life: QueryLife) -> Worker:
+    def take(self, life: QueryLife) -> WorkerProcess:
         """Return a worker for a query, when it is its turn; raises at the deadline or when it is cancelled."""
-        ticket: Future[Worker] = Future()
+        ticket: Future[WorkerProcess] = Future()
         with self._lock:
             while self._idle and not self._idle[0].is_alive():
                 self._idle.popleft()
             if self._idle and not self._waiting:
                 ticket.set_result(self._lend(self._idle.popleft()))
-            elif len(self._waiting) >= WAITING_MAX:
-                raise QueriesBusy(f"{WAITING_MAX} queries are waiting for a worker", hint="try again later")
+            elif len(self._waiting) >= self._waiting_max:
+                raise QueriesBusy(f"{self._waiting_max} queries are waiting for a worker", hint="try again later")
             else:
                 self._waiting.append(ticket)
                 self._start_missing()
@@ -149,7 +149,7 @@ class Workers:
         worker.life = life
         return worker
 
-    def give_back(self, worker: Worker) -> None:
+    def give_back(self, worker: WorkerProcess) -> None:
         """Take a worker back whose query is over."""
         worker.life = worker.parked_since = worker.service.tables = None
         is_large = worker.resident_bytes() - worker.idle_bytes > KEPT_BYTES_MAX
@@ -162,14 +162,14 @@ class Workers:
             self._start_missing()
         worker.end()
 
-    def discard(self, worker: Worker) -> None:
+    def discard(self, worker: WorkerProcess) -> None:
         """End a worker, and start another one in its place."""
         worker.end()
         with self._lock:
             self._busy.discard(worker)
             self._start_missing()
 
-    def _forget(self, worker: Worker) -> None:
+    def _forget(self, worker: WorkerProcess) -> None:
         """Replace a worker that has ended by itself while it was idle; a query finds out about its own."""
         with self._lock:
             if worker in self._idle:
@@ -197,14 +197,14 @@ class Workers:
                 self._fork_server.close()
                 self._fork_server = None
 
-    def _lend(self, worker: Worker) -> Worker:
+    def _lend(self, worker: WorkerProcess) -> WorkerProcess:
         self._busy.add(worker)
         if not self._is_watching:
             self._is_watching = True
             threading.Thread(target=self._watch, name="query-workers", daemon=True).start()
         return worker
 
-    def _hand_on(self, worker: Worker) -> None:
+    def _hand_on(self, worker: WorkerProcess) -> None:
         """Give a free worker to the first query that waits for one."""
         while self._waiting:
             with suppress(InvalidStateError):
@@ -247,7 +247,7 @@ class Workers:
                 return
         worker.end()
 
-    def _fork(self) -> Worker:
+    def _fork(self) -> WorkerProcess:
         with self._fork_lock:
             if self._is_closed:
                 raise Gone
@@ -262,7 +262,7 @@ class Workers:
                 self._fork_server.close()
                 self._fork_server = ForkServer()
                 process = self._fork_server.fork(options)
-        return Worker(*process, spill_dir, self._forget)
+        return WorkerProcess(*process, spill_dir, self._forget)
 
     def _watch(self) -> None:
         """End workers that take too much memory, as long as any runs."""
@@ -278,7 +278,7 @@ class Workers:
             for worker in busy:
                 self._check_memory(worker)
 
-    def _check_memory(self, worker: Worker) -> None:
+    def _check_memory(self, worker: WorkerProcess) -> None:
         limit, life = int(self._options.memory_bytes), worker.life
         if not limit or life is None or worker.resident_bytes() - worker.idle_bytes <= limit:
             return
@@ -291,5 +291,5 @@ class Workers:
         worker.end()
 
 
-def _cancel(ticket: Future[Worker]) -> None:
+def _cancel(ticket: Future[WorkerProcess]) -> None:
     ticket.cancel()

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.errors import Cancelled, TsdbError
-from tsdb.query._life import QueryLife
 from tsdb.query.errors import QueryPanic
-from tsdb.query.workers._messages import Gone, Kind, opened, read_batch, receive, send_object
-from tsdb.query.workers._pool import Worker, Workers
+from tsdb.query.lifetime import QueryLife
+from tsdb.query.workers._messages import Gone, MessageKind, opened, read_batch, receive, send_object
+from tsdb.query.workers._pool import WorkerProcess, Workers
 from tsdb.query.workers._service import QueryTables
 
 _LEAST_WAIT_SECONDS = 0.001
@@ -32,7 +32,7 @@ class Lease:
         self._tables = tables
         self._lock = threading.Lock()
         self._is_over = False
-        self._worker: Worker = workers.take(life)
+        self._worker: WorkerProcess = workers.take(life)
         self._worker.service.tables = tables
         life.on_cancel(_weak_end(weakref.ref(self)))
 
@@ -46,7 +46,7 @@ class Lease:
             raise self._gone() from None
         return opened(*self.receive())
 
-    def receive(self) -> tuple[Kind, pa.Buffer]:
+    def receive(self) -> tuple[MessageKind, pa.Buffer]:
         """Return the next message; an error of the query is raised as the scan raised it."""
         try:
             self._limit_wait()
@@ -55,9 +55,9 @@ class Lease:
             raise self._life.expired() from None
         except (Gone, OSError):
             raise self._gone() from None
-        if kind in (Kind.END, Kind.ERROR):
+        if kind in (MessageKind.END, MessageKind.ERROR):
             self.end(is_done=True)
-        if kind is Kind.ERROR and isinstance(self._life.failure, TsdbError):
+        if kind is MessageKind.ERROR and isinstance(self._life.failure, TsdbError):
             raise self._life.failure
         return kind, body
 
@@ -68,7 +68,7 @@ class Lease:
         self._worker.control.settimeout(None if remaining is None else max(remaining, _LEAST_WAIT_SECONDS))
 
     def park(self, *, is_parked: bool) -> None:
-        """Tell whether rows wait for the client."""
+        """Return whether rows wait for the client."""
         self._worker.parked_since = time.monotonic() if is_parked else None
 
     def end(self, *, is_done: bool) -> None:
@@ -111,7 +111,7 @@ class WorkerRecords:
         try:
             while True:
                 kind, body = self._lease.receive()
-                if kind is not Kind.BATCH:
+                if kind is not MessageKind.BATCH:
                     opened(kind, body)
                     return
                 self._lease.park(is_parked=True)

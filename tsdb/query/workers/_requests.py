@@ -1,4 +1,4 @@
-"""What a worker is asked, and what it asks the server for."""
+"""Requests to a worker, and requests of a worker to the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.query._job import Job
+from tsdb.query.planning import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class OpenTable:
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """Ask into how many parts a table is divided; each is read by a thread of its own."""
+    """Return how many partitions a scan has; each is read by its own thread."""
 
     table: int
     filter: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScanFragment:
     """Read a part of a table; its batches come over a socket that is sent along."""
 
     fragments: int
@@ -57,21 +57,21 @@ class StoredTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class InlineTable:
     """A table that is sent as it is: of the system, or of the query alone."""
 
     rows: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FileTable:
     """Files that the worker reads by itself."""
 
     dataset: Any
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ViewTable:
     """The query of a view, to be planned in its place."""
 
     job: Job
@@ -79,24 +79,24 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumbersTable:
     """The table of numbers, which needs no server."""
 
 
-FoundTable = StoredTable | Rows | Files | View | Numbers
+FoundTable = StoredTable | InlineTable | FileTable | ViewTable | NumbersTable
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunRequest:
     """Plan a query and send its rows."""
 
     job: Job
     tables: Mapping[tuple[str, str], FoundTable]
-    """Tables that the query names, so that the worker need not ask for each."""
+    """Tables that the query names, so that the worker needs no request for each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class DescribeRequest:
     """Plan a query and say what its columns are."""
 
     job: Job

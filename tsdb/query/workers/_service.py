@@ -14,30 +14,29 @@ import pyarrow as pa
 
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import ViewInfo
-from tsdb.query._job import Job, ViewChain
-from tsdb.query._providers import NumbersFound, TableSource, system_key
-from tsdb.query._table_dataset import TableDataset
+from tsdb.query.planning import Job, ViewChain
 from tsdb.query.session import Session
+from tsdb.query.tables import NumbersFound, TableDataset, TableSource, system_key
 from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.workers._requests import (
     CallFunction,
-    Files,
+    FileTable,
     FoundTable,
     Fragments,
     HasDatabase,
-    Numbers,
+    InlineTable,
+    NumbersTable,
     OpenTable,
-    Rows,
-    Scan,
+    ScanFragment,
     StoredTable,
-    View,
+    ViewTable,
 )
 
 _numbers = itertools.count(1)
 _NAMED_MAX = 16
 
 
-class Service:
+class WorkerService:
     """Answers the requests of one worker, for one query after the other."""
 
     def __init__(self, calls: socket.socket, on_gone: Callable[[], None]) -> None:
@@ -91,7 +90,7 @@ class QueryTables:
         self._is_closed = False
 
     def answer(self, request: Any, sockets: list[socket.socket]) -> Any:
-        """Return what a worker asks for; `sockets` came with the request."""
+        """Answer a request of a worker; `sockets` came with it."""
         if isinstance(request, HasDatabase):
             return self._source.has_database(request.name)
         if isinstance(request, OpenTable):
@@ -103,7 +102,7 @@ class QueryTables:
             return number, len(parts)
         if isinstance(request, CallFunction):
             return self._function(request.name)(*request.arguments)
-        assert isinstance(request, Scan)
+        assert isinstance(request, ScanFragment)
         self._start_scan(request, *sockets)
         return None
 
@@ -132,19 +131,19 @@ class QueryTables:
         if found is None:
             return None
         if isinstance(found, pa.Table):
-            return Rows(found)
+            return InlineTable(found)
         if isinstance(found, ViewInfo):
             job = self._job_of_view(found)
-            return View(travelling(job), job.tables)
+            return ViewTable(travelling(job), job.tables)
         if isinstance(found, NumbersFound):
-            return Numbers()
+            return NumbersTable()
         if not isinstance(found, TableDataset):
-            return Files(found)
+            return FileTable(found)
         number = next(_numbers)
         self._datasets[number] = found
         return StoredTable(number, found.schema)
 
-    def _start_scan(self, request: Scan, connection: socket.socket) -> None:
+    def _start_scan(self, request: ScanFragment, connection: socket.socket) -> None:
         fragment = self._fragments[request.fragments][request.part]
         with self._lock:
             if self._is_closed:

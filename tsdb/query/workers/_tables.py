@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,30 +14,27 @@ from datafusion import DataFrame
 from datafusion.catalog import Table
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DEFAULT_DATABASE
-from tsdb.query._job import Job
-from tsdb.query._life import QueryLife
-from tsdb.query._numbers import NUMBERS, NUMBERS_ROWS, numbers_table
-from tsdb.query._providers import memory_table, system_key
-from tsdb.query._threads import in_thread
 from tsdb.query.functions import Function
-from tsdb.query.workers._messages import Kind, opened, read_batch, receive, receive_object, send_object
+from tsdb.query.lifetime import QueryLife, in_thread
+from tsdb.query.planning import Job
+from tsdb.query.tables import NUMBERS_ROWS, TableLookup, memory_table, numbers_table
+from tsdb.query.workers._messages import MessageKind, opened, read_batch, receive, receive_object, send_object
 from tsdb.query.workers._requests import (
     CallFunction,
-    Files,
+    FileTable,
     FoundTable,
     Fragments,
     HasDatabase,
+    InlineTable,
     OpenTable,
-    Rows,
-    Scan,
+    ScanFragment,
     StoredTable,
-    View,
+    ViewTable,
 )
 
 
 class Server:
-    """The server, as far as a worker may ask it; safe to use from several threads."""
+    """The server's side of a worker's requests; safe to use from several threads."""
 
     def __init__(self, calls: socket.socket) -> None:
         self._calls = calls
@@ -59,7 +55,7 @@ class Server:
         return Function(name, signature.arguments, signature.result, call, signature.volatility).make()
 
 
-class RemoteSource:
+class RemoteSource(TableLookup):
     """Where one query finds its tables."""
 
     def __init__(
@@ -70,52 +66,37 @@ class RemoteSource:
         known: Mapping[tuple[str, str], FoundTable],
     ) -> None:
         """`known` are tables that the server has opened already."""
+        super().__init__(NUMBERS_ROWS)
         self._known = known
         self._databases = {database for database, _ in known}
         self._server = server
         self._life = life
         self._plan_view = plan_view
-        self._numbers_rows = NUMBERS_ROWS
-        self._opened: dict[tuple[str, str], Table | None] = {}
         self._views_open: list[tuple[str, str]] = []
-
-    @property
-    def numbers_rows(self) -> int:
-        return self._numbers_rows
-
-    @numbers_rows.setter
-    def numbers_rows(self, rows: int) -> None:
-        self._numbers_rows = rows
-        self._opened.pop((DEFAULT_DATABASE, NUMBERS), None)
 
     def has_database(self, name: str) -> bool:
         return name in self._databases or bool(self._server.ask(HasDatabase(name)))
 
-    def open(self, database: str, name: str) -> Table | None:
-        key = system_key(database, name)
-        if key not in self._opened:
-            self._opened[key] = self._open(key)
-        return self._opened[key]
-
-    def _open(self, key: tuple[str, str]) -> Table | None:
+    def _open(self, database: str, name: str) -> Table | None:
+        key = database, name
         found: FoundTable | None = self._known[key] if key in self._known else self._server.ask(OpenTable(*key))
         if found is None:
             return None
         if isinstance(found, StoredTable):
             return Table(RemoteDataset(self._server, found.table, found.schema))
-        if isinstance(found, Rows):
+        if isinstance(found, InlineTable):
             return in_thread(lambda: memory_table(found.rows))
-        if isinstance(found, Files):
+        if isinstance(found, FileTable):
             return Table(found.dataset)
-        if isinstance(found, View):
+        if isinstance(found, ViewTable):
             return self._open_view(key, found)
         return numbers_table(self._numbers_rows, self._life)
 
-    def _open_view(self, key: tuple[str, str], view: View) -> Table:
+    def _open_view(self, key: tuple[str, str], view: ViewTable) -> Table:
         if key in self._views_open:
             raise InvalidArguments("the view reads itself", view=".".join(key))
         for name, rows in view.tables.items():
-            self._opened[(key[0], name)] = in_thread(partial(memory_table, rows))
+            self.add(key[0], name, rows)
         self._views_open.append(key)
         try:
             return in_thread(lambda: Table(self._plan_view(view.job, self, self._life)))
@@ -185,10 +166,10 @@ class RemoteScanner:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                self._server.ask(Scan(*self._place, self._columns, self._filter), [theirs.fileno()])
+                self._server.ask(ScanFragment(*self._place, self._columns, self._filter), [theirs.fileno()])
             while True:
                 kind, body = receive(ours)
-                if kind is not Kind.BATCH:
+                if kind is not MessageKind.BATCH:
                     opened(kind, body)
                     return
                 yield read_batch(body, self.projected_schema)

@@ -15,16 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
-from tsdb.query._context import Contexts, QueryOptions
-from tsdb.query._job import Described
-from tsdb.query._life import QueryLife
-from tsdb.query._plans import Plans
-from tsdb.query._records import convert_batch
 from tsdb.query.errors import execution_error, is_panic
+from tsdb.query.lifetime import QueryLife
 from tsdb.query.pg_catalog import pg_functions
+from tsdb.query.planning import Contexts, Plans, QueryDescription, QueryEngineOptions, convert_batch
 from tsdb.query.session import Session
 from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
-from tsdb.query.workers._requests import Describe, Run
+from tsdb.query.workers._requests import DescribeRequest, RunRequest
 from tsdb.query.workers._tables import RemoteSource, Server
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
@@ -65,7 +62,7 @@ class _Worker:
     def __init__(self, control: socket.socket, server: Server, options: WorkerOptions) -> None:
         self._control = control
         self._server = server
-        query = QueryOptions(
+        query = QueryEngineOptions(
             memory_bytes=Size(int(options.memory_bytes) // 2),
             spill_dir=options.spill_dir,
             parallelism=options.parallelism,
@@ -73,9 +70,9 @@ class _Worker:
         self._plans = Plans(Contexts(query), self._server_functions, can_be_ended=True)
         self._pg_functions = {each.name: each for each in pg_functions()}
 
-    def answer(self, request: Run | Describe) -> None:
+    def answer(self, request: RunRequest | DescribeRequest) -> None:
         try:
-            if isinstance(request, Describe):
+            if isinstance(request, DescribeRequest):
                 send_object(self._control, self._describe(request))
             else:
                 self._run(request)
@@ -86,12 +83,12 @@ class _Worker:
                 raise
             send_end(self._control, execution_error(error))
 
-    def _describe(self, request: Describe) -> Described:
+    def _describe(self, request: DescribeRequest) -> QueryDescription:
         life, source = self._begin(request)
         planned = self._plans.plan(request.job, source, life)
-        return Described(planned.schema, planned.coerced.logical_plan().display_indent_schema())
+        return QueryDescription(planned.schema, planned.coerced.logical_plan().display_indent_schema())
 
-    def _run(self, request: Run) -> None:
+    def _run(self, request: RunRequest) -> None:
         life, source = self._begin(request)
         planned, stream = self._plans.start(request.job, source, life)
         send_object(self._control, planned.schema)
@@ -99,7 +96,7 @@ class _Worker:
             send_batch(self._control, convert_batch(batch, planned.schema))
         send_end(self._control)
 
-    def _begin(self, request: Run | Describe) -> tuple[QueryLife, RemoteSource]:
+    def _begin(self, request: RunRequest | DescribeRequest) -> tuple[QueryLife, RemoteSource]:
         life = QueryLife(SystemClock(), None)
         return life, RemoteSource(self._server, life, self._plans.plan_view, request.tables)
 

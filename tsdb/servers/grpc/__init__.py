@@ -1,6 +1,6 @@
 """The gRPC server: services of `greptime.v1`, PromQL, Arrow Flight, OpenTelemetry, health and reflection on one port.
 
-GrpcServer ── Frame (database, sessions, threads) ──▶ services, each a list of methods ──▶ handlers of grpc.aio
+GrpcServer ── GrpcContext (database, sessions, threads) ──▶ services: lists of methods ──▶ handlers of grpc.aio
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import os
 # The library's own log is about what clients do wrong, line by line on standard error; it is read when it is loaded.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
+from tsdb.servers.grpc._context import MakeServices
 from tsdb.servers.grpc._database import database_services
-from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._otlp import otlp_services
 from tsdb.servers.grpc._promql import promql_services
 from tsdb.servers.grpc._server import GrpcLimits, GrpcServer
 from tsdb.servers.grpc.flight import flight_services
 
 __all__ = [
-    "Frame",
     "GrpcLimits",
     "GrpcServer",
     "MakeServices",

@@ -1,12 +1,12 @@
 """One call (RPC) from its first message to its status.
 
-    unary_rpc(handle)              one message in, one out:    async def handle(request: bytes, call: Call) -> bytes
-    streaming_unary_rpc(handle)    any number in, one out:     async def handle(call: Call) -> bytes
-    streaming_rpc(handle)          any number both ways:       async def handle(call: Call) -> None
+    unary_rpc(handle)              one message in, one out:    async def handle(request: bytes, call: GrpcCall) -> bytes
+    streaming_unary_rpc(handle)    any number in, one out:     async def handle(call: GrpcCall) -> bytes
+    streaming_rpc(handle)          any number both ways:       async def handle(call: GrpcCall) -> None
 
-Every method is served as one that takes a stream, whatever it looks like to clients, so that waiting for a message has
-a deadline everywhere: a client that opens calls and sends nothing is cut. Messages are bytes here; who handles them
-parses them, large ones on a thread. A TsdbError becomes a status with trailers; anything else is a bug, and is logged.
+Every method is served as a streaming one, whatever it looks like to clients, so that waiting for a message always has a
+deadline: a client that opens calls and sends nothing is disconnected. Messages are bytes here; handlers parse them,
+large ones on a thread. A TsdbError becomes a status with trailers; anything else is a bug, and is logged.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Calls:
     def __init__(self, *, message_seconds: float = MESSAGE_SECONDS_MAX) -> None:
         self.message_seconds = message_seconds
         self.is_stopping = False
-        self._open: set[Call] = set()
+        self._open: set[GrpcCall] = set()
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: GrpcCall) -> None:
         self._open.add(call)
         _OPEN.inc()
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: GrpcCall) -> None:
         self._open.discard(call)
         _OPEN.dec()
 
@@ -78,8 +78,8 @@ class Calls:
             call.stop_waiting()
 
 
-class Call:
-    """What a method sees of its client."""
+class GrpcCall:
+    """One call, as its method sees it."""
 
     def __init__(self, context: grpc.aio.ServicerContext, method: str, calls: Calls) -> None:
         self.context = context
@@ -160,21 +160,21 @@ class Call:
             raise asyncio.CancelledError from error
 
 
-UnaryHandle: TypeAlias = Callable[[bytes, Call], Awaitable[bytes]]
-StreamUnaryHandle: TypeAlias = Callable[[Call], Awaitable[bytes]]
-StreamHandle: TypeAlias = Callable[[Call], Awaitable[None]]
+UnaryHandle: TypeAlias = Callable[[bytes, GrpcCall], Awaitable[bytes]]
+StreamUnaryHandle: TypeAlias = Callable[[GrpcCall], Awaitable[bytes]]
+StreamHandle: TypeAlias = Callable[[GrpcCall], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
     """A method."""
 
-    answer: Callable[[Call], Awaitable[bytes | None]]
+    answer: Callable[[GrpcCall], Awaitable[bytes | None]]
     has_one_answer: bool
 
 
 def unary_rpc(handle: UnaryHandle) -> Rpc:
-    async def answer(call: Call) -> bytes:
+    async def answer(call: GrpcCall) -> bytes:
         return await handle(await call.receive_one(), call)
 
     return Rpc(answer, has_one_answer=True)
@@ -211,7 +211,7 @@ def parse_message(kind: type[_M], raw: bytes) -> _M:
 
 def _make_handler(name: str, rpc: Rpc, calls: Calls) -> grpc.RpcMethodHandler:
     async def serve(_: object, context: grpc.aio.ServicerContext) -> bytes | None:
-        call = Call(context, name, calls)
+        call = GrpcCall(context, name, calls)
         calls.enter(call)
         try:
             return await _serve(rpc, call)
@@ -223,7 +223,7 @@ def _make_handler(name: str, rpc: Rpc, calls: Calls) -> grpc.RpcMethodHandler:
     return grpc.stream_stream_rpc_method_handler(serve)
 
 
-async def _serve(rpc: Rpc, call: Call) -> bytes | None:
+async def _serve(rpc: Rpc, call: GrpcCall) -> bytes | None:
     started, code = perf_counter(), "OK"
     try:
         return await rpc.answer(call)
@@ -246,5 +246,5 @@ async def _serve(rpc: Rpc, call: Call) -> bytes | None:
         _SECONDS.labels(call.method).observe(perf_counter() - started)
 
 
-def _log_error(call: Call, error: TsdbError) -> None:
+def _log_error(call: GrpcCall, error: TsdbError) -> None:
     log_failure(_log, error, method=call.method)

@@ -1,7 +1,7 @@
-"""How many connections gRPC servers have open.
+"""The number of open gRPC connections.
 
-The gRPC library accepts connections itself and tells of them only through channelz, its own statistics, which are
-switched on for this. They are read when the gauge is scraped, and cost nothing in between but a counter in each call.
+The gRPC library accepts connections itself and reports them only through channelz, its own statistics, which are
+enabled for this. They are read when the gauge is scraped; otherwise they cost one counter per call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from grpc._cython import cygrpc
 from tsdb.telemetry import gauge
 
 OPTION = ("grpc.enable_channelz", 1)
-"""What a server has to be created with."""
+"""Options that a server must be created with."""
 
 _CONNECTIONS = gauge("tsdb_servers_grpc_connections", "Open connections of the gRPC server.")
 

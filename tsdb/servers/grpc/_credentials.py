@@ -1,7 +1,7 @@
-"""Certificates of the gRPC server, read anew when their files change.
+"""Certificates of the gRPC server, reloaded when their files change.
 
-gRPC asks for them at each handshake. Connections that are open keep what they have; files that cannot be used, half of
-a pair that is just being replaced for one, leave what was there in use, and the log says so.
+gRPC requests them at each handshake. Open connections keep theirs. Files that cannot be used, such as half of a pair
+that is being replaced, leave the previous ones in use, and the log says so.
 """
 
 from __future__ import annotations

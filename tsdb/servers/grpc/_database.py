@@ -1,7 +1,7 @@
-"""`greptime.v1.GreptimeDatabase`: the service by which SDKs write, delete, define, and run statements without rows.
+"""`greptime.v1.GreptimeDatabase`: SDKs write, delete, define tables, and run statements without rows.
 
-Of a request only the header is parsed until it is known who sent it; the rest is done on a thread. Every table of a
-request is checked before any of them is written.
+Only the header of a request is parsed before authentication; the rest runs on a thread. All tables of a request are
+checked before any is written.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import ClassVar
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.ingest import IngestRejected, NewTable, TableRows
 from tsdb.query import Affected, Session
-from tsdb.servers.grpc._calls import Call, Rpc, RpcService, parse_message, streaming_unary_rpc, unary_rpc
+from tsdb.servers.grpc._calls import GrpcCall, Rpc, RpcService, parse_message, streaming_unary_rpc, unary_rpc
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc._ddl import ddl_statement
-from tsdb.servers.grpc._frame import Frame
 from tsdb.servers.grpc._hints import read_hints
 from tsdb.servers.grpc._rows import check_table, make_keys, make_rows, time_column
 from tsdb.servers.grpc._tables import tables_of_deletes, tables_of_inserts, tables_of_rows
@@ -24,11 +24,11 @@ from tsdb.servers.grpc.proto.envelope_pb2 import Envelope
 
 SERVICE = "greptime.v1.GreptimeDatabase"
 PROTOCOL = "grpc"
-"""What counters and the log of refused rows call this way in."""
+"""The protocol in metrics and in the log of rejected rows."""
 LARGE_BYTES = 1 << 20
 """Larger messages are not even copied on the event loop."""
 ROWS_MAX = (1 << 32) - 1
-"""More rows cannot be told."""
+"""The largest row count that a response can hold."""
 
 _Hints = dict[str, str]
 
@@ -36,33 +36,33 @@ _Hints = dict[str, str]
 class DatabaseService:
     """Answers the calls of the service."""
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._database = frame.database
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+        self._database = context.database
 
-    async def handle(self, raw: bytes, call: Call) -> bytes:
+    async def handle(self, raw: bytes, call: GrpcCall) -> bytes:
         """Answer one request."""
         return encode_affected(await self._answer(raw, call))
 
-    async def handle_requests(self, call: Call) -> bytes:
+    async def handle_requests(self, call: GrpcCall) -> bytes:
         """Answer a stream of requests with the rows of all; the first that fails ends it."""
         rows = 0
         while (raw := await call.receive()) is not None:
             rows += await self._answer(raw, call)
         return encode_affected(rows)
 
-    async def _answer(self, raw: bytes, call: Call) -> int:
+    async def _answer(self, raw: bytes, call: GrpcCall) -> int:
         if len(raw) > LARGE_BYTES:
-            envelope = await self._frame.workers.run(lambda: parse_message(Envelope, raw))
+            envelope = await self._context.workers.run(lambda: parse_message(Envelope, raw))
         else:
             envelope = parse_message(Envelope, raw)
-        session = await self._frame.sessions.open(call, envelope.header)
+        session = await self._context.sessions.open(call, envelope.header)
         kind = envelope.WhichOneof("request")
         if kind is None:
             raise InvalidArguments("the request contains nothing that this server supports")
         body, hints = getattr(envelope, kind), read_hints(call)
         run = self._actions[kind]
-        return await self._frame.workers.run(
+        return await self._context.workers.run(
             lambda: run(self, body, session, hints), cancel=lambda: self._database.cancel(session)
         )
 
@@ -139,8 +139,8 @@ class DatabaseService:
     }
 
 
-def database_services(frame: Frame) -> list[RpcService]:
-    service = DatabaseService(frame)
+def database_services(context: GrpcContext) -> list[RpcService]:
+    service = DatabaseService(context)
     methods: dict[str, Rpc] = {
         "Handle": unary_rpc(service.handle),
         "HandleRequests": streaming_unary_rpc(service.handle_requests),

@@ -1,4 +1,4 @@
-"""Definitions of `greptime.v1` as statements: what a message says is what SQL would have said."""
+"""Definitions of `greptime.v1` as statements, equivalent to their SQL."""
 
 from __future__ import annotations
 

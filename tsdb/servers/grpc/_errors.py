@@ -1,8 +1,8 @@
-"""How an error looks to a client of gRPC.
+"""Errors as gRPC statuses.
 
-The code comes from the table in `tsdb.errors`. Trailers carry what a code is too coarse for: the status as a number,
-and whether the same request may succeed later. Where it may, `grpc-status-details-bin` says after how long, in the form
-that clients of OpenTelemetry and of other libraries understand.
+The code comes from the table in `tsdb.errors`. Trailers add the status as a number, and whether the same request may
+succeed if retried. If it may, `grpc-status-details-bin` says after how long, in the form that OpenTelemetry and other
+clients understand.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RETRYABLE: Final = frozenset(
         Status.RATE_LIMITED,
     }
 )
-"""What time alone may mend."""
+"""Statuses that a retry may solve."""
 
 
 class InternalError(TsdbError):
-    """A bug was met. The client learns nothing of the inside; the log does."""
+    """A bug. The client gets no details; the log does."""
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_ERROR)

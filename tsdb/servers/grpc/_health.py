@@ -1,6 +1,6 @@
-"""Whether the server takes calls: `greptime.v1.HealthCheck`, and `grpc.health.v1.Health` for orchestrators.
+"""Health checks: `greptime.v1.HealthCheck`, and `grpc.health.v1.Health` for orchestrators.
 
-Everybody may ask. A server that stops says so to those who watch.
+They need no login. Watchers are notified when the server stops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 import grpc
 from grpc_health.v1 import health_pb2
 
-from tsdb.servers.grpc._calls import Call, RpcService, parse_message, streaming_rpc, unary_rpc
+from tsdb.servers.grpc._calls import GrpcCall, RpcService, parse_message, streaming_rpc, unary_rpc
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 
 SERVICE = "grpc.health.v1.Health"
@@ -23,7 +23,7 @@ _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 class Health:
-    """What the server says about itself."""
+    """The health of the server."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -43,17 +43,17 @@ class Health:
             RpcService(SERVICE, {"Check": unary_rpc(self._check), "Watch": streaming_rpc(self._watch)}),
         ]
 
-    async def _check_own(self, raw: bytes, call: Call) -> bytes:
+    async def _check_own(self, raw: bytes, call: GrpcCall) -> bytes:
         parse_message(v1.HealthCheckRequest, raw)
         return v1.HealthCheckResponse().SerializeToString()
 
-    async def _check(self, raw: bytes, call: Call) -> bytes:
+    async def _check(self, raw: bytes, call: GrpcCall) -> bytes:
         name = parse_message(health_pb2.HealthCheckRequest, raw).service
         if name not in self._names:
             await call.context.abort(grpc.StatusCode.NOT_FOUND, f"no service {name[:200]!r}")
         return self._answer(name)
 
-    async def _watch(self, call: Call) -> None:
+    async def _watch(self, call: GrpcCall) -> None:
         name = parse_message(health_pb2.HealthCheckRequest, await call.receive_one()).service
         await call.send(self._answer(name))
         if not self._stopping.is_set():

@@ -6,12 +6,12 @@ x-tsdb-hint-ttl, x-greptime-hint-ttl      7d            one each, when the first
 
 from __future__ import annotations
 
-from tsdb.servers.grpc._calls import Call
+from tsdb.servers.grpc._calls import GrpcCall
 
 _PREFIXES = ("x-tsdb-hint-", "x-greptime-hint-")
 
 
-def read_hints(call: Call) -> dict[str, str]:
+def read_hints(call: GrpcCall) -> dict[str, str]:
     said = call.find("hints")
     if said is None:
         return {

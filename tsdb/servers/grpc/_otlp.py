@@ -1,6 +1,7 @@
 """OpenTelemetry's services: metrics, traces and logs, each with its one method `Export`.
 
-Metadata says what headers say over HTTP. Traces need not say which model they mean: exporters over gRPC rarely can.
+Metadata takes the place of the HTTP headers. Traces need not name their pipeline, because exporters over gRPC rarely
+can.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable
 from tsdb.clock import Clock, SystemClock
 from tsdb.ingest import WriteOutcome
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
-from tsdb.servers.grpc._calls import Call, Rpc, RpcService, unary_rpc
-from tsdb.servers.grpc._frame import Frame, MakeServices
+from tsdb.servers.grpc._calls import GrpcCall, Rpc, RpcService, unary_rpc
+from tsdb.servers.grpc._context import GrpcContext, MakeServices
 from tsdb.servers.grpc._hints import read_hints
 
 _PREFIX = "opentelemetry.proto.collector"
@@ -23,22 +24,22 @@ LOGS = f"{_PREFIX}.logs.v1.LogsService"
 def otlp_services(*, with_metric_engine: bool = True, clock: Clock | None = None) -> MakeServices:
     """Return what makes the services."""
 
-    def make(frame: Frame) -> list[RpcService]:
+    def make(context: GrpcContext) -> list[RpcService]:
         writer = OtlpWriter(with_metric_engine=with_metric_engine, clock=clock or SystemClock())
         return [
-            RpcService(METRICS, {"Export": _export(frame, writer.metrics)}),
-            RpcService(TRACES, {"Export": _export(frame, writer.traces)}),
-            RpcService(LOGS, {"Export": _export(frame, writer.logs)}),
+            RpcService(METRICS, {"Export": _export(context, writer.metrics)}),
+            RpcService(TRACES, {"Export": _export(context, writer.traces)}),
+            RpcService(LOGS, {"Export": _export(context, writer.logs)}),
         ]
 
     return make
 
 
-def _export(frame: Frame, write: Callable[[OtlpRequest], bytes | WriteOutcome]) -> Rpc:
-    async def export(raw: bytes, call: Call) -> bytes:
-        session = await frame.sessions.open(call)
-        request = OtlpRequest(frame.database, raw, session, call.find, read_hints(call), needs_pipeline=False)
-        answer = await frame.workers.run(lambda: write(request), cancel=lambda: frame.database.cancel(session))
+def _export(context: GrpcContext, write: Callable[[OtlpRequest], bytes | WriteOutcome]) -> Rpc:
+    async def export(raw: bytes, call: GrpcCall) -> bytes:
+        session = await context.sessions.open(call)
+        request = OtlpRequest(context.database, raw, session, call.find, read_hints(call), needs_pipeline=False)
+        answer = await context.workers.run(lambda: write(request), cancel=lambda: context.database.cancel(session))
         assert isinstance(answer, bytes), "only a dry run answers otherwise"
         return answer
 

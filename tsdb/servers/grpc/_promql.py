@@ -1,6 +1,6 @@
-"""`greptime.v1.PrometheusGateway`: PromQL in, JSON as the HTTP API of Prometheus answers out.
+"""`greptime.v1.PrometheusGateway`: PromQL in, JSON of Prometheus' HTTP API out.
 
-What is wrong with a query is told in the JSON, as there; who may not ask is refused with a status.
+Errors of a query are in the JSON, as there; missing permission is a status.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from tsdb.auth import PermissionDenied
 from tsdb.errors import Busy, Cancelled, InvalidArguments, TsdbError, wire_of
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Session
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.servers._prometheus_errors import prometheus_error_body
 from tsdb.servers._prometheus_json import encode_answer
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
-from tsdb.servers.grpc._calls import Call, RpcService, parse_message, unary_rpc
-from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc._calls import GrpcCall, RpcService, parse_message, unary_rpc
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
 
 SERVICE = "greptime.v1.PrometheusGateway"
@@ -26,21 +26,21 @@ _NS_PER_MS = 1_000_000
 class PromqlService:
     """Answers the calls of the service."""
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
-        self._database = frame.database
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
+        self._database = context.database
 
-    async def handle(self, raw: bytes, call: Call) -> bytes:
+    async def handle(self, raw: bytes, call: GrpcCall) -> bytes:
         """Answer a query."""
         request = parse_message(v1.PromqlRequest, raw)
-        session = await self._frame.sessions.open(call, request.header)
+        session = await self._context.sessions.open(call, request.header)
         stopped = threading.Event()
 
         def cancel() -> None:
             stopped.set()
             self._database.cancel(session)
 
-        body = await self._frame.workers.run(lambda: self._evaluate(request, session, stopped), cancel=cancel)
+        body = await self._context.workers.run(lambda: self._evaluate(request, session, stopped), cancel=cancel)
         answer = v1.PromqlResponse(body=body)
         answer.header.status.status_code = 0
         return answer.SerializeToString()
@@ -64,31 +64,31 @@ class PromqlService:
                 raise
             return prometheus_error_body(error.status, str(error), 0)
 
-    def _read(self, request: v1.PromqlRequest) -> tuple[str, Span, bool]:
+    def _read(self, request: v1.PromqlRequest) -> tuple[str, QueryTimes, bool]:
         """Return the query, its times, and whether it has a range."""
         kind = request.WhichOneof("promql")
         if kind == "instant_query":
             instant = request.instant_query
             now_ms = self._database.promql.clock.now_ns() // _NS_PER_MS
             time = parse_time_ms("time", instant.time) if instant.time else now_ms
-            return instant.query, Span.instant(time, _lookback(instant.lookback)), False
+            return instant.query, QueryTimes.instant(time, _lookback(instant.lookback)), False
         if kind == "range_query":
             return request.range_query.query, read_range(request.range_query), True
         raise InvalidArguments("the request has no query")
 
 
-def read_range(query: v1.PromRangeQuery) -> Span:
+def read_range(query: v1.PromRangeQuery) -> QueryTimes:
     """Return the times of a query with a range."""
     for name in ("start", "end", "step"):
         if not getattr(query, name):
             raise InvalidArguments(f"the parameter {name} is required")
     start, end = parse_time_ms("start", query.start), parse_time_ms("end", query.end)
-    return check_span(Span(start, end, parse_step_ms("step", query.step), _lookback(query.lookback)))
+    return check_span(QueryTimes(start, end, parse_step_ms("step", query.step), _lookback(query.lookback)))
 
 
 def _lookback(text: str) -> int:
     return parse_step_ms("lookback", text) if text else LOOKBACK_MS
 
 
-def promql_services(frame: Frame) -> list[RpcService]:
-    return [RpcService(SERVICE, {"Handle": unary_rpc(PromqlService(frame).handle)})]
+def promql_services(context: GrpcContext) -> list[RpcService]:
+    return [RpcService(SERVICE, {"Handle": unary_rpc(PromqlService(context).handle)})]

@@ -1,6 +1,6 @@
-"""What services and messages the server has, for tools that have no files of them: `grpc.reflection.v1` and `v1alpha`.
+"""Server reflection, `grpc.reflection.v1` and `v1alpha`: lists services and messages for tools without the proto files.
 
-The two versions have the same messages under other names, so that one answers both.
+Both versions have the same messages under different names; one implementation serves both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import Default
 
-from tsdb.servers.grpc._calls import Call, RpcService, parse_message, streaming_rpc
+from tsdb.servers.grpc._calls import GrpcCall, RpcService, parse_message, streaming_rpc
 from tsdb.servers.grpc._session import Sessions
 from tsdb.servers.grpc.proto import reflection_v1_pb2 as v1
 
@@ -24,7 +24,7 @@ _UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED.value[0]
 
 
 class Reflection:
-    """Tells what `names` are. Only those who may come in learn it."""
+    """Describes `names`, to authenticated clients."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -36,7 +36,7 @@ class Reflection:
     def services(self) -> list[RpcService]:
         return [RpcService(name, {"ServerReflectionInfo": streaming_rpc(self._info)}) for name in SERVICES]
 
-    async def _info(self, call: Call) -> None:
+    async def _info(self, call: GrpcCall) -> None:
         await self._sessions.identify(call)
         while (raw := await call.receive()) is not None:
             request = parse_message(v1.ServerReflectionRequest, raw)
@@ -62,9 +62,9 @@ class Reflection:
         elif kind == "file_containing_symbol":
             _put_files(answer, pool.FindFileContainingSymbol(request.file_containing_symbol))
         elif kind == "file_containing_extension":
-            asked = request.file_containing_extension
-            owner = pool.FindMessageTypeByName(asked.containing_type)
-            found = pool.FindExtensionByNumber(owner, asked.extension_number)
+            extension = request.file_containing_extension
+            owner = pool.FindMessageTypeByName(extension.containing_type)
+            found = pool.FindExtensionByNumber(owner, extension.extension_number)
             _put_files(answer, pool.FindFileContainingSymbol(found.full_name))
         elif kind == "all_extension_numbers_of_type":
             owner = pool.FindMessageTypeByName(request.all_extension_numbers_of_type)

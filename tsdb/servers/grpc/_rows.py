@@ -1,4 +1,4 @@
-"""Tables of a request as rows that the database takes: series once each, times as numbers, the rest as fields."""
+"""Tables of a request as rows for the database: each series once, times as integers, the rest as fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tsdb.servers.grpc._types import GivenColumn, GivenTable
 
 _COMBINED_MAX = 1 << 62
 _UNTOLD = (Kind.JSON, Kind.VECTOR)
-"""Types that an Arrow type does not tell."""
+"""Types that cannot be derived from the Arrow type."""
 
 
 def time_column(table: GivenTable) -> GivenColumn:

@@ -1,11 +1,11 @@
-"""The server that listens for clients of gRPC.
+"""The gRPC server.
 
-Calls are served by the event loop that all servers share; work that blocks runs on `threads_max` threads. Connections,
-calls, messages and waits are bounded. `probe` takes the address, and no other process can share it.
+Calls are served by the event loop that all servers share; blocking work runs on `threads_max` threads. Connections,
+calls, messages and waits are bounded. `probe` binds the address exclusively.
 
-A request whose method is no text ends the loop of the gRPC library that accepts calls, and with it the library's
-server. So the server looks after it, and puts another one in its place: calls under way are lost, and those that come
-in the fifth of a second between.
+A request whose method name is not text ends the accept loop of the gRPC library, and with it the library's server. The
+server detects this and starts another one: running calls are lost, and those that arrive in the fifth of a second
+between.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.grpc._calls import MESSAGE_SECONDS_MAX, Calls, RpcService
 from tsdb.servers.grpc._connections import OPTION, OpenConnections
+from tsdb.servers.grpc._context import GrpcContext, MakeServices
 from tsdb.servers.grpc._credentials import make_credentials
-from tsdb.servers.grpc._frame import Frame, MakeServices
 from tsdb.servers.grpc._health import Health
 from tsdb.servers.grpc._reflection import Reflection
 from tsdb.servers.grpc._session import Sessions
@@ -66,7 +66,7 @@ class GrpcLimits:
     idle: Duration | None = None
     """A connection without calls is closed after this time."""
     keep_alive: Duration | None = None
-    """A client that is silent for so long is asked whether it is still there."""
+    """The keep-alive interval."""
     message_seconds: float = MESSAGE_SECONDS_MAX
     handshake_seconds: float = HANDSHAKE_SECONDS_MAX
 
@@ -97,7 +97,7 @@ class GrpcServer:
         self._authenticator = authenticator
         self._version = version
         self._default_timezone = default_timezone
-        self._frame: Frame | None = None
+        self._context: GrpcContext | None = None
         self._calls = Calls(message_seconds=self._limits.message_seconds)
         self._connections = OpenConnections()
         self._health = Health()
@@ -143,9 +143,9 @@ class GrpcServer:
         """Begin to answer calls."""
         self.probe()
         assert self._server is not None
-        self._frame = frame = self._make_frame()
-        reflection = Reflection(frame.sessions)
-        self._services = [service for make in self._makers for service in make(frame)]
+        self._context = context = self._make_context()
+        reflection = Reflection(context.sessions)
+        self._services = [service for make in self._makers for service in make(context)]
         self._services += [*self._health.services(), *reflection.services()]
         names = [service.name for service in self._services]
         self._health.serve(names)
@@ -153,7 +153,7 @@ class GrpcServer:
         await self._serve(self._server)
         self._watching = asyncio.create_task(self._watch())
 
-    def _make_frame(self) -> Frame:
+    def _make_context(self) -> GrpcContext:
         database, zone = self._gate.database, self._default_timezone
         sessions = Sessions(database, self._authenticator, tls=self._tls, default_timezone=zone)
         workers = StepPool(
@@ -163,7 +163,7 @@ class GrpcServer:
             waiting=_WAITING,
             setting="grpc.runtime_size",
         )
-        return Frame(database, sessions, workers, self._version)
+        return GrpcContext(database, sessions, workers, self._version)
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))
@@ -199,9 +199,9 @@ class GrpcServer:
         self._calls.stop()
         if self._server is not None:
             await self._server.stop(grace_seconds)
-        if self._frame is not None:
-            self._frame.workers.close()
-            self._frame.sessions.close()
+        if self._context is not None:
+            self._context.workers.close()
+            self._context.sessions.close()
 
     def _try_address(self) -> None:
         """Find out what is wrong with the address: gRPC itself says only that something is."""
@@ -244,5 +244,5 @@ class GrpcServer:
 
 
 def _is_running(server: grpc.aio.Server) -> bool:
-    """Whether the library accepts calls; it tells only by the thing behind its server."""
+    """Whether the library accepts calls; only its internal server object shows it."""
     return bool(server._server.is_running())

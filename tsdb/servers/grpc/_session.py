@@ -1,13 +1,13 @@
-"""For whom a call is answered: who sent it, which database, which time zone.
+"""The session of a call: user, database, time zone.
 
-Credentials, the first that are there:
+Credentials, the first ones present:
 
     RequestHeader.authorization                     in the messages of `greptime.v1`
     x-tsdb-auth, x-greptime-auth, authorization     metadata: Basic base64(user:password), Bearer user:password, or
-                                                    Bearer with a token that this server has given out
+                                                    Bearer with a token issued by this server
 
 Database: `dbname` of the header, its catalog and schema, the metadata `x-tsdb-db-name`; else `public`. A name with a
-dash is a catalog and a database, unless there is a database of that whole name.
+dash is a catalog and a database, unless a database has that whole name.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tsdb.model import CATALOG, CATALOG_NAMES, DEFAULT_DATABASE, InvalidTimeZone
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tls import Tls
-from tsdb.servers.grpc._calls import Call
+from tsdb.servers.grpc._calls import GrpcCall
 from tsdb.servers.grpc.proto.greptime_pb2 import AuthHeader, RequestHeader
 from tsdb.units import Duration
 
 AUTH_THREADS_MAX = 2
-"""How many passwords are checked at the same time: those who guess must not take all processors."""
+"""How many passwords are checked concurrently, so that guessing cannot use all cores."""
 
 _AUTH_KEYS = ("x-tsdb-auth", "x-greptime-auth", "authorization")
 
@@ -47,7 +47,7 @@ FindToken = Callable[[str], Identity | None]
 
 
 class Credentials(NamedTuple):
-    """What a client says who it is."""
+    """The credentials of a client."""
 
     user: str
     password: str
@@ -71,19 +71,14 @@ class Sessions:
         self._find_token: FindToken | None = None
         self._pool = StepPool("grpc-auth", AUTH_THREADS_MAX)
 
-    @property
-    def is_open_to_all(self) -> bool:
-        """Whether nobody has to log in."""
-        return not self._authenticator.is_enabled
-
     def close(self) -> None:
         self._pool.close()
 
     def accept_tokens(self, find: FindToken) -> None:
-        """Take `Bearer` tokens from now on; `find` tells, at once, whose one is, None if it is not valid."""
+        """Accept `Bearer` tokens; `find` returns the owner without blocking, None if the token is invalid."""
         self._find_token = find
 
-    async def open(self, call: Call, header: RequestHeader | None = None) -> Session:
+    async def open(self, call: GrpcCall, header: RequestHeader | None = None) -> Session:
         """Return the session of a call; AuthError if who sent it is not proved."""
         identity = await self.identify(call, header)
         left = call.seconds_left
@@ -98,8 +93,8 @@ class Sessions:
             token=WriteToken(),
         )
 
-    async def identify(self, call: Call, header: RequestHeader | None = None) -> Identity | None:
-        """Return who sent a call; None where nobody has to say and nobody did. AuthError if that is not proved."""
+    async def identify(self, call: GrpcCall, header: RequestHeader | None = None) -> Identity | None:
+        """Return the user of a call; None if it has none and needs none. AuthError if authentication fails."""
         found = self._read_credentials(call, header)
         if found is None:
             if self._authenticator.is_enabled:
@@ -109,7 +104,7 @@ class Sessions:
             return self._authenticator.refresh(found)
         return await self.check(call, found)
 
-    async def check(self, call: Call, credentials: Credentials) -> Identity:
+    async def check(self, call: GrpcCall, credentials: Credentials) -> Identity:
         """Check a user and a password."""
         user, password = credentials
         if self._authenticator.is_enabled and (not user or not password):
@@ -122,7 +117,7 @@ class Sessions:
         check = partial(self._authenticator.check_password, user, password, client=call.client)
         return await self._pool.run(check)
 
-    def _read_credentials(self, call: Call, header: RequestHeader | None) -> Credentials | Identity | None:
+    def _read_credentials(self, call: GrpcCall, header: RequestHeader | None) -> Credentials | Identity | None:
         if header is not None and header.HasField("authorization"):
             return _read_auth_header(header.authorization)
         for key in _AUTH_KEYS:
@@ -153,7 +148,7 @@ class Sessions:
             raise UnsupportedPassword("the bearer token is not one of this server, or has expired", hint="log in anew")
         return found
 
-    def _choose_database(self, call: Call, header: RequestHeader | None) -> str:
+    def _choose_database(self, call: GrpcCall, header: RequestHeader | None) -> str:
         if header is not None and not header.dbname and header.schema:
             if header.catalog and header.catalog not in CATALOG_NAMES:
                 raise InvalidArguments(f"no catalog {header.catalog!r}", hint=f"the catalog is {CATALOG}")
@@ -161,7 +156,7 @@ class Sessions:
         wanted = (header.dbname if header is not None else "") or call.find("db-name") or DEFAULT_DATABASE
         return resolve_database(wanted, self._database)
 
-    def _choose_zone(self, call: Call, header: RequestHeader | None) -> str:
+    def _choose_zone(self, call: GrpcCall, header: RequestHeader | None) -> str:
         said = (header.timezone if header is not None else "") or call.find("timezone")
         if not said:
             return self._default_zone
@@ -193,7 +188,7 @@ def _read_auth_header(header: AuthHeader) -> Credentials:
     raise AuthHeaderMissing("the header has no credentials", hint="send basic credentials")
 
 
-def _common_name(call: Call) -> str | None:
+def _common_name(call: GrpcCall) -> str | None:
     """Return the name that the client's certificate is in."""
     names = (call.context.auth_context() or {}).get("x509_common_name", ())
     return next((name.decode("utf-8", "replace") for name in names), None)

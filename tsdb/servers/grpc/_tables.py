@@ -1,7 +1,7 @@
-"""Requests of `greptime.v1` with rows or with columns, as tables of Arrow columns.
+"""Requests of `greptime.v1`, by row or by column, as tables of Arrow columns.
 
-Rows are taken apart by a kernel. Requests with columns have the values that are not null one after the other, and a
-mask that says where the others belong. Whole numbers travel wider than they are: one that does not fit is refused.
+A kernel decodes rows. Requests by column have the values that are not null one after the other, and a mask of the
+nulls. Integers are encoded wider than their column; one that does not fit is refused.
 """
 
 from __future__ import annotations

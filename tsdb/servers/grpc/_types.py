@@ -55,7 +55,7 @@ class GivenColumn:
 
 @dataclass(frozen=True, slots=True)
 class GivenTable:
-    """What a request has for one table."""
+    """The part of a request for one table."""
 
     name: str
     columns: tuple[GivenColumn, ...]

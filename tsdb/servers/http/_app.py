@@ -1,15 +1,16 @@
-"""The application every HTTP request passes through, as an ASGI callable.
+"""The application that handles every HTTP request, as an ASGI callable.
 
-For each request, in this order: find the route; start the clock and the watch over the client; find out who sent it,
-and refuse a body that is declared too large, both before any of it is read; run the handler; send its answer or the
-answer to its error; count.
+For each request, in this order: find the route; start the timeout and watch for a disconnect; authenticate, and refuse
+a body that is declared too large, both before reading any of it; run the handler; send its response or the response to
+its error; count.
 
-- An error of `tsdb.errors` is answered by the table there; anything else is a bug: 500, and the traceback in the log.
-- When the time is up the handler is cancelled and the client gets 408, or what the route says; the response to a write
-  reports what had been written. When the client goes away the handler is cancelled and no answer is sent. A
-  cancellation from outside is never swallowed.
-- An answer that comes before the whole body was read is sent at once; what still arrives is thrown away for a while.
-- Once an answer has begun, an error can only cut it short: the connection is closed without the end of the body.
+- An error of `tsdb.errors` is mapped by the table there; anything else is a bug: 500, and the traceback in the log.
+- On timeout the handler is cancelled and the client gets 408, or the status of the route; the response to a write
+  reports what was written. On disconnect the handler is cancelled and nothing is sent. A cancellation from outside is
+  never swallowed.
+- A response that is ready before the whole body was read is sent at once; the rest of the body is discarded for a
+  while.
+- Once a response has begun, an error can only cut it short: the connection is closed before the end of the body.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class HttpApp:
         tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
         public_endpoints: Iterable[str] = PUBLIC_ENDPOINTS,
+        linger_seconds_max: float = LINGER_SECONDS_MAX,
     ) -> None:
+        self._linger_seconds_max = linger_seconds_max
         self.authenticator = authenticator or Authenticator()
         self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
@@ -94,32 +97,14 @@ class HttpApp:
         has_timeout: bool = True,
         error_status: ErrorStatus = wire_status,
     ) -> None:
-        """Let `handler` answer these methods of exactly this path; HEAD comes with GET."""
+        """Let `handler` answer these methods of a path, or of all below one that ends with `*`; HEAD comes with GET."""
         for method in methods:
             meter = route_meter(method, path)
             route = Route(path, handler, error_body, timeout_status, has_timeout, meter, error_status)
             self._router.add(path, method, route)
 
-    def add_prefix(
-        self,
-        prefix: str,
-        handler: Handler,
-        *,
-        methods: Iterable[str] = ("GET",),
-        error_body: ErrorBody = full_error_body,
-        timeout_status: int = 408,
-        has_timeout: bool = True,
-        error_status: ErrorStatus = wire_status,
-    ) -> None:
-        """Let `handler` answer every path that begins with `prefix` and has no route of its own."""
-        pattern = f"{prefix}*"
-        for method in methods:
-            meter = route_meter(method, pattern)
-            route = Route(pattern, handler, error_body, timeout_status, has_timeout, meter, error_status)
-            self._router.add_prefix(prefix, method, route)
-
     def add_aliases(self, aliases: Iterable[tuple[str, str]]) -> None:
-        """Let paths be known under other names, too; a path with a route of its own stays what it is."""
+        """Add aliases of paths; a path with its own route is never an alias."""
         for alias, path in aliases:
             self._router.add_alias(alias, path)
 
@@ -129,7 +114,7 @@ class HttpApp:
         return len(self._timeouts)
 
     def close(self) -> None:
-        """Let the threads end that check passwords."""
+        """Stop the threads that check passwords."""
         self._auth.close()
 
     def interrupt_requests(self) -> None:
@@ -191,7 +176,7 @@ class HttpApp:
             else:
                 await self._answer(route, request, guard, reply, started)
             if not request.is_body_complete:
-                await _linger(request)
+                await _linger(request, self._linger_seconds_max)
         except asyncio.CancelledError:
             if not guard.claim():
                 raise
@@ -274,15 +259,15 @@ def _parse_timeout(name: str, text: str) -> float:
         raise InvalidArguments(f"the header {name}: {error}") from error
 
 
-async def _linger(request: Request) -> None:
-    """Take in, for a while, what a client is still sending although it has its answer.
+async def _linger(request: Request, seconds_max: float) -> None:
+    """Read, for a while, what a client still sends after it has its response.
 
     Closing a connection on which bytes wait to be read resets it, and the reset destroys the answer on its
     way to a client that sends first and reads afterwards, as most do.
     """
-    # What is wrong with a body that nobody reads is no matter.
+    # Errors of a body that is discarded do not matter.
     with suppress(TimeoutError, InvalidArguments):
-        async with asyncio.timeout(LINGER_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             await request.discard_body()
 
 

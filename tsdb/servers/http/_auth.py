@@ -1,14 +1,13 @@
-"""Who sent a request: the credentials in its headers, or in its query string where clients of InfluxDB put them.
+"""Authentication of requests: credentials in headers, or in the query string as InfluxDB clients send them.
 
-    x-tsdb-auth, x-greptime-auth, Authorization     Basic base64(user:password); the first that is there counts
+    x-tsdb-auth, x-greptime-auth, Authorization     Basic base64(user:password); the first one present counts
     paths of InfluxDB: Authorization                Token user:password, Bearer user:password, or Basic
                        ?u=user&p=password           without a header
 
-Every path needs them, except those by which clients ask whether there is a server at all, and the operational ones that
-the configuration makes public (`http.public_endpoints`). They are checked before any of the body is read. A password
-that was right before is recognised at once; others are checked on threads of their own, because some forms of secrets
-are made to take long. With `http.tls.mode` verify_full the certificate of the client must be in the name of the user
-besides.
+Every path requires them, except those that clients use to find out whether there is a server, and the operational ones
+in `http.public_endpoints`. They are checked before the body is read. A password that was correct before is accepted at
+once; others are checked on separate threads, because some secret formats are slow by design. With `http.tls.mode =
+verify_full`, the client certificate must also name the user.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tsdb.servers.http._errors import error_response, full_error_body
 from tsdb.servers.http._messages import Request, Response
 
 AUTH_THREADS_MAX = 2
-"""How many passwords are checked at the same time: those who guess must not take all processors."""
+"""How many passwords are checked concurrently, so that guessing cannot use all cores."""
 
 OPEN_PREFIXES = (
     "/v1/health",
@@ -42,11 +41,11 @@ OPEN_PREFIXES = (
     "/v1/influxdb/health",
     "/v1/splunk/services/collector/health",
 )
-"""What everybody may ask."""
+"""Endpoints without login."""
 PUBLIC_ENDPOINTS = ("/", "/health", "/ready", "/status", "/metrics")
-"""What else everybody may ask unless the configuration says otherwise."""
+"""Further endpoints without login, by default."""
 ADMIN_PREFIXES = ("/config", "/debug/")
-"""What only administrators may ask, unless it is public."""
+"""Endpoints for administrators, unless they are public."""
 
 _HEADERS = (b"x-tsdb-auth", b"x-greptime-auth", b"authorization")
 _UNAUTHORIZED = 401
@@ -69,7 +68,7 @@ class HttpAuth:
         self._pool.close()
 
     async def identify(self, request: Request) -> Identity | None:
-        """Return who sent a request, None where nobody has to say; AuthError if that is not proved."""
+        """Return the user of a request, None if it needs none; AuthError if authentication fails."""
         if not self._authenticator.is_enabled or not is_protected(request.path, self._public):
             return None
         user, password = read_credentials(request)
@@ -96,7 +95,7 @@ def is_protected(path: str, public: frozenset[str]) -> bool:
 
 
 def auth_error_response(error: AuthError, elapsed_ms: int) -> Response:
-    """The answer to a request whose sender is not known: 401 whatever the code, but for those who must wait."""
+    """The response to a failed login: 401, or 429 after too many."""
     response = error_response(error, elapsed_ms, full_error_body)
     if error.status is Status.RATE_LIMITED:
         seconds = getattr(error, "retry_after_seconds", 1)

@@ -1,7 +1,7 @@
-"""Paths under which other servers offer what we have: for agents whose paths cannot be configured.
+"""Paths of other servers, as aliases: for agents whose paths cannot be configured.
 
-Each line says which of our paths an alias stands for; one that ends with a slash stands for everything below it.
-`http.compat_paths` switches all of them off. A path of our own always wins.
+Each line maps an alias to one of our paths; one that ends with a slash covers everything below it. `http.compat_paths`
+disables all of them. Our own paths take precedence.
 """
 
 from __future__ import annotations

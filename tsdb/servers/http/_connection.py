@@ -1,15 +1,15 @@
-"""HTTP/1.1 on one connection: bytes in, requests for the application, answers out.
+"""HTTP/1.1 on one connection: bytes in, requests to the application, responses out.
 
     socket ─▶ head ─▶ Exchange: scope, receive (the body as it comes), send ─▶ HttpApp ─▶ socket
-                └─ the next head when the answer is out
+                └─ the next head when the response is out
 
-Everything happens on the event loop: between the last byte of a request and its handler nobody has to be woken. What
-the bytes mean is in `_protocol`.
+Everything runs on the event loop: no thread is woken between the last byte of a request and its handler. `_protocol`
+parses and encodes the bytes.
 
-- One request at a time. What a client sends ahead waits, and beyond `AHEAD_BYTES_MAX` is left to the system.
-- A body is taken in as it is asked for: what nobody asks for, beyond `AHEAD_BYTES_MAX`, is left to the system.
-- An answer that was begun and not ended closes the connection, so that its reader notices.
-- A client that closes its side has gone, whatever it may still want to read.
+- One request at a time. Pipelined requests wait; beyond `AHEAD_BYTES_MAX` they stay in the socket (back-pressure).
+- A body is read on demand, with the same bound.
+- A response that has begun and cannot be completed closes the connection, so that its reader notices.
+- A client that closes its side is gone, even if it still reads.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ from tsdb.telemetry import get_logger
 if TYPE_CHECKING:
     from tsdb.servers.http._listener import Listener
 
-IDLE_SECONDS_MAX = 75
-"""How long a connection may be silent between requests, and how long the head of one may take."""
-
 AHEAD_BYTES_MAX = 256 << 10
-"""How much is read that nobody has asked for yet."""
+"""How much is read ahead of the application."""
 
 _JOINED_BYTES_MAX = 64 << 10
 """Up to this size, a body is worth a copy to be written together with its head."""
@@ -48,8 +45,8 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 _log = get_logger("tsdb.http")
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One client. `listener` has what all connections share."""
+class HttpConnection(asyncio.BufferedProtocol):
+    """One client. `listener` is the context of all connections."""
 
     __slots__ = (
         "_ahead",
@@ -71,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client: tuple[str, str] | None = None
         self._name: str | None = None
         self._ahead = b""
-        """What was read of the next request."""
+        """Bytes of the next request."""
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_reading = True
@@ -101,11 +98,11 @@ class Connection(asyncio.BufferedProtocol):
             self._client = (str(peer[0]), str(peer[1]))
         if self._listener.verifies_user:
             self._name = common_name(transport.get_extra_info("peercert"))
-        self.deadline = self._listener.loop.time() + IDLE_SECONDS_MAX
+        self.deadline = self._listener.loop.time() + self._listener.idle_seconds_max
         self._listener.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # Shared by all connections: what is read is taken out of it before anybody else reads.
+        # Shared by all connections: its content is consumed before the next read.
         return self._listener.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -129,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
             self.drained = None
 
     def lose(self) -> None:
-        """Let the request know that its client has gone."""
+        """Notify the request of the disconnect."""
         self.is_lost = True
         self.resume_writing()
         if self._exchange is not None:
@@ -213,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.transport.close()
             return
-        self.deadline = self._listener.loop.time() + IDLE_SECONDS_MAX
+        self.deadline = self._listener.loop.time() + self._listener.idle_seconds_max
         self.resume_reading()
         if self._ahead:
             self._read_head(self._ahead)
@@ -244,17 +241,17 @@ class Exchange:
         "scope",
     )
 
-    def __init__(self, connection: Connection, scope: Scope, head: Head) -> None:
+    def __init__(self, connection: HttpConnection, scope: Scope, head: Head) -> None:
         self.scope = scope
         self.response = ResponseEncoder(is_head=head.method == "HEAD", is_modern=head.is_modern, is_kept=head.is_kept)
         self._connection = connection
         self._body = BodyReader(head.length)
         self._expects = head.expects
         self._error: InvalidArguments | None = None
-        """What is wrong with the body, to be told once."""
+        """The error of the body, reported once."""
         self._is_broken = False
         self._pieces: list[bytes] = []
-        """What was read of the body and not asked for yet."""
+        """What was read ahead of the body."""
         self._held = 0
         self._is_body_told = False
         self._waiter: asyncio.Future[None] | None = None
@@ -281,14 +278,14 @@ class Exchange:
         return rest
 
     def _fail(self, reason: str) -> bytes:
-        """Let whoever reads the body know that it cannot be read."""
+        """Make reading the body fail."""
         self._error = InvalidArguments(f"the body cannot be read: {reason}")
         self._connection.pause_reading()
         self.wake()
         return b""
 
     def wake(self) -> None:
-        """Let whoever waits in `receive` look again."""
+        """Wake the task that waits in `receive`."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -1,13 +1,12 @@
-"""How an error looks as an HTTP answer.
+"""Errors as HTTP responses.
 
-The status comes from the table in `tsdb.errors`; the code and the message also travel in headers, because
-clients that expect another kind of body read them there. The body has one of several shapes, which the route
-chooses:
+The status comes from the table in `tsdb.errors`; the code and the message are also sent as headers, for clients that
+expect another body. The route chooses the shape of the body:
 
-    full     {"code":4001,"error":"…","execution_time_ms":3}     queries, and everything that is not asked
-    otherwise short    {"error":"…"}                                        the ingestion protocols
+    full     {"code":4001,"error":"…","execution_time_ms":3}     queries, and the default
+    short    {"error":"…"}                                        the ingestion protocols
 
-A route of a foreign API may also have HTTP statuses of its own for our status codes (`ErrorStatus`).
+A route of another product's API may have its own mapping from our status codes to HTTP (`ErrorStatus`).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def plain_error_response(
 
 
 def internal_error_response(elapsed_ms: int, make_body: ErrorBody) -> Response:
-    """The answer to a request that met a bug. It tells nothing of the inside; the log does."""
+    """The response to a bug. It has no details; the log does."""
     status = Status.INTERNAL
     return _make_response(status, wire(status).http, INTERNAL_ERROR, elapsed_ms, make_body)
 

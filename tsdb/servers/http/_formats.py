@@ -1,11 +1,11 @@
-"""How the answers to statements look in the body of an HTTP answer: the formats that a client can ask for.
+"""The formats of results over HTTP.
 
-A format turns outputs into pieces of bytes as they come, so that an answer of any size needs little memory. What a
-client must know about all rows, their number and the time they took, follows behind the rows. The one exception is
-the table, whose columns are as wide as their widest cell: it is refused when it is too large to be kept.
+A format encodes results piece by piece, so that a result of any size needs little memory. Row counts and the execution
+time follow the rows. The exception is `table`, whose columns are as wide as their widest cell: it is refused when it is
+too large to keep.
 
-    tsdb_v1                 {"output":[{"records":{…}}],"execution_time_ms":4}     every number of statements
-    influxdb_v1             {"results":[{"statement_id":0,"series":[…]}], …}       every number of statements
+    tsdb_v1                 {"output":[{"records":{…}}],"execution_time_ms":4}     any number of statements
+    influxdb_v1             {"results":[{"statement_id":0,"series":[…]}], …}       any number of statements
     json                    {"data":[{"host":"h1"}],"execution_time_ms":4}
     csv, csvwithnames, …    lines
     table                   lines of a box
@@ -36,14 +36,15 @@ from tsdb.query import Affected, Output, Records
 CHUNK_BYTES = 1 << 20
 """About how much of an answer is made before it is sent."""
 TEXT_BYTES_MAX = 4 << 20
-"""How long the text of a stretch may be; usually it is one chunk, which is sent as it is."""
+"""The size of a piece of text; usually it is one chunk, which is sent as it is."""
 
 PARALLEL_ROWS_MIN = 16_384
 """A smaller batch is text before a second thread has begun."""
-STRETCH_ROWS = 8192
+PIECE_ROWS = 8192
 """How many rows one thread takes at a time."""
-STRETCHES_AHEAD = 4
-"""How many stretches of an answer are text, or about to be, before they are sent."""
+TABLE_BYTES_MAX = 64 << 20
+PIECES_AHEAD = 4
+"""How many pieces of an answer are encoded, or being encoded, before they are sent."""
 ENCODERS_MAX = 4
 AHEAD_ROWS_MIN = 2048
 """Behind a smaller batch there is mostly none."""
@@ -53,7 +54,7 @@ HEADS_MAX = 256
 HEAD_BYTES_MAX = 16_384
 
 Epoch: TypeAlias = Literal["s", "ms", "us", "ns"]
-Stretch: TypeAlias = tuple[bytes, int]
+TextPiece: TypeAlias = tuple[bytes, int]
 """Text of rows, and how many."""
 RowEncoder: TypeAlias = Callable[[Any, int, bool], tuple[bytes, int]]
 """Takes a batch, a row, and whether rows came before it; returns the text of some rows from there on and the row to go
@@ -62,7 +63,7 @@ on with."""
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """What a request says about its answer, beside the name of the format."""
+    """The options of a format."""
 
     elapsed_ms: Callable[[], int]
     limit: int | None = None
@@ -73,6 +74,8 @@ class FormatOptions:
     """Of arrow."""
     time_zone: str = "UTC"
     """The zone of times that are shown as text."""
+    table_bytes_max: int = TABLE_BYTES_MAX
+    """The memory of a result in the format table, which is laid out as a whole."""
 
 
 Encoder: TypeAlias = Callable[[Iterator[Output], FormatOptions], Iterator[bytes]]
@@ -188,14 +191,14 @@ def encode_rows(
     encode: RowEncoder,
     limit: int | None,
     convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
-) -> Iterator[Stretch]:
-    """Yield the text of the rows in stretches, each with the number of its rows, and close the records.
+) -> Iterator[TextPiece]:
+    """Yield the text of the rows in pieces, each with the number of its rows, and close the records.
 
     `convert` changes each batch before it is made into text.
 
-    Stretches of a large batch are made into text by several threads, while another one reads the next batch.
+    Several threads encode a large batch, while another one reads the next batch.
     """
-    waiting: deque[Future[list[Stretch]]] = deque()
+    waiting: deque[Future[list[TextPiece]]] = deque()
     continues = False
     batches = read_ahead(records, limit)
     try:
@@ -205,10 +208,10 @@ def encode_rows(
                 yield from _encode_batch(batch, encode, continues=continues)
                 continues = True
                 continue
-            for start in range(0, batch.num_rows, STRETCH_ROWS):
-                if len(waiting) == STRETCHES_AHEAD:
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                if len(waiting) == PIECES_AHEAD:
                     yield from waiting.popleft().result()
-                part = batch.slice(start, STRETCH_ROWS)
+                part = batch.slice(start, PIECE_ROWS)
                 waiting.append(_encoders().submit(_encode_whole, part, encode, continues=continues))
                 continues = True
             while waiting:
@@ -219,11 +222,11 @@ def encode_rows(
         batches.close()
 
 
-def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> list[Stretch]:
+def _encode_whole(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> list[TextPiece]:
     return list(_encode_batch(batch, encode, continues=continues))
 
 
-def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> Iterator[Stretch]:
+def _encode_batch(batch: pa.RecordBatch, encode: RowEncoder, *, continues: bool) -> Iterator[TextPiece]:
     row = 0
     while row < batch.num_rows:
         try:
@@ -242,12 +245,12 @@ def _encoders() -> ThreadPoolExecutor:
 
 @cache
 def _readers() -> ThreadPoolExecutor:
-    """The threads that read ahead, one for each answer: a slow one keeps nobody waiting."""
+    """The threads that read ahead, one per result, so that a slow one delays no other."""
     return ThreadPoolExecutor(READERS_MAX, thread_name_prefix="tsdb-read-ahead")
 
 
 def read_ahead(records: Records, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
-    """As `read_batches`; behind a large batch the next one is read while whoever has it works on it."""
+    """As `read_batches`; after a large batch the next one is read ahead."""
     batches = read_batches(records, limit)
     reading: Future[pa.RecordBatch | None] | None = None
     try:

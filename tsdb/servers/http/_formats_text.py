@@ -1,4 +1,4 @@
-"""Answers as text for people and spreadsheets: CSV, a table in a box, and no more than the number of rows."""
+"""Results as text: CSV, a table in a box, or only the number of rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from tsdb.model import type_name
 from tsdb.query import Affected, Output, Records
 from tsdb.servers.http._formats import TEXT_BYTES_MAX, FormatOptions, encode_rows, read_batches
 from tsdb.servers.http._shown_times import shown_times
-
-TABLE_BYTES_MAX = 64 * 1024 * 1024
-"""How much memory the rows of a table may take, all of which are needed before the first line."""
 
 
 def encode_csv(outputs: Iterator[Output], options: FormatOptions) -> Iterator[bytes]:
@@ -75,9 +72,9 @@ def _encode_box(records: Records, options: FormatOptions) -> Iterator[bytes]:
     for found in read_batches(records, options.limit):
         batch = shown_times(found, epoch=options.epoch, zone=options.time_zone)
         size += batch.nbytes
-        if size > TABLE_BYTES_MAX:
+        if size > options.table_bytes_max:
             raise InvalidArguments(
-                f"the result takes more than {TABLE_BYTES_MAX} bytes, too many for the format table",
+                f"the result takes more than {options.table_bytes_max} bytes, too many for the format table",
                 hint="ask for fewer rows or for the format csv",
             )
         batches.append(batch)

@@ -1,9 +1,8 @@
-"""Requests that wait at the same time are worked on together.
+"""Group commit of small requests.
 
-A small write costs mostly what every write costs, whatever its size: looking up tables, an entry in the log, threads
-that wake each other. So while the threads are busy, requests that may share all of this (they have the same key) are
-collected, and the next free thread takes them as one group. Nobody waits for company: who finds a free thread goes at
-once, alone if need be. Work that goes on elsewhere (`Begun`) holds no thread: whoever ends it hands over the answers.
+A small write mostly costs what every write costs: table lookups, a log entry, thread switches. So while the threads are
+busy, requests with the same key are collected, and the next free thread takes them as one group. A request that finds a
+free thread starts at once. Work that continues elsewhere (`Begun`) holds no thread; its end delivers the answers.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tsdb.query import WriteToken
-from tsdb.servers._settle import settle
+from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 
 GROUP_REQUESTS_MAX = 64
 GROUP_BYTES_MAX = 8 << 20
@@ -38,7 +37,7 @@ class _Waiting(NamedTuple, Generic[_Item, _Result]):
 
 
 class Begun(NamedTuple, Generic[_Result]):
-    """Work on a group that somebody else ends."""
+    """Work on a group that ends elsewhere."""
 
     done: Future[Any]
     answers: Sequence[_Result]
@@ -62,7 +61,9 @@ class Gathering(Generic[_Item, _Result]):
         recover: Callable[[Sequence[_Item], Exception], _Answers[_Result]] | None = None,
         *,
         threads: int,
+        settle_seconds_max: float = SETTLE_SECONDS_MAX,
     ) -> None:
+        self._settle_seconds_max = settle_seconds_max
         self._work = work
         self._recover = recover
         self._threads = threads
@@ -84,7 +85,7 @@ class Gathering(Generic[_Item, _Result]):
         try:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
-            return await settle(token, done)
+            return await settle(token, done, self._settle_seconds_max)
 
     def close(self) -> None:
         """Work on nothing more; requests that still wait are cancelled with their connections."""
@@ -103,7 +104,7 @@ class Gathering(Generic[_Item, _Result]):
         answers: _Answers[_Result] | Begun[_Result]
         try:
             answers = work([each.item for each in group])
-        except Exception as error:  # noqa: BLE001 - handed to those who wait; the thread lives on
+        except Exception as error:  # noqa: BLE001 - passed to the requests; the thread continues
             answers = [error] * len(group)
         if isinstance(answers, Begun):
             answers.done.add_done_callback(partial(self._end, group, answers.answers))
@@ -111,7 +112,7 @@ class Gathering(Generic[_Item, _Result]):
             _hand_over(group, answers)
 
     def _end(self, group: list[_Waiting[_Item, _Result]], answers: Sequence[_Result], done: Future[Any]) -> None:
-        """Answer a group whose work has ended. On a thread of somebody else, who is not to be kept."""
+        """Answer a group whose work has ended. Runs on a foreign thread, so it must not block."""
         error = done.exception()
         if error is None:
             _hand_over(group, answers)
@@ -119,7 +120,7 @@ class Gathering(Generic[_Item, _Result]):
             _hand_over(group, [error if isinstance(error, Exception) else RuntimeError(str(error))] * len(group))
         else:
             recover = partial(_swapped, self._recover, error)
-            # A pool that is closed has nobody left who waits.
+            # After the pool is closed, no request waits.
             with suppress(RuntimeError):
                 self._pool.submit(self._work_on, group, recover)
 
@@ -162,7 +163,7 @@ def _hand_over(group: Sequence[_Waiting[_Item, _Result]], answers: Sequence[_Res
     for each, answer in zip(group, answers, strict=True):
         by_loop.setdefault(each.done.get_loop(), []).append((each.done, answer))
     for loop, answered in by_loop.items():
-        # A loop that is closed has nobody left who waits.
+        # After the loop is closed, no request waits.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_answer, answered)
 

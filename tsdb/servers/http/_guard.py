@@ -49,7 +49,7 @@ class RequestGuard:
         self._watcher: asyncio.Task[None] | None = None
 
     def start_clock(self, timeout_seconds: float) -> None:
-        """Give the request this long from now; 0 is no limit."""
+        """Set the timeout of the request, from now; 0 is no limit."""
         if timeout_seconds:
             self._deadline = self._task.get_loop().time() + timeout_seconds
 
@@ -61,7 +61,7 @@ class RequestGuard:
             self.watch()
 
     def watch(self) -> None:
-        """Begin to wait for the client to go away. While its body arrives, reading that tells the same."""
+        """Begin to wait for a disconnect. While the body is read, reading it detects the same."""
         if self._watcher is None and self._request.is_body_complete:
             self._watcher = self._task.get_loop().create_task(self._watch())
 

@@ -1,7 +1,7 @@
-"""`/v1/influxdb/…`: line protocol as clients of InfluxDB 1, 2 and 3, and of QuestDB, send it.
+"""`/v1/influxdb/…`: line protocol from clients of InfluxDB 1, 2 and 3, and of QuestDB.
 
-A request is written as a whole or refused as a whole. There is no query language of InfluxDB here; `ping` and `health`
-answer what clients ask before they begin to write.
+A request is written or refused as a whole. InfluxDB's query languages are not supported; `ping` and `health` answer
+what clients request before they write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tsdb.servers.http._gather import Gathering
 from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
+    INGEST,
     IngestPool,
+    IngestTuning,
     dry_run_response,
     gathering_key,
     is_dry_run,
@@ -43,7 +45,7 @@ NEW_TABLE = NewTable(time_unit="ns", options={"merge_mode": "last_non_null"})
 """Lines with the same tags and time are parts of one row: their fields are put together."""
 
 AUTO = "auto"
-"""The unit of each time is told by its size, as in InfluxDB 3."""
+"""The unit of a time is inferred from its magnitude, as in InfluxDB 3."""
 
 PRECISIONS = {
     "": "ns",
@@ -82,14 +84,20 @@ class _Write(NamedTuple):
 
 
 class InfluxRoutes:
-    """What the routes share. `close` it when the server has stopped."""
+    """The state of the routes. `close` it when the server has stopped."""
 
-    def __init__(self, gate: DatabaseGate, *, parse: ParseLines, clock: Clock) -> None:
+    def __init__(self, gate: DatabaseGate, *, parse: ParseLines, clock: Clock, tuning: IngestTuning) -> None:
+        self._bytes_max = tuning.unpacked_bytes_max
         self._gate = gate
         self._parse = parse
         self._clock = clock
-        self._pool = IngestPool("http-influxdb")
-        self._gathering = Gathering("http-influxdb-write", self._write_group, threads=GROUPS_AT_ONCE)
+        self._pool = IngestPool("http-influxdb", tuning)
+        self._gathering = Gathering(
+            "http-influxdb-write",
+            self._write_group,
+            threads=GROUPS_AT_ONCE,
+            settle_seconds_max=tuning.settle_seconds_max,
+        )
 
     @property
     def _database(self) -> DatabasePort:
@@ -139,12 +147,12 @@ class InfluxRoutes:
                 if self._write_as_one(group, token):
                     return [Response(status=204) for _ in group]
             except (InvalidArguments, BodyTooLarge):
-                # Nothing is written yet. Each is to learn what is wrong with itself.
+                # Nothing is written yet. Each request gets its own error.
                 pass
             except Cancelled as error:
                 if token.has_begun:
                     return [error] * len(group)
-                # Some are not wanted any more: the others are written without them.
+                # Some requests were cancelled: the others are written without them.
             except TsdbError as error:
                 return [error] * len(group)
         return [self._try_write(each) for each in group]
@@ -160,7 +168,7 @@ class InfluxRoutes:
         request, now_ns = group[0].request, self._clock.now_ns()
         session = make_ingest_session(request, self._database, group[0].database, token=token)
         encoding = request.headers.get("content-encoding")
-        lines = b"\n".join(unpack_body(each.body, encoding) for each in group)
+        lines = b"\n".join(unpack_body(each.body, encoding, self._bytes_max) for each in group)
         rows = self._read(lines, _read_precision(request), now_ns)
         if any((table.times == now_ns).any() for table in rows):
             return False
@@ -176,7 +184,7 @@ class InfluxRoutes:
     def _write(self, request: Request, body: bytes, database: str | None) -> Response:
         precision = _read_precision(request)
         session = make_ingest_session(request, self._database, database)
-        lines = unpack_body(body, request.headers.get("content-encoding"))
+        lines = unpack_body(body, request.headers.get("content-encoding"), self._bytes_max)
         try:
             rows = self._read(lines, precision, self._clock.now_ns())
         except InvalidArguments as error:
@@ -195,9 +203,10 @@ def influx_routes(
     *,
     parse: ParseLines = parse_lines,
     clock: Clock | None = None,
+    tuning: IngestTuning = INGEST,
 ) -> InfluxRoutes:
     """Add `/v1/influxdb/…`. The result is to be closed after the server has stopped."""
-    routes = InfluxRoutes(gate, parse=parse, clock=clock or SystemClock())
+    routes = InfluxRoutes(gate, parse=parse, clock=clock or SystemClock(), tuning=tuning)
     app.add("/v1/influxdb/write", routes.write_v1, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v2/write", routes.write_v2, methods=("POST",), error_body=short_error_body)
     app.add("/v1/influxdb/api/v3/write_lp", routes.write_v3, methods=("POST",), error_body=short_error_body)

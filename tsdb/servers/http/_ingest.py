@@ -1,6 +1,6 @@
-"""What the ingestion endpoints have in common: whose database, which hints, the body unpacked, what a dry run answers.
+"""Common to the ingestion endpoints: database, hints, decompression, dry runs.
 
-The work of a write (unpacking, parsing, writing) runs on a bounded pool of threads, never on the event loop.
+The work of a write (decompressing, parsing, writing) runs on a bounded pool of threads, never on the event loop.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.model import DEFAULT_DATABASE
 from tsdb.query import Channel, Session, WriteToken
+from tsdb.servers._settle import SETTLE_SECONDS_MAX
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._messages import Request, Response
 
@@ -44,11 +46,23 @@ _STREAMED = {"zstd": "zstd", "br": "brotli"}
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class IngestTuning:
+    """Limits of write requests; tests pass smaller ones."""
+
+    unpacked_bytes_max: int = UNPACKED_BYTES_MAX
+    settle_seconds_max: float = SETTLE_SECONDS_MAX
+    """How long an interrupted write is waited for."""
+
+
+INGEST = IngestTuning()
+
+
 class IngestPool(StepPool):
     """The threads of one protocol."""
 
-    def __init__(self, name: str, threads_max: int = INGEST_THREADS_MAX) -> None:
-        super().__init__(name, threads_max)
+    def __init__(self, name: str, tuning: IngestTuning = INGEST) -> None:
+        super().__init__(name, INGEST_THREADS_MAX, settle_seconds_max=tuning.settle_seconds_max)
 
     async def write(self, request: Request, work: Callable[[], _T]) -> _T:
         """Run work that writes for a request; see `settle` for what happens when that is interrupted."""
@@ -103,7 +117,7 @@ def read_hints(request: Request) -> dict[str, str]:
 
 
 def gathering_key(request: Request) -> Hashable:
-    """What requests must have in common to be written as one: whatever they say beside their rows."""
+    """Return the key of requests that may be written as one: everything but their rows."""
     said = tuple(
         (name, value)
         for name, value in request.raw_headers.items()
@@ -116,49 +130,49 @@ def is_dry_run(request: Request) -> bool:
     return (request.query.get("dry_run") or "").lower() in ("true", "1")
 
 
-def unpack_body(body: bytes, encoding: str | None) -> bytes:
-    """Undo the Content-Encoding, never into more than `UNPACKED_BYTES_MAX`. Unknown encodings pass as they are."""
+def unpack_body(body: bytes, encoding: str | None, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
+    """Undo the Content-Encoding, up to `bytes_max`. Unknown encodings are left as they are."""
     name = (encoding or "").strip().lower()
     if name in ("gzip", "x-gzip"):
-        return _inflate(body, 31)
+        return _inflate(body, 31, bytes_max)
     if name == "deflate":
-        return _inflate(body, 15)
+        return _inflate(body, 15, bytes_max)
     if name in _STREAMED:
-        return _read_stream(body, _STREAMED[name])
+        return _read_stream(body, _STREAMED[name], bytes_max)
     return body
 
 
-def _inflate(body: bytes, window: int) -> bytes:
+def _inflate(body: bytes, window: int, bytes_max: int) -> bytes:
     unpacked, rest = bytearray(), body
     while rest:
         inflater = zlib.decompressobj(window)
         try:
-            unpacked += inflater.decompress(rest, UNPACKED_BYTES_MAX + 1 - len(unpacked))
+            unpacked += inflater.decompress(rest, bytes_max + 1 - len(unpacked))
         except zlib.error as error:
             raise InvalidArguments(f"the body cannot be decompressed: {error}") from None
-        if len(unpacked) > UNPACKED_BYTES_MAX:
-            raise BodyTooLarge(limit_bytes=UNPACKED_BYTES_MAX)
+        if len(unpacked) > bytes_max:
+            raise BodyTooLarge(limit_bytes=bytes_max)
         if not inflater.eof:
             raise InvalidArguments("the body cannot be decompressed: it ends too early")
         rest = inflater.unused_data
     return bytes(unpacked)
 
 
-def _read_stream(body: bytes, codec: str) -> bytes:
+def _read_stream(body: bytes, codec: str, bytes_max: int) -> bytes:
     unpacked = bytearray()
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 unpacked += piece
-                if len(unpacked) > UNPACKED_BYTES_MAX:
-                    raise BodyTooLarge(limit_bytes=UNPACKED_BYTES_MAX)
+                if len(unpacked) > bytes_max:
+                    raise BodyTooLarge(limit_bytes=bytes_max)
     except OSError as error:
         raise InvalidArguments(f"the body cannot be decompressed: {error}") from None
     return bytes(unpacked)
 
 
 def dry_run_response(outcome: WriteOutcome) -> Response:
-    """What a write would do."""
+    """Return the response to a dry run."""
     return Response.json(
         {
             "rows": outcome.rows,

@@ -1,9 +1,9 @@
-"""Accepts connections at an address, with TLS where that is configured.
+"""Accepts connections, with TLS where configured.
 
-    socket ─ places left? ─▶ accept ─ first byte ─▶ TLS or plain text ─▶ Connection
+    socket ─ places left? ─▶ accept ─ first byte ─▶ TLS or plain text ─▶ HttpConnection
 
-The certificate is looked at for each connection: a new one is for new connections at once, and what is connected keeps
-the one it has seen. Whether a client wants TLS, where both are spoken at one port, its first byte tells.
+The certificate is checked for each connection: a new one applies to new connections at once, open ones keep theirs.
+Where both TLS and plain text are accepted, the first byte tells them apart.
 """
 
 from __future__ import annotations
@@ -17,19 +17,14 @@ from typing import Any, TypeAlias, cast
 
 from tsdb.servers._tcp import BACKLOG_MAX, accept_one
 from tsdb.servers._tls import Tls
-from tsdb.servers.http._connection import IDLE_SECONDS_MAX, Connection
+from tsdb.servers.http._connection import HttpConnection
 from tsdb.servers.http._messages import Receive, Scope, Send
 from tsdb.servers.http._meters import count_connections
 from tsdb.servers.http._secured import Secured
+from tsdb.servers.http._tuning import TUNING, HttpTuning
 from tsdb.telemetry import get_logger
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-RECENT_SECONDS = 0.1
-"""A connection that began a request within this time may send another one while that of somebody else is answered."""
-
-SWEEP_SECONDS = 1.0
-"""How often silent connections are looked for."""
 
 _TLS_HANDSHAKE = b"\x16"
 """The first byte of every connection with TLS; no method of HTTP begins like this."""
@@ -45,18 +40,28 @@ _log = get_logger("tsdb.http")
 class Listener:
     """Takes connections from a socket that is bound, and serves `app` on them."""
 
-    def __init__(self, app: Application, tls: Tls, bound: socket.socket, *, connections_max: int) -> None:
+    def __init__(
+        self,
+        app: Application,
+        tls: Tls,
+        bound: socket.socket,
+        *,
+        connections_max: int,
+        tuning: HttpTuning = TUNING,
+    ) -> None:
         self.app = app
+        self.idle_seconds_max = tuning.idle_seconds_max
+        self._tuning = tuning
         self.loop = asyncio.get_running_loop()
         self.buffer = memoryview(bytearray(_BUFFER_BYTES))
-        """What all connections read into."""
+        """The read buffer of all connections."""
         self.is_stopping = False
         self._tls = tls
         self._socket = bound
         self._places = asyncio.Semaphore(connections_max)
-        self._connections: set[Connection] = set()
-        self._recent: OrderedDict[Connection, float] = OrderedDict()
-        """When connections began their last request, the oldest first; those of `RECENT_SECONDS`."""
+        self._connections: set[HttpConnection] = set()
+        self._recent: OrderedDict[HttpConnection, float] = OrderedDict()
+        """When connections began their last request, the oldest first; those of `recent_seconds`."""
         self._arriving: set[asyncio.Task[None]] = set()
         self._shaking: set[Secured] = set()
         """Those with TLS that are not connections yet."""
@@ -69,7 +74,7 @@ class Listener:
         bound.listen(BACKLOG_MAX)
         self.accepting = self.loop.create_task(self._accept(), name="tsdb-http")
         """Ends when no more connections are accepted."""
-        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._sweeper = self.loop.call_later(self._tuning.sweep_seconds, self._sweep)
         count_connections(self)
 
     @property
@@ -82,23 +87,23 @@ class Listener:
         """Whether the name that a client's certificate is in counts."""
         return self._tls.verifies_user
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: HttpConnection) -> None:
         self._shaking.discard(cast(Any, connection.transport))
         self._connections.add(connection)
         self._gone.clear()
         if self.is_stopping:
             connection.close()
 
-    def note_request(self, connection: Connection) -> bool:
-        """Note that a connection begins a request; tell whether no other open one has done so recently."""
+    def note_request(self, connection: HttpConnection) -> bool:
+        """Note that a connection begins a request; return whether no other open one has done so recently."""
         now, recent = self.loop.time(), self._recent
         recent[connection] = now
         recent.move_to_end(connection)
-        while now - recent[first := next(iter(recent))] > RECENT_SECONDS:
+        while now - recent[first := next(iter(recent))] > self._tuning.recent_seconds:
             del recent[first]
         return len(recent) == 1
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """Forget a connection that is closed, and let another one take its place."""
         if connection in self._connections:
             self._connections.discard(connection)
@@ -108,7 +113,7 @@ class Listener:
             self._gone.set()
 
     async def stop(self) -> None:
-        """Accept no more, and close what nobody is being answered on. Requests under way go on."""
+        """Stop accepting, and close idle connections. Requests in progress continue."""
         self.is_stopping = True
         self._sweeper.cancel()
         self.accepting.cancel()
@@ -132,7 +137,7 @@ class Listener:
         return True
 
     def cancel(self) -> None:
-        """Give up all requests under way."""
+        """Cancel all requests in progress."""
         for connection in tuple(self._connections):
             connection.cancel()
 
@@ -147,13 +152,13 @@ class Listener:
 
     async def _admit(self, accepted: socket.socket) -> None:
         """Find out what is spoken; from then on the connection works by itself."""
-        connection = Connection(self)
-        protocol: Connection | Secured = connection
+        connection = HttpConnection(self)
+        protocol: HttpConnection | Secured = connection
         try:
             if self._tls.is_offered:
-                if await _first_byte(accepted) == _TLS_HANDSHAKE:
+                if await _first_byte(accepted, self.idle_seconds_max) == _TLS_HANDSHAKE:
                     context = await asyncio.to_thread(self._tls.context)
-                    protocol = Secured(context, connection, self.buffer, self._fail)
+                    protocol = Secured(context, connection, self.buffer, self._fail, self._tuning.handshake_seconds_max)
                     self._shaking.add(protocol)
                 elif self._tls.is_required:
                     # What was not read would reset the connection, and the answer with it.
@@ -181,16 +186,16 @@ class Listener:
         for connection in tuple(self._connections):
             if connection.is_idle and now >= connection.deadline:
                 connection.close()
-        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._sweeper = self.loop.call_later(self._tuning.sweep_seconds, self._sweep)
 
 
-async def _first_byte(opened: socket.socket) -> bytes:
+async def _first_byte(opened: socket.socket, seconds_max: float) -> bytes:
     """Wait for what a client says first, and leave it there; TimeoutError if it says nothing."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(opened, ready.set)
     try:
-        async with asyncio.timeout(IDLE_SECONDS_MAX):
+        async with asyncio.timeout(seconds_max):
             await ready.wait()
     finally:
         loop.remove_reader(opened)

@@ -1,7 +1,7 @@
-"""What a handler gets and gives back: `Request`, `Response`, `StreamingResponse`.
+"""The arguments and results of handlers: `Request`, `Response`, `StreamingResponse`.
 
-A request is cheap to make: headers, query parameters and body are looked at only when a handler asks. Its
-body is never larger than the limit, whether the client declared its length or not.
+A request is cheap to create: headers, query parameters and body are parsed on demand. Its body is never larger than the
+limit, whether the client declared its length or not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JSON = "application/json"
 
 
 class ClientDisconnected(Exception):
-    """The client went away before its request was complete: there is nobody left to answer."""
+    """The client disconnected before its request was complete."""
 
 
 CERTIFICATE_NAME = "tsdb.certificate_name"
@@ -190,7 +190,7 @@ class Request:
 
     @property
     def user(self) -> str | None:
-        """The name of whoever sent the request; None where nobody has to log in."""
+        """The name of the user; None if authentication is off."""
         return None if self.identity is None else self.identity.name
 
     @property
@@ -226,7 +226,7 @@ class Request:
                 yield chunk
 
     async def discard_body(self) -> None:
-        """Take in and forget what is left of the body, unless its sender waits to be asked for it."""
+        """Read and discard the rest of the body, unless the client waits for 100 Continue."""
         if b"expect" in self.raw_headers and not self._received_bytes:
             return
         while not self._is_body_complete:
@@ -234,7 +234,7 @@ class Request:
             self._is_body_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
 
     async def wait_disconnected(self) -> None:
-        """Return when the client has gone. Only after the body is complete: until then, reading it tells."""
+        """Return when the client has disconnected. Only after the body is complete: until then, reading it fails."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -257,7 +257,7 @@ class Request:
 
 
 def _announces_nothing(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether the headers say that there is no body."""
+    """Return whether the headers say that there is no body."""
     return b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0"
 
 

@@ -1,7 +1,7 @@
-"""What is counted for every request.
+"""Metrics of requests.
 
-The label `path` is the pattern of the route, never what the client asked for: the number of series does not
-depend on clients. Whatever has no route is `other`.
+The label `path` is the pattern of the route, never the path of the request, so that clients cannot add series. Requests
+without a route are `other`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def route_meter(method: str, path: str) -> RouteMeter:
 
 
 class HasInFlight(Protocol):
-    """What works on requests and knows on how many."""
+    """An object that counts requests in flight."""
 
     @property
     def in_flight(self) -> int: ...
@@ -103,12 +103,12 @@ _IN_FLIGHT.set_function(lambda: sum(source.in_flight for source in _sources))
 
 
 def count_in_flight(source: HasInFlight) -> None:
-    """Let the gauge of requests in flight include this one's, for as long as it lives."""
+    """Add an application to the gauge of requests in flight, for its lifetime."""
     _sources.add(source)
 
 
 class HasConnections(Protocol):
-    """What holds connections and knows how many."""
+    """An object that counts connections."""
 
     @property
     def connection_count(self) -> int: ...
@@ -119,5 +119,5 @@ _CONNECTIONS.set_function(lambda: sum(listener.connection_count for listener in 
 
 
 def count_connections(listener: HasConnections) -> None:
-    """Let the gauge of connections include those of a listener, for as long as it lives."""
+    """Add a listener to the gauge of connections, for its lifetime."""
     _listeners.add(listener)

@@ -1,7 +1,7 @@
 """`/v1/opentsdb/api/put`: points as JSON.
 
-Without a flag a request is written as a whole or refused as a whole: 204, or an error. With `summary` or `details`
-every point is judged alone: what fits is written, and the answer counts the others, or lists them with their reasons.
+Without a flag a request is written or refused as a whole: 204, or an error. With `summary` or `details` points are
+judged one by one: those that fit are written, and the response counts the others, or lists them with their reasons.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROTOCOL = "opentsdb"
 
 
 class OpentsdbRoutes:
-    """What the routes share. `close` it when the server has stopped."""
+    """The state of the routes. `close` it when the server has stopped."""
 
     def __init__(self, gate: DatabaseGate) -> None:
         self._gate = gate
@@ -62,8 +62,8 @@ class OpentsdbRoutes:
         has_flag = "summary" in request.query or "details" in request.query
         points, errors = _parse_points(found, request.token or WriteToken())
         if errors and not dry_run:
-            told = [Rejection("", reason, place, kind="syntax") for place, reason in errors.items()]
-            database.reject(told, session, protocol=PROTOCOL)
+            rejections = [Rejection("", reason, place, kind="syntax") for place, reason in errors.items()]
+            database.reject(rejections, session, protocol=PROTOCOL)
         if errors and not has_flag:
             place = min(errors)
             raise InvalidPoint(f"point {place}: {errors[place]}")

@@ -1,6 +1,6 @@
-"""The routes by which operators and their tools look at the process; every component has them.
+"""The operational endpoints of every component.
 
-Which of them need no login is said by `http.public_endpoints`. Apart from `/debug/log_level` they change nothing.
+`http.public_endpoints` lists those that need no login. Only `/debug/log_level` changes anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`/v1/otlp/v1/…`: metrics, traces and logs as OpenTelemetry's exporters send them, in protobuf.
+"""`/v1/otlp/v1/…`: OTLP metrics, traces and logs, in protobuf.
 
-What fits is written. If some items do not fit, the answer is still a success and says in `partial_success` how many and
-why, as exporters expect; they do not send those again. If nothing fits, and for every other error, the answer is a
-`google.rpc.Status` with the HTTP status of the error.
+Items that fit are written. If some do not fit, the response is a success with their number and the reason in
+`partial_success`, as exporters expect; they do not retry those. If nothing fits, and for every other error, the
+response is a `google.rpc.Status` with the HTTP status of the error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._ingest import (
+    INGEST,
     IngestPool,
+    IngestTuning,
     dry_run_response,
     find_header,
     is_dry_run,
@@ -38,12 +40,13 @@ _log = get_logger("tsdb.otlp")
 
 
 class OtlpRoutes:
-    """What the routes share. `close` it when the server has stopped."""
+    """The state of the routes. `close` it when the server has stopped."""
 
-    def __init__(self, gate: DatabaseGate, *, with_metric_engine: bool, clock: Clock) -> None:
+    def __init__(self, gate: DatabaseGate, *, with_metric_engine: bool, clock: Clock, tuning: IngestTuning) -> None:
+        self._bytes_max = tuning.unpacked_bytes_max
         self._gate = gate
         self._writer = OtlpWriter(with_metric_engine=with_metric_engine, clock=clock)
-        self._pool = IngestPool("http-otlp")
+        self._pool = IngestPool("http-otlp", tuning)
 
     def close(self) -> None:
         self._pool.close()
@@ -77,7 +80,7 @@ class OtlpRoutes:
         answer = write(
             OtlpRequest(
                 database,
-                unpack_body(body, request.headers.get("content-encoding")),
+                unpack_body(body, request.headers.get("content-encoding"), self._bytes_max),
                 make_ingest_session(request, database),
                 partial(find_header, request),
                 read_hints(request),
@@ -90,10 +93,15 @@ class OtlpRoutes:
 
 
 def otlp_routes(
-    app: HttpApp, gate: DatabaseGate, *, with_metric_engine: bool = True, clock: Clock | None = None
+    app: HttpApp,
+    gate: DatabaseGate,
+    *,
+    with_metric_engine: bool = True,
+    clock: Clock | None = None,
+    tuning: IngestTuning = INGEST,
 ) -> OtlpRoutes:
     """Add `/v1/otlp/v1/…`. The result is to be closed after the server has stopped."""
-    routes = OtlpRoutes(gate, with_metric_engine=with_metric_engine, clock=clock or SystemClock())
+    routes = OtlpRoutes(gate, with_metric_engine=with_metric_engine, clock=clock or SystemClock(), tuning=tuning)
     for name in ("metrics", "traces", "logs"):
         app.add(f"/v1/otlp/v1/{name}", getattr(routes, name), methods=("POST",), error_body=short_error_body)
     return routes

@@ -1,6 +1,6 @@
 """Prometheus' HTTP API under `/v1/prometheus/api/v1`, and `/v1/promql`, which answers in the formats of `/v1/sql`.
 
-Here is what evaluates and reads queries; the rest is in `_prometheus_listings`, `_prometheus_status` and
+This module has the query endpoints; the rest is in `_prometheus_listings`, `_prometheus_status` and
 `_prometheus_federate`.
 """
 
@@ -13,7 +13,7 @@ from time import perf_counter
 from tsdb.database import DatabaseGate
 from tsdb.promql import expr_to_json, format_query, parse_promql
 from tsdb.query import TableRecords
-from tsdb.query.promql import Span, rows_of
+from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers._prometheus_json import Timings, encode_answer
@@ -40,14 +40,14 @@ class PrometheusApiRoutes:
         self._work = work
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._work.close()
 
     async def query(self, request: Request) -> AnyResponse:
         """Evaluate at one time."""
         ask = await self._work.ask(request)
         text = ask.require("query")
-        span = Span.instant(ask.time("time", ask.now_ms), ask.lookback())
+        span = QueryTimes.instant(ask.time("time", ask.now_ms), ask.lookback())
         return await self._answer(ask, text, span, is_range=False)
 
     async def query_range(self, request: Request) -> AnyResponse:
@@ -57,13 +57,13 @@ class PrometheusApiRoutes:
         span = read_span(ask)
         return await self._answer(ask, text, span, is_range=True)
 
-    async def _answer(self, ask: Ask, text: str, span: Span, *, is_range: bool) -> Response:
-        limit, has_stats, asked = ask.limit(), bool(ask.find("stats")), perf_counter()
+    async def _answer(self, ask: Ask, text: str, span: QueryTimes, *, is_range: bool) -> Response:
+        limit, has_stats, received = ask.limit(), bool(ask.find("stats")), perf_counter()
 
         def evaluate(check: Callable[[], None]) -> bytes:
             started = perf_counter()
             answer = self._work.database.promql.run(text, ask.session, span, check)
-            clock = Timings(started - asked, perf_counter() - started) if has_stats else None
+            clock = Timings(started - received, perf_counter() - started) if has_stats else None
             return encode_answer(answer, is_range=is_range, series_max=limit, timings=clock)
 
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
@@ -131,7 +131,6 @@ def prometheus_api_routes(
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)
     add = partial(app.add, error_body=prometheus_error_body, error_status=prometheus_error_status)
-    add_prefix = partial(app.add_prefix, error_body=prometheus_error_body, error_status=prometheus_error_status)
     for path, handler, methods in (
         ("query", routes.query, both),
         ("query_range", routes.query_range, both),
@@ -144,7 +143,7 @@ def prometheus_api_routes(
         *((path, handler, both) for path, handler in status.empty_handlers()),
     ):
         add(f"{PREFIX}/{path}", handler, methods=methods)
-    add_prefix(f"{PREFIX}/label/", listings.label_values, methods=both)
+    add(f"{PREFIX}/label/*", listings.label_values, methods=both)
     add("/v1/prometheus/federate", FederationRoutes(work).federate, methods=both)
     app.add("/v1/promql", routes.promql, methods=both)
     for path in ("/v1/prometheus", "/v1/prometheus/"):

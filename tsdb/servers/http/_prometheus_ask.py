@@ -1,6 +1,6 @@
-"""What the routes of Prometheus' HTTP API share: their parameters, and the threads on which they work.
+"""Common to the routes of Prometheus' HTTP API: parameters and threads.
 
-Parameters come in the query string or in a form; the query string wins.
+Parameters come from the query string or a form; the query string takes precedence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tsdb.model import DEFAULT_DATABASE, Matcher
 from tsdb.promql import parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
-from tsdb.query.promql import Period, Span
+from tsdb.query.promql import Period, QueryTimes
 from tsdb.servers._inline import Candidate
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
 from tsdb.servers._steps import StepPool
@@ -44,7 +44,7 @@ class PromqlWork:
         return self.gate.database
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._pool.close()
 
     async def ask(self, request: Request) -> Ask:
@@ -58,9 +58,9 @@ class PromqlWork:
         ask: Ask,
         text: str,
         evaluate: Callable[[Callable[[], None]], bytes],
-        span: Span | None = None,
+        span: QueryTimes | None = None,
     ) -> Callable[[Callable[[], None]], bytes]:
-        """Let a query be seen, and stopped, in the process list."""
+        """Register a query in the process list, where it can be killed."""
 
         def work(check: Callable[[], None]) -> bytes:
             with self.database.running_promql(text, ask.session, span) as check_killed:
@@ -144,11 +144,11 @@ class Ask:
         return int(text) or None
 
 
-def read_span(ask: Ask) -> Span:
+def read_span(ask: Ask) -> QueryTimes:
     """Read start, end and step of a range query."""
     start, end = ask.time("start"), ask.time("end")
     step = parse_step_ms("step", ask.require("step"))
-    return check_span(Span(start, end, step, ask.lookback()))
+    return check_span(QueryTimes(start, end, step, ask.lookback()))
 
 
 def success(data: object) -> Response:

@@ -1,4 +1,4 @@
-"""`/federate`: the newest sample of each chosen series in the text format, for another Prometheus to scrape."""
+"""`/federate`: the newest sample of each selected series in the text format, for another Prometheus to scrape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tsdb.database import FederatedSample
 from tsdb.promql.evaluation import format_float
-from tsdb.query.promql import Span
+from tsdb.query.promql import QueryTimes
 from tsdb.servers.http._messages import AnyResponse, Request, Response
 from tsdb.servers.http._prometheus_ask import PromqlWork
 
@@ -24,10 +24,10 @@ class FederationRoutes:
         self._work = work
 
     async def federate(self, request: Request) -> AnyResponse:
-        """Tell the newest samples of the series that `match[]` selects."""
+        """Return the newest samples of the series that `match[]` selects."""
         ask = await self._work.ask(request)
         selectors = ask.selectors()
-        span = Span.instant(ask.now_ms, ask.lookback())
+        span = QueryTimes.instant(ask.now_ms, ask.lookback())
 
         metrics = self._work.database.metrics
 
@@ -57,10 +57,10 @@ def _metric_name(name: str) -> str:
 
 def _series(name: str, labels: Mapping[str, str]) -> str:
     # Without a label `instance`, the scraping server would put its own name for us in its place.
-    told = {"instance": "", **labels}
+    exported = {"instance": "", **labels}
     texts = [
         f'{_NOT_IN_LABEL.sub("_", label)}="{value.translate(_ESCAPES)}"'
-        for label, value in told.items()
+        for label, value in exported.items()
         if label != "__name__"
     ]
     return f"{_metric_name(name)}{{{','.join(texts)}}}"

@@ -1,6 +1,6 @@
-"""The parts of Prometheus' HTTP API that say what there is: labels, their values, series, descriptions of metrics.
+"""The listings of Prometheus' HTTP API: labels, their values, series, metric metadata.
 
-What there is not (a metric, a label, a database) gives an empty answer, as in Prometheus.
+Unknown metrics, labels and databases give an empty result, as in Prometheus.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`/v1/prometheus/write` and `/v1/prometheus/read`: Prometheus and those who speak like it keep their samples here.
+"""`/v1/prometheus/write` and `/v1/prometheus/read`: Prometheus remote write and remote read.
 
-A request is one message of Protocol Buffers, compressed as a snappy block or with zstd. Senders that say one and send
-the other are understood, and so are those that say nothing. Of remote write, versions 1 and 2 are taken; the answer to
-version 2 tells how many samples were written, also when it is a refusal.
+A request is one protobuf message, compressed as a snappy block or with zstd; the compression is detected, whatever the
+header says. Remote write versions 1 and 2 are accepted; the response to version 2 has the number of samples written,
+also when it is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WRITTEN = "x-prometheus-remote-write-{}-written"
 
 
 class PrometheusRemoteRoutes:
-    """What the routes share. `close` it when the server has stopped."""
+    """The state of the routes. `close` it when the server has stopped."""
 
     def __init__(self, gate: DatabaseGate, *, has_metric_engine: bool, is_strict: bool) -> None:
         self._gate = gate
@@ -111,7 +111,7 @@ class PrometheusRemoteRoutes:
                     samples, self._session(request, token), self._new_table, hints=_hints(request), protocol=PROTOCOL
                 )
             except Cancelled:
-                # Some are not wanted any more: the others are written without them.
+                # Some requests were cancelled: the others are written without them.
                 return self._write_each(group)
             if done is not None:
                 return Begun(done, [Response(status=204) for _ in group])
@@ -128,7 +128,7 @@ class PrometheusRemoteRoutes:
             self._ingest(request, samples, self._session(request, token), version=1, is_alone=len(group) == 1)
             return [Response(status=204) for _ in group]
         except TsdbError as error:
-            # If it is for what they hold, nothing is written yet, and each is to learn what is wrong with itself.
+            # If their content is refused, nothing is written yet, and each request gets its own error.
             is_unwritten = isinstance(error, InvalidArguments) or (isinstance(error, Cancelled) and not token.has_begun)
             if len(group) == 1 or not is_unwritten:
                 return [error] * len(group)

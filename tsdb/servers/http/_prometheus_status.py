@@ -1,7 +1,7 @@
-"""The parts of Prometheus' HTTP API that describe the server.
+"""The part of Prometheus' HTTP API that describes the server.
 
-`version` in the build is that of the Prometheus whose API and PromQL this is: Grafana and others decide by it what they
-may ask for (label values with matchers from 2.24 on). Our own version is in `tsdb_version`.
+`version` in the build information is that of the Prometheus whose API and PromQL this is: Grafana and others choose
+features by it (label values with matchers from 2.24 on). Our own version is in `tsdb_version`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROMETHEUS_VERSION = "3.15.0"
 
 _MOST = 10
 _MOST_MAX = 10_000
-"""How many entries the lists of `status/tsdb` have, and may be asked to have."""
+"""How many entries the lists of `status/tsdb` have, by default and at most."""
 
 _EMPTY: dict[str, object] = {
     "query_exemplars": [],
@@ -42,14 +42,14 @@ _EMPTY: dict[str, object] = {
     "targets/metadata": [],
     "scrape_pools": {"scrapePools": []},
 }
-"""What is always empty, because nothing is scraped and no rule is evaluated here; clients ask all the same."""
+"""Always empty, because nothing is scraped and no rules are evaluated; clients request them nevertheless."""
 
 _Handler: TypeAlias = Callable[[Request], Awaitable[AnyResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the server knows about itself."""
+    """The routes that describe the server."""
 
     build: Mapping[str, str] = field(default_factory=dict)
     settings: Callable[[], Mapping[str, object]] = dict
@@ -73,12 +73,12 @@ class StatusRoutes:
         yield "status/tsdb", self.tsdb
 
     def empty_handlers(self) -> Iterator[tuple[str, _Handler]]:
-        """Yield the paths of which there is never anything to tell."""
+        """Yield the paths that always have an empty result."""
         for path, data in _EMPTY.items():
             yield path, _answering(data)
 
     async def build_info(self, request: Request) -> AnyResponse:
-        """Tell what server this is."""
+        """Return the build information."""
         build = dict(self._facts.build)
         return success(
             {
@@ -110,7 +110,7 @@ class StatusRoutes:
         return success({**dict(_flat(self._facts.settings())), **bounds})
 
     async def runtime_info(self, request: Request) -> AnyResponse:
-        """Tell how the process is doing."""
+        """Return the runtime information."""
         now_ns = self._work.database.promql.clock.now_ns()
         return success(
             {

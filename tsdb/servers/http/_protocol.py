@@ -1,9 +1,9 @@
-"""HTTP/1.1 without I/O: what bytes of a client mean, and which bytes answer it.
+"""HTTP/1.1 without I/O: parses requests and encodes responses.
 
     bytes ─▶ parse_head ─▶ Head ─▶ BodyReader.feed: pieces of the body, and what follows it
-    status, headers, body ─▶ ResponseEncoder.encode: the bytes before and behind a piece of the body
+    status, headers, body ─▶ ResponseEncoder.encode: the bytes before and after a piece of the body
 
-Nothing here waits, reads or writes; `_connection` does that. Bytes are parsed by kernels.
+Nothing here waits, reads or writes; `_connection` does that. Kernels parse the bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Head(NamedTuple):
     is_kept: bool
     """Whether the client may send another request on the connection."""
     is_modern: bool
-    """Whether it speaks HTTP/1.1 and not 1.0."""
+    """Whether the version is HTTP/1.1 and not 1.0."""
     expects: bool
     """Whether it waits for `100 Continue` before it sends the body."""
 

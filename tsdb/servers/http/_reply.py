@@ -1,4 +1,4 @@
-"""Sends the answer to one request, and knows how far that has come."""
+"""Sends the response to one request, and tracks how far it has come."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which handler answers a request: an exact path first, else the longest prefix.
+"""Finds the handler of a request: an exact path first, else the longest prefix.
 
-An alias is another name of a path, or of all paths below one when it ends with a slash. A path that has a route of its
-own is never an alias. Everything behind the router sees the path that an alias stands for: authentication, handlers and
-metrics need not know of aliases.
+An alias is another name for a path, or for all paths below one if it ends with a slash. A path with a route of its own
+is never an alias. Everything after the router sees the target of an alias, so that authentication, handlers and metrics
+need not know about aliases.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Router:
         self._prefix_aliases: list[tuple[str, str]] = []
 
     def add(self, path: str, method: str, route: Route) -> None:
-        """Let `route` answer `method` on exactly this path."""
-        self._insert(self._exact.setdefault(path, {}), method, route)
-
-    def add_prefix(self, prefix: str, method: str, route: Route) -> None:
-        """Let `route` answer `method` on every path that begins so and has no route of its own."""
+        """Let `route` answer `method` on a path, or with `*` at its end on all paths below without their own route."""
+        if not path.endswith("*"):
+            self._insert(self._exact.setdefault(path, {}), method, route)
+            return
+        prefix = path.removesuffix("*")
         methods = dict(self._prefixes).get(prefix)
         if methods is None:
             methods = {}
@@ -152,7 +152,7 @@ class Router:
 
 
 def _is_related(endpoint: str, path: str, last: str) -> bool:
-    """Tell whether an endpoint is the path in other case, below it, above it, or ends in the same part."""
+    """Return whether an endpoint is the path in other case, below it, above it, or ends in the same part."""
     return (
         endpoint == path
         or endpoint.startswith(f"{path}/")

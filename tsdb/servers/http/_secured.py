@@ -1,9 +1,9 @@
 """TLS between a socket and a connection.
 
-    socket ◀─▶ Secured: handshake, then what is encrypted there is plain here ◀─▶ Connection
+    socket ◀─▶ Secured: handshake, then encryption ◀─▶ HttpConnection
 
-The event loop has TLS of its own, which closes a connection whose handshake fails without saying why. Here the alert is
-sent first: a client without the certificate that is asked for learns that this is so.
+The TLS of the event loop closes a connection whose handshake fails without a reason. This one sends the alert first, so
+that a client without the required certificate gets the reason.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
-from tsdb.servers.http._connection import Connection
+from tsdb.servers.http._connection import HttpConnection
 from tsdb.telemetry import get_logger
-
-HANDSHAKE_SECONDS_MAX = 10.0
-"""How long the handshake may take."""
 
 _READ_BYTES = 256 << 10
 
@@ -34,10 +31,12 @@ class Secured(asyncio.BufferedProtocol):
     def __init__(
         self,
         context: ssl.SSLContext,
-        connection: Connection,
+        connection: HttpConnection,
         buffer: memoryview,
         on_failure: Callable[[Secured], None],
+        handshake_seconds_max: float,
     ) -> None:
+        self._handshake_seconds_max = handshake_seconds_max
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._connection = connection
@@ -54,7 +53,7 @@ class Secured(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast(asyncio.Transport, transport)
         self.is_made = True
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS_MAX, self._socket.abort)
+        self._timer = asyncio.get_running_loop().call_later(self._handshake_seconds_max, self._socket.abort)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -89,7 +88,7 @@ class Secured(asyncio.BufferedProtocol):
     # What the connection calls.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the client; `peercert` is its certificate."""
+        """Return information about the client; `peercert` is its certificate."""
         return self._tls.getpeercert() if name == "peercert" else self._socket.get_extra_info(name, default)
 
     def write(self, data: bytes) -> None:

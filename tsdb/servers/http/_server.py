@@ -1,7 +1,7 @@
-"""Listens for HTTP on the event loop of the process.
+"""The HTTP server, on the event loop of the process.
 
-The address is taken by `probe`, before anything else of the server begins: that fails if anybody has it, and one line
-says what to do. `start` listens there (`_listener.py`), and each connection speaks for itself (`_connection.py`).
+`probe` binds the address before anything else starts, and fails with one line that says what to do. `start` listens
+there (`_listener.py`); `_connection.py` serves each connection.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._listener import Listener
+from tsdb.servers.http._tuning import TUNING, HttpTuning
 from tsdb.telemetry import get_logger
 
 CONNECTIONS_MAX = 4096
 """Open connections. Further ones wait in the backlog until one closes."""
-
-INTERRUPT_SECONDS_MAX = 1.0
-"""How long a handler may take to end after it was cancelled."""
 
 _log = get_logger("tsdb.http")
 
@@ -43,8 +41,10 @@ class HttpServer:
         address_key: str = "http.addr",
         connections_max: int = CONNECTIONS_MAX,
         tls: Tls | None = None,
+        tuning: HttpTuning = TUNING,
     ) -> None:
         self._app = app
+        self._tuning = tuning
         self._host = host.removeprefix("[").removesuffix("]")
         self._port = port
         self._address_key = address_key
@@ -83,7 +83,7 @@ class HttpServer:
         except OSError as error:
             reservation.close()
             raise self._start_error(error) from error
-        # From here on nobody may bind this port.
+        # From here on no other process can bind this port.
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         self._port = reservation.getsockname()[1]
         self._reservation = reservation
@@ -94,7 +94,9 @@ class HttpServer:
         bound, self._reservation = self._reservation, None
         assert bound is not None
         try:
-            self._listener = Listener(self._app, self._tls, bound, connections_max=self._connections_max)
+            self._listener = Listener(
+                self._app, self._tls, bound, connections_max=self._connections_max, tuning=self._tuning
+            )
         except OSError as error:
             bound.close()
             raise self._start_error(error) from error
@@ -116,10 +118,10 @@ class HttpServer:
             return
         _log.warning("cancelling requests that are still running", count=self._app.in_flight)
         self._app.interrupt_requests()
-        if not await listener.wait_closed(INTERRUPT_SECONDS_MAX):
+        if not await listener.wait_closed(self._tuning.interrupt_seconds_max):
             _log.error("requests did not end when cancelled", count=self._app.in_flight)
             listener.cancel()
-            await listener.wait_closed(INTERRUPT_SECONDS_MAX)
+            await listener.wait_closed(self._tuning.interrupt_seconds_max)
 
     def _release(self) -> None:
         if self._reservation is not None:
@@ -133,7 +135,7 @@ class HttpServer:
             raise StartError(
                 f"{self._address_key}: cannot resolve the host of {self.address}", hint=self._hint("")
             ) from error
-        # A name such as `localhost` may stand for both families; clients that were told an address use IPv4.
+        # A name such as `localhost` may stand for both families; clients that use addresses use IPv4.
         found.sort(key=lambda entry: entry[0] != socket.AF_INET)
         family, _, _, _, socket_address = found[0]
         return family, str(socket_address[0])

@@ -1,10 +1,10 @@
-"""Times in CSV and in tables, which people and spreadsheets read: as text, unless a request asks for an epoch.
+"""Times in CSV and tables: as text, unless the request has an `epoch`.
 
     timestamp    2024-01-30 12:30:00.500    in the zone of the session, with the digits of the column's unit
     date         2024-01-30
     time         12:30:00.500
 
-A timestamp beyond the years that a text can have stays the integer it is.
+A timestamp beyond the years that text can represent remains an integer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def shown_times(batch: pa.RecordBatch, *, epoch: Epoch | None, zone: str) -> pa.
     columns = [_shown(column, epoch, zone) for column in batch.columns]
     if all(new is old for new, old in zip(columns, batch.columns, strict=True)):
         return batch
-    # A column that has become text has no type of ours any more.
+    # A column that has become text no longer has its SQL type.
     fields = [
         field if new is old else pa.field(field.name, new.type)
         for field, new, old in zip(batch.schema, columns, batch.columns, strict=True)

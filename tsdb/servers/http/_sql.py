@@ -1,8 +1,8 @@
-"""`/v1/sql`: statements in a parameter, answers in one of several formats.
+"""`/v1/sql`: statements in a parameter, results in one of several formats.
 
-Every request is a session of its own: `USE` and `SET` reach to the end of the request. A parameter of the query string
-wins over one of the form. The database comes from the parameter `db`, else from a header, else it is `public`; only
-the one of the parameter must exist.
+Each request is its own session: `USE` and `SET` last until its end. A parameter of the query string takes precedence
+over one of the form. The database comes from the parameter `db`, else from a header, else it is `public`; only the one
+of the parameter must exist.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tsdb.servers._inline import Candidate, InlinePolicy
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
+    TABLE_BYTES_MAX,
     Encoder,
     Epoch,
     FormatOptions,
@@ -87,11 +88,19 @@ FORMATS: dict[str, Format] = {
 
 
 class SqlRoutes:
-    """What the routes share. `close` it when the server has stopped."""
+    """The state of the routes. `close` it when the server has stopped."""
 
     def __init__(
-        self, app: HttpApp, gate: DatabaseGate, *, default_timezone: str, threads_max: int, inline: InlinePolicy
+        self,
+        app: HttpApp,
+        gate: DatabaseGate,
+        *,
+        default_timezone: str,
+        threads_max: int,
+        inline: InlinePolicy,
+        table_bytes_max: int,
     ) -> None:
+        self._table_bytes_max = table_bytes_max
         self._app = app
         self._inline = inline
         self._gate = gate
@@ -99,7 +108,7 @@ class SqlRoutes:
         self._pool = StepPool("http-sql", threads_max)
 
     def close(self) -> None:
-        """Let the threads end; what they are doing is not waited for."""
+        """Stop the threads without waiting for running work."""
         self._pool.close()
 
     async def execute(self, request: Request) -> AnyResponse:
@@ -123,6 +132,7 @@ class SqlRoutes:
             read_epoch(request.query, form),
             read_compression(request.query),
             session.time_zone,
+            self._table_bytes_max,
         )
         pieces = partial(_make_pieces, database, text, session, chosen, options)
         session.token = WriteToken()
@@ -195,10 +205,18 @@ def sql_routes(
     default_timezone: str = "UTC",
     threads_max: int = THREADS_MAX,
     inline: InlinePolicy | None = None,
+    table_bytes_max: int = TABLE_BYTES_MAX,
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
     policy = inline or InlinePolicy()
-    routes = SqlRoutes(app, gate, default_timezone=default_timezone, threads_max=threads_max, inline=policy)
+    routes = SqlRoutes(
+        app,
+        gate,
+        default_timezone=default_timezone,
+        threads_max=threads_max,
+        inline=policy,
+        table_bytes_max=table_bytes_max,
+    )
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))
     app.add("/v1/sql/format", routes.format, methods=("GET", "POST"))

@@ -1,7 +1,7 @@
-"""The work behind a request, and the response that it becomes.
+"""The work behind a request, and its response.
 
-If the first step reaches the end, the response is sent whole, and every error so far has its own status; otherwise the
-rest is sent as it is made.
+If the first step completes the result, the response is sent as a whole, and every error has its own status; otherwise
+the rest is streamed.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.servers.mysql._server import MysqlLimits, MysqlServer
+from tsdb.servers.mysql._limits import MysqlLimits
+from tsdb.servers.mysql._server import MysqlServer
 
 __all__ = ["MysqlLimits", "MysqlServer"]

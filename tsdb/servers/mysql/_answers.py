@@ -1,7 +1,7 @@
-"""What the server answers: OK, errors, the ends of lists, the columns and the rows of results.
+"""Answers to a command: OK, errors, ends of lists, the columns and rows of results.
 
-An `Answer` numbers the packets of one command as they are made. Rows become packets in a kernel, some megabytes at a
-time; whoever sends them decides when the next ones are made.
+A `PacketEncoder` numbers the packets of one command. A kernel encodes rows, some megabytes at a time; the caller
+decides when the next ones are encoded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKNOWN_THREAD = 1094
 _COUNT_MAX = 0xFFFF
 
 
-class Answer:
+class PacketEncoder:
     """Makes the packets that answer one command."""
 
     def __init__(self, session: Session, capabilities: Capability, sequence: int) -> None:

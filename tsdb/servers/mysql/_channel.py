@@ -1,11 +1,11 @@
-"""One client's packets, in both directions.
+"""The packets of one client, in both directions.
 
-A connection begins as a bare socket from which exactly the bytes of one packet are read at a time: a client that wants
-TLS sends its first bytes right behind the packet that says so, and none of them may be lost in a buffer. `open_stream`
-then puts the connection on the event loop's streams, with TLS or without.
+A connection begins as a bare socket from which exactly one packet is read at a time: a client that wants TLS sends its
+first bytes right after the packet that says so, and none of them may be lost in a buffer. `open_stream` then moves the
+connection to the event loop's streams, with or without TLS.
 
-Everything has a deadline. A packet that has begun must go on at a certain pace, so that a client that sends a byte now
-and then is cut; a client that does not read its answer is cut as well.
+Everything has a deadline. A packet that has begun must arrive at a minimum speed, and an answer must be read in time;
+otherwise the client is disconnected.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tsdb.servers._tcp import ClientGone
 from tsdb.servers.mysql._protocol import PIECE_BYTES, WireError, count_pieces, encode_packet
 
 PACE_BYTES = 64 << 10
-PACE_SECONDS_MAX = 30.0
-"""So long so many bytes of a packet that has begun may take."""
+"""The unit of the pace at which a packet must arrive."""
 WRITE_SECONDS_MAX = 600.0
 """How long a client may leave its answer unread."""
 TLS_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 2.0
 _HEADER_BYTES = 4
 _READ_AHEAD_BYTES = 64 << 10
-
-
-class ClientGone(Exception):
-    """The client has closed the connection, or was too slow."""
 
 
 class PacketTooLarge(WireError):
@@ -48,12 +44,13 @@ class OutOfOrder(WireError):
         super().__init__(1156, "08S01", "Got packets out of order")
 
 
-class Channel:
+class PacketChannel:
     """Reads and writes packets; their numbers go on until `begin_command`."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, pace_seconds_max: float) -> None:
         connection.setblocking(False)
         self._socket = connection
+        self._pace_seconds_max = pace_seconds_max
         self._loop = asyncio.get_running_loop()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -67,7 +64,7 @@ class Channel:
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """What the client's certificate says, if it has shown one."""
+        """The client certificate, if there is one."""
         return None if self._writer is None else self._writer.get_extra_info("peercert")
 
     async def open_stream(self, context: ssl.SSLContext | None) -> None:
@@ -90,7 +87,7 @@ class Channel:
         while True:
             async with asyncio.timeout(wait_seconds):
                 header = await self._exactly(_HEADER_BYTES)
-            wait_seconds = PACE_SECONDS_MAX
+            wait_seconds = self._pace_seconds_max
             size = int.from_bytes(header[:3], "little")
             if header[3] != self.sequence & 255:
                 raise OutOfOrder
@@ -128,7 +125,7 @@ class Channel:
 
     @contextmanager
     def watched(self, on_gone: Callable[[], object]) -> Iterator[None]:
-        """Call something as soon as the client goes away, while nobody reads."""
+        """Call `on_gone` as soon as the client disconnects, while nothing reads."""
         self._on_gone = on_gone
         try:
             yield
@@ -163,7 +160,7 @@ class Channel:
         while size:
             wanted = min(size, PACE_BYTES)
             try:
-                async with asyncio.timeout(PACE_SECONDS_MAX):
+                async with asyncio.timeout(self._pace_seconds_max):
                     pieces.append(await self._exactly(wanted))
             except TimeoutError as error:
                 raise ClientGone("a packet was sent too slowly") from error
@@ -190,7 +187,7 @@ class Channel:
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
-    """Tells at once when the client goes away; a stream alone tells it to whoever reads."""
+    """Reports a disconnect at once; a stream alone reports it to its reader only."""
 
     def __init__(self, reader: asyncio.StreamReader, on_lost: Callable[[], None]) -> None:
         super().__init__(reader)

@@ -1,4 +1,4 @@
-"""The columns of a result as MySQL's clients are told of them: type, length, flags.
+"""The columns of a result as MySQL describes them: type, length, flags.
 
 A length of 1 makes some clients read a TINY as a boolean, so that only booleans have it. Strings and bytes have the
 same type and differ in the character set.
@@ -22,8 +22,8 @@ _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 6}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a client is told of a type."""
+class WireType:
+    """How a type is described to clients."""
 
     type: ColumnType
     length: int
@@ -33,45 +33,45 @@ class Shape:
 
 
 _UNSIGNED = ColumnFlag.BINARY | ColumnFlag.UNSIGNED
-_TEXT = Shape(ColumnType.VAR_STRING, _TEXT_BYTES_MAX, ColumnFlag(0), CHARSET_UTF8MB4)
-_BYTES = Shape(ColumnType.VAR_STRING, _TEXT_BYTES_MAX)
-_SHAPES: dict[pa.DataType, Shape] = {
-    pa.null(): Shape(ColumnType.NULL, 0),
-    pa.bool_(): Shape(ColumnType.TINY, 1),
-    pa.int8(): Shape(ColumnType.TINY, 4),
-    pa.int16(): Shape(ColumnType.SHORT, 6),
-    pa.int32(): Shape(ColumnType.LONG, 11),
-    pa.int64(): Shape(ColumnType.LONGLONG, 20),
-    pa.uint8(): Shape(ColumnType.TINY, 3, _UNSIGNED),
-    pa.uint16(): Shape(ColumnType.SHORT, 5, _UNSIGNED),
-    pa.uint32(): Shape(ColumnType.LONG, 10, _UNSIGNED),
-    pa.uint64(): Shape(ColumnType.LONGLONG, 20, _UNSIGNED),
-    pa.float16(): Shape(ColumnType.FLOAT, 12, decimals=_ANY_DECIMALS),
-    pa.float32(): Shape(ColumnType.FLOAT, 12, decimals=_ANY_DECIMALS),
-    pa.float64(): Shape(ColumnType.DOUBLE, 22, decimals=_ANY_DECIMALS),
-    pa.date32(): Shape(ColumnType.DATE, 10),
-    pa.date64(): Shape(ColumnType.DATE, 10),
+_TEXT = WireType(ColumnType.VAR_STRING, _TEXT_BYTES_MAX, ColumnFlag(0), CHARSET_UTF8MB4)
+_BYTES = WireType(ColumnType.VAR_STRING, _TEXT_BYTES_MAX)
+_SHAPES: dict[pa.DataType, WireType] = {
+    pa.null(): WireType(ColumnType.NULL, 0),
+    pa.bool_(): WireType(ColumnType.TINY, 1),
+    pa.int8(): WireType(ColumnType.TINY, 4),
+    pa.int16(): WireType(ColumnType.SHORT, 6),
+    pa.int32(): WireType(ColumnType.LONG, 11),
+    pa.int64(): WireType(ColumnType.LONGLONG, 20),
+    pa.uint8(): WireType(ColumnType.TINY, 3, _UNSIGNED),
+    pa.uint16(): WireType(ColumnType.SHORT, 5, _UNSIGNED),
+    pa.uint32(): WireType(ColumnType.LONG, 10, _UNSIGNED),
+    pa.uint64(): WireType(ColumnType.LONGLONG, 20, _UNSIGNED),
+    pa.float16(): WireType(ColumnType.FLOAT, 12, decimals=_ANY_DECIMALS),
+    pa.float32(): WireType(ColumnType.FLOAT, 12, decimals=_ANY_DECIMALS),
+    pa.float64(): WireType(ColumnType.DOUBLE, 22, decimals=_ANY_DECIMALS),
+    pa.date32(): WireType(ColumnType.DATE, 10),
+    pa.date64(): WireType(ColumnType.DATE, 10),
 }
 
 
-def shape_of(field: pa.Field) -> Shape:
-    """Return what clients are told of a column's type."""
+def shape_of(field: pa.Field) -> WireType:
+    """Return how the type of a column is described to clients."""
     kind = field.type
     while pt.is_dictionary(kind):
         kind = kind.value_type
     known = type_of_field(field)
     if known is not None and known.kind is Kind.JSON:
-        return Shape(ColumnType.JSON, _TEXT_BYTES_MAX, ColumnFlag(0), CHARSET_UTF8MB4)
+        return WireType(ColumnType.JSON, _TEXT_BYTES_MAX, ColumnFlag(0), CHARSET_UTF8MB4)
     if known is not None and known.kind is Kind.VECTOR:
-        return Shape(ColumnType.BLOB, _TEXT_BYTES_MAX)
+        return WireType(ColumnType.BLOB, _TEXT_BYTES_MAX)
     if pt.is_timestamp(kind):
         digits = _FRACTION_DIGITS[kind.unit]
-        return Shape(ColumnType.TIMESTAMP, 19 + (digits and digits + 1), decimals=digits)
+        return WireType(ColumnType.TIMESTAMP, 19 + (digits and digits + 1), decimals=digits)
     if pt.is_time(kind) or pt.is_duration(kind):
         digits = _FRACTION_DIGITS[kind.unit]
-        return Shape(ColumnType.TIME, 10 + (digits and digits + 1), decimals=digits)
+        return WireType(ColumnType.TIME, 10 + (digits and digits + 1), decimals=digits)
     if pt.is_decimal(kind):
-        return Shape(ColumnType.NEWDECIMAL, kind.precision + 2, decimals=max(kind.scale, 0))
+        return WireType(ColumnType.NEWDECIMAL, kind.precision + 2, decimals=max(kind.scale, 0))
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):
         return _BYTES
     return _SHAPES.get(kind, _TEXT)
@@ -86,7 +86,7 @@ def encode_column(field: pa.Field, database: str) -> bytes:
         (
             encode_text("def"),
             encode_text(database),
-            b"\x00\x00",  # the table, and what it is called in the catalog: results do not tell
+            b"\x00\x00",  # the table and its original name: unknown for results
             name,
             name,
             bytes((_NAME_BYTES,)),

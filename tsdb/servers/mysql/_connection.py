@@ -1,8 +1,8 @@
 """One client: its login, then its commands one after the other.
 
-A command that fails is answered with an error, and the connection goes on; what is wrong with the packets themselves
-ends it. Statements run on the server's threads and are answered as their rows come. While they run, the connection is
-watched: when the client goes away they are stopped.
+A command that fails is answered with an error, and the connection continues; malformed packets end it. Statements run
+on the threads of the server, and their rows are streamed. Meanwhile the connection is watched: a disconnect cancels
+them.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from tsdb.query import Channel as Protocol
 from tsdb.query import Session
 from tsdb.servers._failures import log_failure
 from tsdb.servers._steps import StepPool, Steps
+from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls, common_name
-from tsdb.servers.mysql._answers import Answer, error_payload, ok_payload
-from tsdb.servers.mysql._channel import Channel, ClientGone
+from tsdb.servers.mysql._answers import PacketEncoder, error_payload, ok_payload
+from tsdb.servers.mysql._channel import PacketChannel
 from tsdb.servers.mysql._handshake import (
     CACHING_SHA2,
-    Login,
+    LoginRequest,
     encode_greeting,
     make_challenge,
     parse_answer,
     parse_change_user,
     wants_tls,
 )
-from tsdb.servers.mysql._login import ANSWER_BYTES_MAX, LOGIN_SECONDS_MAX, LoginDesk, LoginFailed
-from tsdb.servers.mysql._prepared import PreparedStatements
+from tsdb.servers.mysql._limits import MysqlLimits
+from tsdb.servers.mysql._login import ANSWER_BYTES_MAX, LoginDesk, LoginFailed
+from tsdb.servers.mysql._prepared import MysqlStatements
 from tsdb.servers.mysql._protocol import (
     OFFERED,
-    PACKET_BYTES_MAX,
     BadPacket,
     Capability,
     Command,
@@ -50,7 +51,7 @@ from tsdb.servers.mysql._texts import is_urgent, read_text
 from tsdb.telemetry import get_logger
 
 GATHERED_BYTES = 256 << 10
-"""So much of an answer is gathered before it is sent."""
+"""The size of a chunk of an answer."""
 _log = get_logger("tsdb.mysql")
 _PLUGIN = CACHING_SHA2
 _MULTI_STATEMENTS_ON, _MULTI_STATEMENTS_OFF = 0, 1
@@ -77,7 +78,7 @@ class UnknownDatabase(WireError):
 
 
 class UnknownCommand(WireError):
-    """The client asks for something this server does not do."""
+    """An unsupported command."""
 
     def __init__(self) -> None:
         super().__init__(1047, "08S01", "Unknown command")
@@ -85,7 +86,7 @@ class UnknownCommand(WireError):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all connections share."""
+    """The context of all connections."""
 
     database: DatabasePort
     desk: LoginDesk
@@ -94,8 +95,7 @@ class Shared:
     """Run statements."""
     logins: StepPool
     """Run what must not wait behind statements: logins, KILL, the list of processes."""
-    idle_seconds: float | None
-    prepared_max: int
+    limits: MysqlLimits
     requires_database: bool
     time_zone: str
     close_connection: Callable[[int], bool]
@@ -104,17 +104,17 @@ class Shared:
     """How the server is, in MySQL's words."""
 
     def variables(self) -> dict[str, str]:
-        """What a session is set to before it sets anything itself."""
-        if self.idle_seconds is None:
+        """The initial variables of a session."""
+        if self.limits.idle_seconds is None:
             return {}
-        seconds = str(max(1, round(self.idle_seconds)))
+        seconds = str(max(1, round(self.limits.idle_seconds)))
         return {"wait_timeout": seconds, "interactive_timeout": seconds}
 
 
-class Connection:
+class MysqlConnection:
     """One client's connection, from its greeting to its end."""
 
-    def __init__(self, channel: Channel, shared: Shared, client: str) -> None:
+    def __init__(self, channel: PacketChannel, shared: Shared, client: str) -> None:
         self._channel = channel
         self._shared = shared
         self._client = client
@@ -122,7 +122,7 @@ class Connection:
             channel=Protocol.MYSQL, client=client, time_zone=shared.time_zone, variables=shared.variables()
         )
         self._capabilities = Capability(0)
-        self._prepared = PreparedStatements(shared.prepared_max)
+        self._prepared = MysqlStatements(shared.limits.prepared_max)
         self._statements = Statements(shared.database, shared.close_connection)
         self._task: asyncio.Task[None] | None = None
         self._is_idle = True
@@ -157,7 +157,7 @@ class Connection:
         except ClientGone as gone:
             _log.debug("a client went away", client=self._client, reason=str(gone))
         except WireError as error:
-            # The packets make no sense any more, and perhaps nobody is there to be told.
+            # The stream is out of step, and the client may be gone.
             with suppress(ClientGone):
                 await self._send_error(error)
         except TimeoutError:
@@ -172,11 +172,15 @@ class Connection:
         offered = OFFERED | Capability.SSL if tls.is_offered else OFFERED
         greeting = encode_greeting(connection_id=self.number, challenge=challenge, capabilities=offered, plugin=_PLUGIN)
         await self._channel.send(greeting)
-        packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
+        packet = await self._channel.read(
+            bytes_max=ANSWER_BYTES_MAX, wait_seconds=self._shared.limits.login_seconds_max
+        )
         if tls.is_offered and wants_tls(packet):
             context = await self._on_login_thread(tls.context)
             await self._channel.open_stream(context)
-            packet = await self._channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
+            packet = await self._channel.read(
+                bytes_max=ANSWER_BYTES_MAX, wait_seconds=self._shared.limits.login_seconds_max
+            )
         else:
             await self._channel.open_stream(None)
         login = parse_answer(packet)
@@ -188,8 +192,8 @@ class Connection:
         self._capabilities = login.capabilities & offered
         return await self._admit(login, challenge)
 
-    async def _admit(self, login: Login, challenge: bytes | None) -> bool:
-        """Let a client in, or tell it why not."""
+    async def _admit(self, login: LoginRequest, challenge: bytes | None) -> bool:
+        """Log a client in, or send it the error."""
         try:
             await self._identify(login, challenge)
             await self._on_login_thread(lambda: self._choose_first_database(login.database))
@@ -199,7 +203,7 @@ class Connection:
         await self._channel.send(ok_payload(self._session))
         return True
 
-    async def _identify(self, login: Login, challenge: bytes | None) -> None:
+    async def _identify(self, login: LoginRequest, challenge: bytes | None) -> None:
         if self._shared.tls.verifies_user and common_name(self._channel.certificate) != login.user:
             raise LoginFailed(login)
         identity = await self._shared.desk.log_in(
@@ -234,7 +238,9 @@ class Connection:
             self._channel.begin_command()
             self._is_idle = True
             try:
-                packet = await self._channel.read(bytes_max=PACKET_BYTES_MAX, wait_seconds=self._idle_seconds())
+                packet = await self._channel.read(
+                    bytes_max=self._shared.limits.packet_bytes_max, wait_seconds=self._idle_seconds()
+                )
             except TimeoutError:
                 self._channel.begin_command()
                 raise IdleTooLong from None
@@ -331,7 +337,7 @@ class Connection:
     async def _fetch(self, packet: bytes) -> None:
         raise WireError(1421, "HY000", "The statement has no open cursor: its rows were all sent")
 
-    _HANDLERS: ClassVar[dict[int, Callable[[Connection, bytes], Awaitable[None]]]] = {
+    _HANDLERS: ClassVar[dict[int, Callable[[MysqlConnection, bytes], Awaitable[None]]]] = {
         Command.INIT_DB: _init_db,
         Command.QUERY: _query,
         Command.FIELD_LIST: _field_list,
@@ -353,8 +359,8 @@ class Connection:
 
     # What they share ------------------------------------------------------------------------------------------------
 
-    def _answer(self) -> Answer:
-        return Answer(self._session, self._capabilities, self._channel.sequence)
+    def _answer(self) -> PacketEncoder:
+        return PacketEncoder(self._session, self._capabilities, self._channel.sequence)
 
     async def _ok(self) -> None:
         await self._channel.send(ok_payload(self._session))
@@ -362,7 +368,7 @@ class Connection:
     async def _send_error(self, error: TsdbError | WireError) -> None:
         await self._channel.send(error_payload(error))
 
-    async def _send_pieces(self, pieces: Packets, answer: Answer, *, is_urgent: bool = False) -> None:
+    async def _send_pieces(self, pieces: Packets, answer: PacketEncoder, *, is_urgent: bool = False) -> None:
         """Run statements and send what they answer as it comes."""
         pool = self._shared.logins if is_urgent else self._shared.workers
         packets = ending_in_error(pieces, answer)
@@ -398,7 +404,7 @@ class Connection:
 
     def _idle_seconds(self) -> float | None:
         """How long the client may be silent: what the server allows, or less if the client has said so."""
-        wanted, allowed = self._session.variables.get("wait_timeout", ""), self._shared.idle_seconds
+        wanted, allowed = self._session.variables.get("wait_timeout", ""), self._shared.limits.idle_seconds
         if not (wanted.isascii() and wanted.isdigit() and len(wanted) < _DIGITS_MAX and int(wanted)):
             return allowed
         return float(wanted) if allowed is None else min(float(wanted), allowed)

@@ -16,10 +16,9 @@ from tsdb.servers.mysql._protocol import (
 )
 
 SERVER_VERSION = "8.4.2"
-"""What clients decide by; `SELECT VERSION()` says which program this is."""
+"""The version that clients choose features by; `SELECT VERSION()` names this program."""
 NATIVE = "mysql_native_password"
 CACHING_SHA2 = "caching_sha2_password"
-CLEAR = "mysql_clear_password"
 _PROTOCOL_VERSION = 10
 _SHORT_CHALLENGE_BYTES = 8
 _FILLER_BYTES = 23
@@ -34,8 +33,8 @@ class BadHandshake(WireError):
 
 
 @dataclass(slots=True)
-class Login:
-    """Who a client says it is."""
+class LoginRequest:
+    """The login of a client, not verified."""
 
     user: str
     answer: bytes
@@ -72,11 +71,11 @@ def encode_greeting(*, connection_id: int, challenge: bytes, capabilities: Capab
 
 
 def wants_tls(packet: bytes) -> bool:
-    """Whether a client asks to go on inside of TLS: its answer then ends before the user's name."""
+    """Whether a client requests TLS: its answer then ends before the user name."""
     return len(packet) == _TLS_REQUEST_BYTES and bool(Capability(int.from_bytes(packet[:4], "little")) & Capability.SSL)
 
 
-def parse_answer(packet: bytes) -> Login:
+def parse_answer(packet: bytes) -> LoginRequest:
     """Read the client's answer to the greeting."""
     reader = Reader(packet)
     if reader.left < _TLS_REQUEST_BYTES:
@@ -95,10 +94,10 @@ def parse_answer(packet: bytes) -> Login:
     database = decode_text(reader.until_zero()) if flags & Capability.CONNECT_WITH_DB else ""
     plugin = decode_text(reader.until_zero()) if flags & Capability.PLUGIN_AUTH else NATIVE
     # What follows, attributes of the program, is of no use here.
-    return Login(user, answer, plugin or NATIVE, database, flags)
+    return LoginRequest(user, answer, plugin or NATIVE, database, flags)
 
 
-def parse_change_user(packet: bytes, capabilities: Capability) -> Login:
+def parse_change_user(packet: bytes, capabilities: Capability) -> LoginRequest:
     """Read COM_CHANGE_USER, its first byte passed."""
     reader = Reader(packet, 1)
     user = decode_text(reader.until_zero())
@@ -109,7 +108,7 @@ def parse_change_user(packet: bytes, capabilities: Capability) -> Login:
         reader.take(2)
         if capabilities & Capability.PLUGIN_AUTH and reader.left:
             plugin = decode_text(reader.until_zero())
-    return Login(user, answer, plugin or NATIVE, database, capabilities)
+    return LoginRequest(user, answer, plugin or NATIVE, database, capabilities)
 
 
 def encode_auth_switch(plugin: str, challenge: bytes) -> bytes:

@@ -1,11 +1,11 @@
-"""The login: which plugin proves the password, and what goes to and fro until it is proved.
+"""Password authentication of MySQL clients.
 
-mysql_native_password     20 bytes that prove it
-caching_sha2_password     32 bytes that prove it, or that the server cannot judge: then the password itself is asked
-                          for, as it is inside of TLS, encrypted with the server's RSA key otherwise
+    mysql_native_password     20 bytes that prove the password
+    caching_sha2_password     32 bytes that prove it; if they cannot be verified, the password itself is requested,
+                              plain inside TLS, otherwise encrypted with the RSA key of the server
 
-A client that proposes another plugin, or whose own differs from the one of the greeting, is asked to switch, so that
-its answer is always one to a challenge it knows. An answer is good once: each login has a challenge of its own.
+A client that proposes another plugin, or whose own differs from that of the greeting, is sent an auth switch request,
+so that its answer is always one to a known challenge. A challenge is used once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tsdb.auth import Authenticator, AuthError, Identity, TooManyFailedLogins
 from tsdb.servers._steps import StepPool
-from tsdb.servers.mysql._channel import Channel
-from tsdb.servers.mysql._handshake import CACHING_SHA2, NATIVE, Login, encode_auth_switch, make_challenge
+from tsdb.servers.mysql._channel import PacketChannel
+from tsdb.servers.mysql._handshake import CACHING_SHA2, NATIVE, LoginRequest, encode_auth_switch, make_challenge
 from tsdb.servers.mysql._protocol import WireError
 
 ANSWER_BYTES_MAX = 64 << 10
 """No packet of a client is larger before it has logged in."""
-LOGIN_SECONDS_MAX = 10.0
-"""How long a client may take for each packet of its login."""
 _FAST_AUTH_OK = b"\x01\x03"
 _FULL_AUTH = b"\x01\x04"
 _MORE_DATA = b"\x01"
@@ -37,7 +35,7 @@ _KEY_BITS = 2048
 class LoginFailed(WireError):
     """The credentials are wrong, or there is no such user."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: LoginRequest) -> None:
         super().__init__(
             1698, "28000", f'Authenticate failed, user: "{login.user[:128]}", auth_plugin: "{login.plugin[:64]}"'
         )
@@ -70,13 +68,14 @@ class RsaKey:
 class LoginDesk:
     """Lets clients log in."""
 
-    def __init__(self, authenticator: Authenticator, key: RsaKey, threads: StepPool) -> None:
+    def __init__(self, authenticator: Authenticator, key: RsaKey, threads: StepPool, packet_seconds_max: float) -> None:
         self._authenticator = authenticator
         self._key = key
         self._threads = threads
+        self._packet_seconds_max = packet_seconds_max
 
     async def log_in(
-        self, channel: Channel, login: Login, *, challenge: bytes | None, greeted_with: str, client: str
+        self, channel: PacketChannel, login: LoginRequest, *, challenge: bytes | None, greeted_with: str, client: str
     ) -> Identity:
         """Return who the client is; LoginFailed if it cannot prove it. Without a challenge it is given a new one."""
         if not self._authenticator.is_enabled:
@@ -97,13 +96,15 @@ class LoginDesk:
         except AuthError as error:
             raise LoginFailed(login) from error
 
-    async def _native(self, login: Login, challenge: bytes, client: str) -> Identity:
+    async def _native(self, login: LoginRequest, challenge: bytes, client: str) -> Identity:
         authenticator = self._authenticator
         return await self._threads.run(
             lambda: authenticator.check_mysql_native(login.user, challenge, login.answer, client=client)
         )
 
-    async def _caching_sha2(self, channel: Channel, login: Login, challenge: bytes, client: str) -> Identity:
+    async def _caching_sha2(
+        self, channel: PacketChannel, login: LoginRequest, challenge: bytes, client: str
+    ) -> Identity:
         authenticator = self._authenticator
         found = await self._threads.run(
             lambda: authenticator.check_caching_sha2(login.user, challenge, login.answer, client=client)
@@ -117,7 +118,7 @@ class LoginDesk:
             raise LoginFailed(login)
         return await self._threads.run(lambda: authenticator.check_password(login.user, password, client=client))
 
-    async def _read_password(self, channel: Channel, challenge: bytes) -> bytes | None:
+    async def _read_password(self, channel: PacketChannel, challenge: bytes) -> bytes | None:
         packet = await self._read(channel)
         if channel.is_encrypted:
             return packet.removesuffix(b"\x00")
@@ -131,5 +132,5 @@ class LoginDesk:
         plain = bytes(byte ^ challenge[at % len(challenge)] for at, byte in enumerate(masked))
         return plain.removesuffix(b"\x00")
 
-    async def _read(self, channel: Channel) -> bytes:
-        return await channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=LOGIN_SECONDS_MAX)
+    async def _read(self, channel: PacketChannel) -> bytes:
+        return await channel.read(bytes_max=ANSWER_BYTES_MAX, wait_seconds=self._packet_seconds_max)

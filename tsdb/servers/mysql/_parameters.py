@@ -1,11 +1,10 @@
-"""Values that clients bind to the places of a prepared statement, as literals of SQL.
+"""Bound values of prepared statements as SQL literals.
 
-A value is read by the type the client sent with it and written in the one form that the parser reads back as the same
-value: numbers as digits, text in quotes with everything that could end or change it escaped, bytes in hexadecimal. It
-never becomes anything but one literal.
+A value is decoded by the type that the client sent and written in the form that the parser reads back as the same
+value: numbers as digits, text in quotes and escaped, bytes in hexadecimal. It is always exactly one literal.
 
-A DOUBLE without a fraction is written as an integer where only rows or counts can stand, in INSERT and behind LIMIT:
-some clients know no other type of number.
+A DOUBLE without a fraction is written as an integer where only rows or counts can stand, in INSERT and after LIMIT:
+some clients have no other numeric type.
 """
 
 from __future__ import annotations

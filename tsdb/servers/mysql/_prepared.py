@@ -1,7 +1,7 @@
-"""Prepared statements of one connection: their text, cut at the places for values, and what was bound to them.
+"""Prepared statements of one connection: their text, split at the placeholders, and their bound values.
 
-Statements and the values that come ahead of their execution are bounded. A statement is cut by the lexer, so that a `?`
-inside of a string, a name or a comment is no place.
+The number of statements and the size of values sent ahead of an execution are bounded. The lexer splits a statement, so
+that a `?` inside a string, a name or a comment is not a placeholder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnknownStatement(WireError):
 
 
 @dataclass(slots=True)
-class Prepared:
+class MysqlStatement:
     """One prepared statement."""
 
     number: int
@@ -89,21 +89,21 @@ class Prepared:
             self.long_data.setdefault(position, bytearray()).extend(data)
 
 
-class PreparedStatements:
+class MysqlStatements:
     """The prepared statements of one connection."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
         self._numbers = itertools.count(1)
-        self._statements: dict[int, Prepared] = {}
+        self._statements: dict[int, MysqlStatement] = {}
 
     def __len__(self) -> int:
         return len(self._statements)
 
-    def __iter__(self) -> Iterator[Prepared]:
+    def __iter__(self) -> Iterator[MysqlStatement]:
         return iter(self._statements.values())
 
-    def cut(self, text: str) -> Prepared:
+    def cut(self, text: str) -> MysqlStatement:
         """Cut a statement at its places; `keep` it if it can be used."""
         if len(self._statements) >= self._count_max:
             raise WireError(
@@ -121,12 +121,12 @@ class PreparedStatements:
         are_limits = tuple(_is_limit(tokens, position) for position in places)
         items = _find_items(tokens)
         are_items = tuple(position in items for position in places)
-        return Prepared(next(self._numbers), pieces, are_limits, are_items, tokens[0].word in _ROW_WORDS)
+        return MysqlStatement(next(self._numbers), pieces, are_limits, are_items, tokens[0].word in _ROW_WORDS)
 
-    def keep(self, prepared: Prepared) -> None:
+    def keep(self, prepared: MysqlStatement) -> None:
         self._statements[prepared.number] = prepared
 
-    def get(self, number: int, command: str) -> Prepared:
+    def get(self, number: int, command: str) -> MysqlStatement:
         found = self._statements.get(number)
         if found is None:
             raise UnknownStatement(number, command)

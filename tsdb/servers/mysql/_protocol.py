@@ -1,7 +1,7 @@
-"""The numbers of MySQL's client/server protocol, and its small building blocks: integers, strings, lengths.
+"""Constants and primitives of MySQL's client/server protocol: integers, strings, lengths.
 
-Everything is little-endian. A number of variable length takes one byte below 251, else a mark and two, three or eight.
-`Reader` never reads beyond its packet: what is missing is a `BadPacket`.
+Everything is little-endian. A length-encoded integer takes one byte below 251, else a mark and two, three or eight.
+`Reader` never reads beyond its packet: missing bytes are a `BadPacket`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import IntEnum, IntFlag
 PIECE_BYTES = (1 << 24) - 1
 """A packet carries at most this much in one piece; one that carries as much is followed by another."""
 PACKET_BYTES_MAX = 128 << 20
-"""What one packet of a client may carry in all its pieces: `max_allowed_packet`."""
+"""The size of a packet in all its pieces: `max_allowed_packet`."""
 CHARSET_UTF8MB4 = 45
 CHARSET_BINARY = 63
 CHALLENGE_BYTES = 20
@@ -42,7 +42,7 @@ class Command(IntEnum):
 
 
 class Capability(IntFlag):
-    """What both sides can do."""
+    """Capability flags of both sides."""
 
     LONG_PASSWORD = 1
     FOUND_ROWS = 1 << 1
@@ -83,7 +83,7 @@ OFFERED = (
     | Capability.PLUGIN_AUTH_LENENC_DATA
     | Capability.DEPRECATE_EOF
 )
-"""What this server can do, TLS apart."""
+"""The capabilities of this server, without TLS."""
 
 
 class StatusFlag(IntFlag):

@@ -1,9 +1,9 @@
-"""What tools ask of tables: SHOW CREATE TABLE in MySQL's own words, and queries that take MySQL's ways for granted.
+"""Schema reflection of tools: SHOW CREATE TABLE as MySQL prints it, and queries that rely on MySQL's behaviour.
 
-Libraries learn the columns of a table by parsing what MySQL prints. They give themselves away by quotes around every
-name; what people type is answered as everywhere else. Types get the names that MySQL prints, the primary key is the
-tags and the time index, as information_schema tells clients of this protocol, and what MySQL does not have, the
-options, is left out.
+Libraries find the columns of a table by parsing what MySQL prints. They are recognised by quotes around every name;
+statements without them are answered as everywhere else. Types have the names that MySQL prints, the primary key is the
+tags and the time index, as in information_schema for clients of this protocol, and options, which MySQL does not have,
+are left out.
 
 Queries of information_schema write numbers in capitals (`UPPER(CASE … THEN 10 … END)`), which is text in MySQL.
 """
@@ -29,19 +29,19 @@ _KEEPS_EVERY_ROW = re.compile(r"^  append_mode = 'true',?$", re.MULTILINE | re.I
 _TYPES = {"STRING": "text", "BOOLEAN": "tinyint(1)", "VARBINARY": "blob", "VECTOR": "blob"}
 _ENGINE = re.compile(r"^ENGINE=(\w+)", re.MULTILINE)
 QUERY_CHARS_MAX = 64 << 10
-"""No tool asks for tables in a longer query."""
+"""No tool sends a longer query for tables."""
 _TABLES_ASKED = re.compile(r"\binformation_schema\b", re.IGNORECASE)
 _CAPITALS = re.compile(r"\b(UPPER|LOWER|UCASE|LCASE)\s*\(\s*CASE\b", re.IGNORECASE)
 _CHARSET = "DEFAULT CHARSET=utf8mb4"
 
 
 def is_reflection(text: str) -> bool:
-    """Whether a statement asks for a table in the form that only tools use."""
+    """Whether a statement has the form that only tools use."""
     return _ASKED_BY_TOOL.fullmatch(text) is not None
 
 
 def as_engine_reads(text: str) -> str:
-    """Return what a tool asks in other words: DESCRIBE as SHOW COLUMNS, which has MySQL's own columns.
+    """Return the query of a tool in another form: DESCRIBE as SHOW COLUMNS, which has MySQL's own columns.
 
     In a query of information_schema there is text where MySQL makes it of numbers by itself.
     """

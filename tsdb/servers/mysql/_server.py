@@ -1,35 +1,31 @@
-"""The server that listens for MySQL's clients.
+"""The MySQL server.
 
-Connections are served by the event loop; what happens on one is in `_connection`. Statements run on `threads_max`
-worker threads, logins and KILL on two of their own. Connections over the limit get an error and are closed. When the
-server stops, idle connections end at once, and busy ones when their command is answered or the grace period is over.
+The event loop serves connections (`_connection`). Statements run on `threads_max` worker threads, logins and KILL on
+two others (the login pool). Connections over the limit get an error and are closed. On shutdown, idle connections end
+at once, and busy ones when their command is answered or the grace period is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass
 from time import perf_counter
 
 from tsdb.auth import Authenticator
 from tsdb.database import DatabaseGate
 from tsdb.servers._steps import StepPool
-from tsdb.servers._tcp import KeepAlive, TcpServer
+from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
 from tsdb.servers.mysql._answers import error_payload
-from tsdb.servers.mysql._channel import Channel
-from tsdb.servers.mysql._connection import Connection, Shared
+from tsdb.servers.mysql._channel import PacketChannel
+from tsdb.servers.mysql._connection import MysqlConnection, Shared
+from tsdb.servers.mysql._limits import MysqlLimits
 from tsdb.servers.mysql._login import LoginDesk, RsaKey
 from tsdb.servers.mysql._protocol import WireError, encode_packet
 from tsdb.telemetry import counter, gauge, get_logger
-from tsdb.units import Duration
 
 LOGIN_THREADS = 2
 """Threads for logins and for what stops statements, beside those that run them."""
-_IDLE = Duration.parse("8h")
-_NO_TIME = Duration(0)
 
 _log = get_logger("tsdb.mysql")
 _CONNECTIONS = gauge("tsdb_servers_mysql_connections", "Open connections of the MySQL server.")
@@ -45,21 +41,10 @@ class TooManyConnections(WireError):
         super().__init__(1040, "08004", "Too many connections")
 
 
-@dataclass(frozen=True, slots=True)
-class MysqlLimits:
-    """What connections may take."""
-
-    threads_max: int = 2
-    connections_max: int = 4096
-    idle: Duration = _IDLE
-    keep_alive: Duration = _NO_TIME
-    prepared_max: int = 10_000
-
-
 _LIMITS = MysqlLimits()
 
 
-class MysqlServer:
+class MysqlServer(TcpService):
     """Listens on an address; at most `threads_max` statements run at the same time."""
 
     name = "MySQL"
@@ -100,21 +85,8 @@ class MysqlServer:
         )
 
     @property
-    def address(self) -> str:
-        return self._tcp.address
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """For the start-up summary."""
-        return {self.name: self.address}
-
-    @property
     def open_connections(self) -> int:
         return len(self._tcp.connections)
-
-    def probe(self) -> None:
-        """Read the certificate and take the address, or raise a StartError that says in one line what is wrong."""
-        self._tcp.probe()
 
     async def start(self) -> None:
         """Begin to accept connections."""
@@ -124,12 +96,11 @@ class MysqlServer:
         logins = StepPool("mysql-login", LOGIN_THREADS)
         self._shared = Shared(
             database=self._gate.database,
-            desk=LoginDesk(self._authenticator, RsaKey(), logins),
+            desk=LoginDesk(self._authenticator, RsaKey(), logins, limits.login_seconds_max),
             tls=self._tls,
             workers=StepPool("mysql", limits.threads_max),
             logins=logins,
-            idle_seconds=int(limits.idle) / 1e9 or None,
-            prepared_max=limits.prepared_max,
+            limits=limits,
             requires_database=self._requires_database,
             time_zone=self._time_zone,
             close_connection=self._close_connection,
@@ -144,9 +115,9 @@ class MysqlServer:
             self._shared.workers.close()
             self._shared.logins.close()
 
-    def _accept(self, accepted: socket.socket, client: str) -> Connection:
+    def _accept(self, accepted: socket.socket, client: str) -> MysqlConnection:
         assert self._shared is not None
-        return Connection(Channel(accepted), self._shared, client)
+        return MysqlConnection(PacketChannel(accepted, self._limits.pace_seconds_max), self._shared, client)
 
     def _statistics(self) -> str:
         return f"Uptime: {int(perf_counter() - self._started)}  Threads: {self.open_connections}"

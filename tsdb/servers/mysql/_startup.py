@@ -1,7 +1,7 @@
-"""Questions that clients of MySQL ask of themselves, when they connect or draw a tree of what the server has.
+"""Queries that MySQL clients send by themselves, when they connect or list what the server has.
 
-They are about things that only MySQL has: triggers, plugins, replication. The answer is what is true here, nearly
-always an empty table with the columns that the client expects. What means something here goes to the database.
+They are about things that only MySQL has: triggers, plugins, replication. The answer is nearly always an empty table
+with the columns that the client expects. Queries that mean something here go to the database.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TAIL = r"\s*;?\s*"
 
 
 def answer_startup(text: str, session: Session) -> Output | None:
-    """Return the answer to a question about MySQL itself, None for any other text."""
+    """Return the answer to a query about MySQL itself, None for any other text."""
     if len(text) > _CHARS_MAX:
         return None
     head = _FIRST_WORD.match(text)

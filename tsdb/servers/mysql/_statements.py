@@ -1,7 +1,7 @@
-"""Statements and their answers, as packets: what runs on the server's threads.
+"""Statements and their answers as packets; runs on the threads of the server.
 
-Each method is a generator of packets. `ending_in_error` makes of what goes wrong the last packet, an error: also behind
-rows that were sent already, as clients of MySQL expect it.
+Each method is a generator of packets. `ending_in_error` turns an exception into the last packet, an error, also after
+rows that were already sent, as MySQL does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tsdb.database import DatabasePort
 from tsdb.errors import InvalidSyntax, Status, TsdbError, Unsupported
 from tsdb.query import Affected, PlanQuery, Session, TableMissing
 from tsdb.servers._failures import log_failure
-from tsdb.servers.mysql._answers import Answer
+from tsdb.servers.mysql._answers import PacketEncoder
 from tsdb.servers.mysql._columns import encode_column
-from tsdb.servers.mysql._prepared import PreparedStatements
+from tsdb.servers.mysql._prepared import MysqlStatements
 from tsdb.servers.mysql._protocol import WireError
 from tsdb.servers.mysql._reflection import as_engine_reads, as_mysql_prints, is_reflection
 from tsdb.servers.mysql._startup import answer_startup, without_dual
@@ -46,7 +46,7 @@ class _Unexpected(TsdbError):
     status = Status.UNEXPECTED
 
 
-def ending_in_error(packets: Packets, answer: Answer) -> Packets:
+def ending_in_error(packets: Packets, answer: PacketEncoder) -> Packets:
     """Make an error that a generator raises its last packet."""
     try:
         yield from packets
@@ -67,7 +67,7 @@ class Statements:
         self._close_connection = close_connection
 
     def run(
-        self, text: str, session: Session, answer: Answer, *, allows_many: bool, is_binary: bool = False
+        self, text: str, session: Session, answer: PacketEncoder, *, allows_many: bool, is_binary: bool = False
     ) -> Packets:
         """Run the statements of a text."""
         started, protocol, outcome = perf_counter(), "binary" if is_binary else "text", "error"
@@ -81,7 +81,9 @@ class Statements:
             _QUERIES.labels(protocol, outcome).inc()
             _ELAPSED.labels(protocol).observe(perf_counter() - started)
 
-    def _run(self, text: str, session: Session, answer: Answer, *, allows_many: bool, is_binary: bool) -> Packets:
+    def _run(
+        self, text: str, session: Session, answer: PacketEncoder, *, allows_many: bool, is_binary: bool
+    ) -> Packets:
         count = count_statements(text)
         if count > 1 and not allows_many:
             raise InvalidSyntax(
@@ -109,7 +111,7 @@ class Statements:
         if killed is not None and killed != session.connection_id:
             self._close_connection(killed)
 
-    def _run_comment(self, text: str, session: Session, answer: Answer) -> bytes:
+    def _run_comment(self, text: str, session: Session, answer: PacketEncoder) -> bytes:
         """Run a statement that is meant for servers that know it."""
         try:
             found = parse(text, session.dialect)
@@ -122,7 +124,7 @@ class Statements:
             session.warnings[:] = [f"Passed: {text[:200]}"]
         return answer.ok()
 
-    def prepare(self, text: str, kept: PreparedStatements, session: Session, answer: Answer) -> Packets:
+    def prepare(self, text: str, kept: MysqlStatements, session: Session, answer: PacketEncoder) -> Packets:
         """Keep a statement for later, and describe its parameters and columns."""
         prepared = kept.cut(text)
         example = prepared.with_nulls()
@@ -141,7 +143,7 @@ class Statements:
         yield answer.definitions(columns)
 
     def _columns_of(self, text: str, session: Session) -> list[pa.Field]:
-        """Return the columns a statement will answer with, none if only its values will tell."""
+        """Return the columns of the result, none if they depend on the values."""
         if executable_comment(text) is not None:
             return []
         known = answer_startup(text, session)
@@ -156,8 +158,8 @@ class Statements:
             return []
         return [] if schema is None else list(schema)
 
-    def list_fields(self, table: str, session: Session, answer: Answer) -> Packets:
-        """Answer COM_FIELD_LIST: the columns of a table, each with its default, which is not told."""
+    def list_fields(self, table: str, session: Session, answer: PacketEncoder) -> Packets:
+        """Answer COM_FIELD_LIST: the columns of a table, without their defaults."""
         name = table.replace("`", "``")
         found = parse(f"SELECT * FROM `{name}`", session.dialect)
         schema = self._database.schema_of(found[0], session)

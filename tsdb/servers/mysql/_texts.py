@@ -1,9 +1,9 @@
-"""The text of statements as clients of MySQL send it, made ready for the parser.
+"""Prepares the text of statements from MySQL clients for the parser.
 
-- Clients write bytes into the text itself: `_binary'…'` with whatever the bytes are. They become a literal in
-  hexadecimal, which leaves text that can be decoded.
-- A comment that begins with `/*!` is a statement for servers that know it. `SET` is run; what else dumps have there,
-  about keys and locks, has nothing to do here and is passed with a warning.
+- Clients write bytes into the text itself: `_binary'…'`. They become a hexadecimal literal, so that the text can be
+  decoded.
+- A comment that begins with `/*!` is a statement for servers that know it. `SET` is executed; other such comments of
+  dumps, about keys and locks, have no effect here and are skipped with a warning.
 """
 
 from __future__ import annotations
@@ -98,5 +98,5 @@ def count_statements(text: str) -> int:
 
 
 def is_about_warnings(text: str) -> bool:
-    """Whether a statement asks for the warnings of the one before it."""
+    """Whether a statement shows the warnings of the one before it."""
     return _WARNINGS.match(text) is not None

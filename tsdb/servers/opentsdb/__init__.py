@@ -1,8 +1,8 @@
-"""OpenTSDB by telnet: lines of `put` on a connection that stays open."""
+"""The OpenTSDB telnet protocol: lines of `put` on a persistent connection."""
 
 from __future__ import annotations
 
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX
-from tsdb.servers.opentsdb._server import CONNECTIONS_MAX, OpentsdbServer
+from tsdb.servers.opentsdb._server import OpentsdbServer
 
-__all__ = ["CONNECTIONS_MAX", "LINE_BYTES_MAX", "OpentsdbServer"]
+__all__ = ["LINE_BYTES_MAX", "OpentsdbServer"]

@@ -1,4 +1,4 @@
-"""What is done with lines that arrived together: good ones become one write, the others one error line each.
+"""Handles lines that arrived together: valid ones become one write, the others one error line each.
 
 put x 1667898896 1 h=a      silence
 put x                       Invalid query: put: illegal argument: not enough arguments (need least 4, got 2)
@@ -30,7 +30,7 @@ _log = get_logger("tsdb.opentsdb")
 
 @dataclass(slots=True)
 class Handled:
-    """What became of some lines."""
+    """The outcome of some lines."""
 
     replies: dict[int, str] = field(default_factory=dict)
     """By the number of the line."""
@@ -58,8 +58,8 @@ def handle_lines(lines: Sequence[bytes], database: DatabasePort, session: Sessio
     handled.replies |= {number: f"Invalid query: {reason}" for number, reason in refused.items()}
     try:
         if refused:
-            told = [Rejection("", reason, number, kind="syntax") for number, reason in refused.items()]
-            database.reject(told, session, protocol=PROTOCOL)
+            rejections = [Rejection("", reason, number, kind="syntax") for number, reason in refused.items()]
+            database.reject(rejections, session, protocol=PROTOCOL)
         if points:
             handled.replies |= _write(points, database, session)
     except TsdbError as error:

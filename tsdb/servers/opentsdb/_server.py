@@ -1,16 +1,14 @@
-"""The server that listens for OpenTSDB's lines.
+"""The OpenTSDB telnet server.
 
-A connection reads what has arrived, handles its complete lines as one write on one of the worker threads, sends the
-replies of the lines that failed, and reads on. While it writes it does not read, so a client that is faster than the
-database is slowed down by TCP. Lines, the time a line may take, connections, threads and the time a client may take to
-read are bounded.
+A connection reads what has arrived, handles its complete lines as one write on a worker thread, sends the replies of
+the lines that failed, and reads on. It does not read while it writes, so TCP slows down a client that is faster than
+the database (back-pressure). The length and duration of a line, connections, threads and unread replies are bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,12 +17,12 @@ from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.ingest import Rejection
 from tsdb.query import Session
 from tsdb.servers._steps import StepPool
-from tsdb.servers._tcp import TcpServer
+from tsdb.servers._tcp import TcpServer, TcpService
 from tsdb.servers.opentsdb._lines import LINE_BYTES_MAX, LINE_TOO_LONG, PROTOCOL, Handled, handle_lines
 from tsdb.telemetry import gauge, get_logger
 
 CONNECTIONS_MAX = 1024
-"""How many clients may be connected; further ones are told so and closed."""
+"""How many clients may be connected; further ones get an error and are closed."""
 READ_BYTES = 256 << 10
 """How much is read at once, and so how many bytes of lines can become one write."""
 LINE_SECONDS_MAX = 30.0
@@ -36,7 +34,7 @@ _log = get_logger("tsdb.opentsdb")
 _CONNECTIONS = gauge("tsdb_servers_opentsdb_connections", "Open connections of the OpenTSDB telnet server.")
 
 
-class OpentsdbServer:
+class OpentsdbServer(TcpService):
     """Listens on an address; at most `threads_max` batches of lines are parsed and written at the same time."""
 
     name = "OpenTSDB"
@@ -49,7 +47,9 @@ class OpentsdbServer:
         port: int,
         threads_max: int,
         connections_max: int = CONNECTIONS_MAX,
+        line_seconds_max: float = LINE_SECONDS_MAX,
     ) -> None:
+        self._line_seconds_max = line_seconds_max
         self._gate = gate
         self._threads_max = threads_max
         self._lines: _Lines | None = None
@@ -65,19 +65,6 @@ class OpentsdbServer:
             log=_log,
         )
 
-    @property
-    def address(self) -> str:
-        return self._tcp.address
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """For the start-up summary."""
-        return {self.name: self.address}
-
-    def probe(self) -> None:
-        """Take the address, or raise a StartError that says in one line why it cannot be had."""
-        self._tcp.probe()
-
     async def start(self) -> None:
         """Begin to accept connections."""
         self._lines = _Lines(self._gate.database, StepPool("opentsdb", self._threads_max))
@@ -91,7 +78,7 @@ class OpentsdbServer:
 
     def _accept(self, accepted: socket.socket, client: str) -> _Connection:
         assert self._lines is not None
-        return _Connection(accepted, client, self._lines)
+        return _Connection(accepted, client, self._lines, self._line_seconds_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +101,8 @@ class _Lines:
 class _Connection:
     """One client."""
 
-    def __init__(self, accepted: socket.socket, client: str, lines: _Lines) -> None:
+    def __init__(self, accepted: socket.socket, client: str, lines: _Lines, line_seconds_max: float) -> None:
+        self._line_seconds_max = line_seconds_max
         self._socket = accepted
         self._session = Session(client=client)
         self._lines = lines
@@ -159,7 +147,7 @@ class _Connection:
             if not rest:
                 deadline = None
             elif lines or deadline is None:
-                deadline = loop.time() + LINE_SECONDS_MAX
+                deadline = loop.time() + self._line_seconds_max
             if lines:
                 handled = await self._lines.handle(lines, self._session)
                 await _reply(writer, [handled.replies[number] for number in sorted(handled.replies)])

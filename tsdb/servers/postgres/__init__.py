@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tsdb.servers.postgres._server import CONNECTIONS_MAX, PostgresServer
+from tsdb.servers.postgres._server import PostgresServer
 
-__all__ = ["CONNECTIONS_MAX", "PostgresServer"]
+__all__ = ["PostgresServer"]

@@ -1,15 +1,15 @@
-"""One session of the protocol, behind the login: messages in, messages out. It blocks, so it runs on a worker thread.
+"""One session of the protocol after the login: messages in, messages out. It blocks, so it runs on a worker thread.
 
     simple      Query                                       rows of every statement of a text, as text
     copy        CopyData … CopyDone | CopyFail              the rows of COPY … FROM STDIN, of either protocol
-    extended    Parse Bind Describe Execute Close … Sync    one statement, with values; after an error all up to Sync is
-                                                            passed over
+    extended    Parse Bind Describe Execute Close … Sync    one statement, with values; after an error everything up to
+                                                            Sync is skipped
 
-There are no transactions: BEGIN and COMMIT are accepted, change the status that ReadyForQuery tells, and nothing else.
-Portals live until the Sync that ends their transaction, as in PostgreSQL.
+There are no transactions: BEGIN and COMMIT are accepted and only change the status in ReadyForQuery. Portals live until
+the Sync that ends their transaction, as in PostgreSQL.
 
-Nothing here waits for a client. `run` is a generator: whoever takes its pieces sends them, at the client's speed. An
-empty piece means that a statement waits for an advisory lock and continues when the next piece is taken, a bit later.
+Nothing here waits for a client. `run` is a generator: its caller sends the pieces, at the client's speed. An empty
+piece means that a statement waits for an advisory lock and continues when the next piece is taken, a little later.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from tsdb.servers.postgres._errors import (
     notice_fields,
 )
 from tsdb.servers.postgres._lock_wait import LockWait
-from tsdb.servers.postgres._portals import Portal, Prepared, expand_formats
+from tsdb.servers.postgres._portals import Portal, PostgresStatement, expand_formats
 from tsdb.servers.postgres._settings import SessionSettings
 from tsdb.servers.postgres._tags import command_tag
+from tsdb.servers.postgres._tuning import PostgresTuning
 from tsdb.servers.postgres._types import column_heads, encode_rows
 from tsdb.sql import Parsed, parse
 from tsdb.sql import statements as s
@@ -66,14 +67,17 @@ Pieces = Iterator[bytes]
 
 
 class Backend:
-    """What a connection has prepared and opened. Used by one thread at a time; `close` it in the end."""
+    """The prepared statements and portals of a connection. Used by one thread at a time; `close` it in the end."""
 
-    def __init__(self, database: DatabasePort, session: Session, settings: SessionSettings) -> None:
+    def __init__(
+        self, database: DatabasePort, session: Session, settings: SessionSettings, tuning: PostgresTuning
+    ) -> None:
         self._database = database
         self._session = session
         self._settings = settings
+        self._tuning = tuning
         self._lock_wait = LockWait(session)
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PostgresStatement] = {}
         self._portals: dict[str, Portal] = {}
         self._status = "I"
         self._is_skipping = False
@@ -89,7 +93,7 @@ class Backend:
         }
 
     def run(self, messages: Sequence[m.Message]) -> Generator[bytes, None, None]:
-        """Answer messages in their order; ProtocolViolation when the client does not speak the protocol."""
+        """Answer messages in their order; ProtocolViolation when the client violates the protocol."""
         for message in messages:
             if self._copying is not None and message.tag in b"dcfSH":
                 yield from self._take_copy(self._copying, message)
@@ -113,7 +117,7 @@ class Backend:
         self._database.cancel(self._session)
 
     def close(self) -> None:
-        """Let go of everything that is open."""
+        """Close everything that is open."""
         self._close_portals()
         for cursor in self._session.cursors.values():
             cursor.records.close()
@@ -182,16 +186,16 @@ class Backend:
     # Extended protocol ------------------------------------------------------------------------------------------------
 
     def _parse(self, body: bytes) -> Pieces:
-        asked = m.parse_parse(body)
-        if asked.name and asked.name in self._prepared:
-            raise PgError("42P05", f'prepared statement "{asked.name}" already exists')
+        request = m.parse_parse(body)
+        if request.name and request.name in self._prepared:
+            raise PgError("42P05", f'prepared statement "{request.name}" already exists')
         if len(self._prepared) >= PREPARED_MAX:
             raise PgError("53400", f"a connection keeps at most {PREPARED_MAX} prepared statements")
         try:
-            self._prepared[asked.name] = Prepared.of(asked.text, asked.types)
+            self._prepared[request.name] = PostgresStatement.of(request.text, request.types)
         except TsdbError as error:
             self._is_skipping = True
-            yield self._fail(error, asked.text, "extended")
+            yield self._fail(error, request.text, "extended")
             return
         yield m.PARSE_COMPLETE
 
@@ -219,7 +223,7 @@ class Backend:
             return
         yield from self._describe_portal(self._find_portal(name))
 
-    def _describe_statement(self, prepared: Prepared) -> Pieces:
+    def _describe_statement(self, prepared: PostgresStatement) -> Pieces:
         yield m.parameter_description(prepared.oids(self._database, self._session))
         parsed = prepared.described(self._database, self._session)
         schema = None
@@ -266,7 +270,7 @@ class Backend:
         self._is_skipping = False
         self._end_transaction_if_idle()
 
-    def _find_prepared(self, name: str) -> Prepared:
+    def _find_prepared(self, name: str) -> PostgresStatement:
         found = self._prepared.get(name)
         if found is None:
             which = f'prepared statement "{name}"' if name else "unnamed prepared statement"
@@ -360,7 +364,7 @@ class Backend:
     def _copy_in(self, statement: s.Copy) -> Pieces:
         if statement.connection:
             raise InvalidArguments("CONNECTION belongs to COPY with a path")
-        self._copying, self._copies_simply = CopyIn(statement, self._database, self._session), False
+        self._copying, self._copies_simply = CopyIn(statement, self._database, self._session, self._tuning), False
         self._session.token = WriteToken()
         yield m.copy_in_response(len(self._copying.columns), is_binary=self._copying.is_binary)
 
@@ -434,5 +438,5 @@ class Backend:
         yield from self._settings.changes(self._session, statement)
 
 
-_UNPREPARED = Prepared.of("", ())
+_UNPREPARED = PostgresStatement.of("", ())
 """Stands for the statement of a portal of the simple protocol, which describes what it runs itself."""

@@ -1,13 +1,12 @@
 """One client: bytes in, messages to the backend, answers out.
 
-Bytes are collected as they come. Messages are handed on in batches, each up to the last message behind which a client
-waits for an answer (Sync, Flush, Query, the end of a COPY), so that a statement costs one trip to a worker thread.
-While a batch is worked on, no more is read than fits a buffer; while the client does not read its answer, nothing is
-worked on.
+Messages are passed on in batches, each up to the last message that a client waits for (Sync, Flush, Query, the end of a
+COPY), so that a statement costs one thread switch. While a batch runs, at most one buffer is read ahead; while the
+client does not read its answer, nothing runs.
 
-- A message that has begun must come to its end, at a least speed: who sends byte after byte is cut.
-- A client that goes away has its statement stopped.
-- A connection that says nothing for long is closed, with the reason.
+- A message that has begun must arrive at a minimum speed; otherwise the connection is closed.
+- A disconnect cancels the statement.
+- A connection is closed after the idle timeout, with the reason.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from contextlib import suppress
 from typing import cast
 
 from tsdb.servers._steps import StepPool, Steps
+from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
@@ -32,9 +32,8 @@ BATCH_MESSAGES_MAX = 1_000
 BATCH_BYTES_MAX = 1 << 20
 CHUNK_BYTES = 256 << 10
 """How many bytes of an answer are made before they are sent."""
-MESSAGE_SECONDS = 30.0
 MESSAGE_BYTES_PER_SECOND = 32 << 10
-"""A message may take the first, and as long as its bytes take at the second."""
+"""The lowest speed at which a message may arrive."""
 UNREAD_SECONDS_MAX = 600.0
 """How long a client may leave its answer unread."""
 HANDSHAKE_SECONDS_MAX = 10.0
@@ -46,15 +45,12 @@ _KNOWN = b"QPBDECSHXFdcf"
 _LENGTH = struct.Struct("!I")
 
 
-class ClientGone(ConnectionError):
-    """The client has closed the connection."""
-
-
-class Connection(asyncio.Protocol):
+class PostgresConnection(asyncio.Protocol):
     """The socket of one client, and who reads and writes it."""
 
-    def __init__(self, client: str = "") -> None:
+    def __init__(self, client: str, message_seconds: float) -> None:
         self.client = client
+        self._message_seconds = message_seconds
         self.is_encrypted = False
         self.task: asyncio.Task[None] | None = None
         self.is_made = False
@@ -185,7 +181,7 @@ class Connection(asyncio.Protocol):
         """Wait for the rest of a message that has begun, or for the next one to begin."""
         has_begun = len(self._buffer) > 0
         wanted = self._missing(MESSAGE_BYTES_MAX)
-        seconds = MESSAGE_SECONDS + wanted / MESSAGE_BYTES_PER_SECOND if has_begun else idle_seconds
+        seconds = self._message_seconds + wanted / MESSAGE_BYTES_PER_SECOND if has_begun else idle_seconds
         try:
             async with asyncio.timeout(seconds):
                 await self._more(wanted)
@@ -227,7 +223,7 @@ class Connection(asyncio.Protocol):
     async def start_tls(self, tls: Tls) -> None:
         """Say that TLS is welcome and go on inside of it."""
         if self._buffer:
-            # Whoever stands between could have put it there, to be taken for part of what is encrypted.
+            # A man in the middle could have injected it, to be taken for encrypted data.
             raise ProtocolViolation("received unencrypted data after SSL request")
         context = await asyncio.to_thread(tls.context)
         transport = self._transport

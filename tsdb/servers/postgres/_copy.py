@@ -1,4 +1,4 @@
-"""COPY … TO STDOUT: the rows of a query as text, as CSV or as PostgreSQL's binary form."""
+"""COPY … TO STDOUT: the rows of a query as text, CSV or PostgreSQL's binary format."""
 
 from __future__ import annotations
 

@@ -2,12 +2,11 @@
 
     signature, 11 bytes │ flags, 4 │ length of an extension, 4 │ the extension │ rows │ -1, 2 bytes
 
-A kernel finds the cells of whole rows and lays those of a column side by side. Where all cells of a column have the
-width of its type, which is what clients are told of it, that is already an array of numbers with the highest byte
-first. Only decimals, which PostgreSQL writes by their digits, may have to be read one by one, if they are long.
+A kernel finds the cells of complete rows and places those of a column side by side. If all cells of a column have the
+width of its type, the result is already a big-endian array. Only long decimals, which PostgreSQL writes digit by digit,
+are decoded one by one.
 
-What is wrong is told with the row and the column: a width that is not that of the type, a number the column does not
-hold, text that is not UTF-8.
+Errors name the row and the column: a wrong width, a number out of range, text that is not UTF-8.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _WIRE = {
     Kind.TIMESTAMP_MICROSECOND: ">i8",
     Kind.TIMESTAMP_NANOSECOND: ">i8",
 }
-"""How the types are sent whose values are all of one width; as `type_oid` tells clients."""
+"""The encodings of fixed-width types, matching `type_oid`."""
 
 _Numbers = npt.NDArray[np.generic]
 _Truths = npt.NDArray[np.bool_]
@@ -186,7 +185,7 @@ class _Cells:
         return times.cast(pa.timestamp("ns")) if unit == "ns" else floor_to_unit(times, unit)
 
     def _check_times(self, micros: npt.NDArray[np.int64], unit: str) -> None:
-        """Refuse what the unit does not hold; the outermost tell whether there is anything to refuse."""
+        """Refuse times out of range of the unit; checks the extremes first."""
         for row in (int(micros.argmin()), int(micros.argmax())):
             count = int(micros[row]) * 1_000 if unit == "ns" else int(micros[row]) // _MICROS_PER[unit]
             try:

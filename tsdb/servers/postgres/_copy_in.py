@@ -1,9 +1,8 @@
-"""COPY … FROM STDIN: rows of a client, as text, CSV or binary, become columns and go to the writer of columns.
+"""COPY … FROM STDIN: text, CSV or binary rows become columns and are written.
 
-What comes is cut behind whole records, some megabytes at a time. Lines are read into columns of text by Arrow's CSV
-reader, which then become columns of the table's types; binary rows are read by `_copy_binary.py`. A piece is written
-before the next one is read: when a later piece is wrong, the rows of those before it stay, as with every statement
-here.
+The stream is cut after complete records, some megabytes at a time. Arrow's CSV reader reads lines into columns of text,
+which are cast to the types of the table; `_copy_binary.py` reads binary rows. A piece is written before the next one is
+read: if a later piece is invalid, the rows of earlier ones stay, as with every statement here.
 """
 
 from __future__ import annotations
@@ -23,12 +22,8 @@ from tsdb.query import Session
 from tsdb.servers.postgres._copy import CopyOptions, parse_copy_options
 from tsdb.servers.postgres._copy_binary import BinaryRows
 from tsdb.servers.postgres._errors import PgError
+from tsdb.servers.postgres._tuning import PostgresTuning
 from tsdb.sql.statements import Copy
-
-PIECE_BYTES = 8 << 20
-"""So many bytes are read at a time."""
-RECORD_BYTES_MAX = 64 << 20
-"""A longer line is refused."""
 
 _BAD_FORMAT, _BAD_VALUE, _TOO_LARGE, _UNDEFINED_COLUMN = "22P04", "22P02", "54000", "42703"
 _END = re.compile(rb"(?:^|(?<=\n))\\\.\r?(?:\n|$)")
@@ -52,15 +47,15 @@ class RowReader(Protocol):
 class CopyIn:
     """One COPY that is under way. `take` what comes, then `finish`."""
 
-    def __init__(self, statement: Copy, database: DatabasePort, session: Session) -> None:
-        """Look whether it can be done; TsdbError if not, and nothing may be sent."""
+    def __init__(self, statement: Copy, database: DatabasePort, session: Session, tuning: PostgresTuning) -> None:
+        """Check that the copy is possible; TsdbError if not, before anything is sent."""
         assert statement.table is not None
         self.statement = statement
         options = _checked(parse_copy_options(statement))
-        self._database, self._session = database, session
+        self._database, self._session, self._tuning = database, session, tuning
         self._parts = statement.table.parts
         table = database.table_to_write(self._parts, session)
-        # Writing nothing tells what speaks against writing: a view, a file, a column that needs a value.
+        # Writing no rows raises what prevents writing: a view, a file, a column that needs a value.
         self._append(_empty(table.columns))
         self.columns = _columns(table, statement.columns)
         self._append(_empty(self.columns))
@@ -80,12 +75,12 @@ class CopyIn:
     def take(self, data: bytes) -> None:
         """Take a part of what is copied; write what is complete of it."""
         self._buffer += data
-        if len(self._buffer) >= max(PIECE_BYTES, self._look_at):
+        if len(self._buffer) >= max(self._tuning.copy_piece_bytes, self._look_at):
             self._write(is_last=False)
             # What has no end yet is looked through again only when it has grown a lot.
             self._look_at = 2 * len(self._buffer)
-        if len(self._buffer) > RECORD_BYTES_MAX:
-            raise PgError(_TOO_LARGE, f"a line of COPY has more than {RECORD_BYTES_MAX} bytes")
+        if len(self._buffer) > self._tuning.copy_record_bytes_max:
+            raise PgError(_TOO_LARGE, f"a line of COPY has more than {self._tuning.copy_record_bytes_max} bytes")
 
     def finish(self) -> int:
         """Write what is left; the number of all rows."""
@@ -133,8 +128,8 @@ class TextRows:
         try:
             return convert(values.combine_chunks(), column, self._zone)
         except (pa.ArrowInvalid, ValueError) as error:
-            told = str(error).removesuffix(".")
-            raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {told}") from error
+            text = str(error).removesuffix(".")
+            raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {text}") from error
         except TsdbError as error:
             raise PgError(_BAD_VALUE, f"COPY, column {column.name}: {error.message}", hint=error.hint) from error
 
@@ -166,7 +161,7 @@ def _cut(buffer: bytearray, options: CopyOptions) -> int:
     if options.quote is None:
         return end + 1
     if options.escape != options.quote:
-        return 0  # only reading from the beginning tells which quotes count
+        return 0  # which quotes count is known only from the beginning
     quote = options.quote.encode()
     count = buffer.count(quote, 0, end + 1)
     while end >= 0 and count % 2:
@@ -200,8 +195,8 @@ def _read(piece: bytes, names: list[str], options: CopyOptions, before: int) -> 
             ),
         )
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        told = _ROW.sub(lambda found: f"Row #{before + int(found[1])}", str(error))
-        raise PgError(_BAD_FORMAT, told.removeprefix("CSV parse error: ")) from error
+        text = _ROW.sub(lambda found: f"Row #{before + int(found[1])}", str(error))
+        raise PgError(_BAD_FORMAT, text.removeprefix("CSV parse error: ")) from error
 
 
 def _unescaped(texts: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,10 +1,10 @@
-"""Errors as PostgreSQL's clients get them: a severity, an SQLSTATE, a message, and where there is one a hint.
+"""Errors as PostgreSQL sends them: a severity, an SQLSTATE, a message, and a hint if there is one.
 
-What the database refuses is translated by the tables of `tsdb.errors`. What only this protocol knows (a portal that is
-not there, a message that cannot be read) has a state of its own here.
+Errors of the database are mapped by the tables of `tsdb.errors`. Errors of this protocol (an unknown portal, a
+malformed message) have their own SQLSTATE here.
 
     PgError                      carries its SQLSTATE
-    └── ProtocolViolation        a message that cannot be read, or may not come now
+    └── ProtocolViolation        a message that is malformed, or out of place
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PgError(TsdbError):
 
 
 class ProtocolViolation(PgError):
-    """What came is no message of the protocol, or not one that may come now."""
+    """A message that is malformed, or out of place."""
 
     def __init__(self, message: str) -> None:
         super().__init__("08P01", message)
@@ -56,7 +56,7 @@ def sqlstate(error: TsdbError) -> str:
 
 
 def internal_error_fields() -> dict[str, str]:
-    """Of an error that nobody expected: the log has the rest."""
+    """Of an unexpected error: the log has the rest."""
     return {"S": "ERROR", "V": "ERROR", "C": "XX000", "M": "internal error", "H": "the log of the server says more"}
 
 

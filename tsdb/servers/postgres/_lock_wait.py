@@ -1,4 +1,4 @@
-"""Waiting for an advisory lock: a statement that could not take one is run again, until it can or the wait is over."""
+"""Waits for an advisory lock: runs the statement again until it gets the lock or times out."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class LockWait:
         self._locks.undo_statement()
         now = time.monotonic()
         if self._deadline is None:
-            asked = self._session.timeout
-            self._deadline = now + min(LOCK_SECONDS_MAX, int(asked) / _NS_PER_SECOND if asked else LOCK_SECONDS_MAX)
+            wanted = self._session.timeout
+            self._deadline = now + min(LOCK_SECONDS_MAX, int(wanted) / _NS_PER_SECOND if wanted else LOCK_SECONDS_MAX)
         if self._locks.is_cancelled:
             raise PgError("57014", "canceling statement due to user request")
         if now >= self._deadline:

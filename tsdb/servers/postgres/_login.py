@@ -1,10 +1,10 @@
-"""From the first byte of a connection to the moment it may ask something: TLS, start-up message, password, settings.
+"""From the first byte of a connection to ReadyForQuery: TLS, start-up message, password, settings.
 
-    SSLRequest ─▶ S, handshake | N        GSSENCRequest ─▶ N        CancelRequest ─▶ stop a statement, close
-    start-up message ─▶ SCRAM-SHA-256, or the password itself where a user's secret needs it ─▶ settings ─▶ ready
+    SSLRequest ─▶ S, handshake | N        GSSENCRequest ─▶ N        CancelRequest ─▶ cancel a statement, close
+    start-up message ─▶ SCRAM-SHA-256, or the plain password where a user's secret needs it ─▶ settings ─▶ ready
 
-Where some secret needs the password itself, it is asked for inside TLS only: outside, the login is refused before
-anything secret was sent. All of it has one deadline.
+A plain password is requested only inside TLS; without TLS, the login is refused before anything secret is sent. The
+whole login has one deadline.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 
 class LoginChannel(Protocol):
-    """What a login needs of a connection."""
+    """The part of a connection that a login uses."""
 
     client: str
     is_encrypted: bool
@@ -59,7 +59,7 @@ class LoginChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """What holds for every login of a server."""
+    """The context of all logins of a server."""
 
     database: DatabasePort
     authenticator: Authenticator
@@ -75,17 +75,17 @@ class LoginRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """Somebody who came in."""
+class PostgresLogin:
+    """A successful login."""
 
     session: Session
     settings: SessionSettings
     greeting: bytes
-    """What is still to be sent before the key and ReadyForQuery."""
+    """Messages to send before BackendKeyData and ReadyForQuery."""
 
 
-async def log_in(channel: LoginChannel, rules: LoginRules) -> Login | None:
-    """Let a client in; None if it only asked for a cancellation or went away. PgError or AuthError if it may not."""
+async def log_in(channel: LoginChannel, rules: LoginRules) -> PostgresLogin | None:
+    """Log a client in; None if it only requested a cancellation or disconnected. PgError or AuthError on failure."""
     parameters = await _read_startup(channel, rules)
     if parameters is None:
         return None
@@ -214,7 +214,9 @@ async def _read_answer(channel: LoginChannel) -> bytes | None:
     return message.body
 
 
-def _begin_session(client: str, rules: LoginRules, parameters: dict[str, str], user: str, identity: Identity) -> Login:
+def _begin_session(
+    client: str, rules: LoginRules, parameters: dict[str, str], user: str, identity: Identity
+) -> PostgresLogin:
     session = Session(
         channel=Channel.POSTGRES,
         database=_choose_database(parameters.get("database") or user, user, identity, rules.database),
@@ -225,12 +227,12 @@ def _begin_session(client: str, rules: LoginRules, parameters: dict[str, str], u
     )
     settings = SessionSettings(rules.version)
     try:
-        told = b"".join(settings.begin(session, parameters, rules.database))
+        reported = b"".join(settings.begin(session, parameters, rules.database))
     except PgError:
         raise
     except TsdbError as error:
         raise PgError(wire(error.status).sqlstate, str(error)) from error
-    return Login(session, settings, m.AUTHENTICATION_OK + told)
+    return PostgresLogin(session, settings, m.AUTHENTICATION_OK + reported)
 
 
 def _choose_database(wanted: str, user: str, identity: Identity, database: DatabasePort) -> str:

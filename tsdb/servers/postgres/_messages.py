@@ -1,6 +1,6 @@
-"""The messages of PostgreSQL's protocol 3: what a client sends taken apart, what a server sends put together. Pure.
+"""The messages of PostgreSQL's protocol 3: parsers for the client's, encoders for the server's. Pure.
 
-A message is a letter, a length that counts itself, and a body. The first one of a connection has no letter. Numbers
+A message is a letter, a length that counts itself, and a body. The first one of a connection has no letter. Integers
 are big-endian, strings end with a zero byte.
 """
 
@@ -231,7 +231,7 @@ def _said(fields: Mapping[str, str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ColumnHead:
-    """What a client is told of a column of a result."""
+    """How a column of a result is described to clients."""
 
     name: str
     oid: int

@@ -1,9 +1,9 @@
-"""Many binary numerics at once: those of the usual size become whole numbers of a scale without a loop over them.
+"""Decodes binary numerics: those of the usual size become integers with a scale, vectorized.
 
     number of digits, 2 bytes │ weight of the first │ sign │ decimals to show │ digits to the base of 10,000, 2 each
 
-What this leaves is for whoever reads one by one: more than four digits, numbers that a scale does not hold as they are,
-and what is no number.
+The caller decodes the rest one by one: more than four digits, numbers that the scale cannot hold exactly, and what is
+not a number.
 """
 
 from __future__ import annotations

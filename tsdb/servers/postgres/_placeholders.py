@@ -1,8 +1,8 @@
-"""The places for values in a statement, `$1`: where they are, what types they have, and the text with values in them.
+"""The placeholders of a statement, `$1`, and the types of their values.
 
-A client may say which type a parameter has. Where it does not, the text tells: a parameter that is compared with a
-column, or is written into one, has the type of that column; one with a cast has that of the cast; one behind LIMIT is
-a whole number. Everything else is text.
+A client may declare the type of a parameter. Otherwise it is inferred from the text: a parameter that is compared with
+a column, or written to one, has the type of that column; a cast parameter has the type of the cast; LIMIT takes an
+integer. Everything else is text.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from tsdb.model import DataType
 from tsdb.query.pg_catalog import TYPES, TYPES_BY_OID, type_oid
 from tsdb.servers.postgres._errors import PgError
 from tsdb.servers.postgres._values import FLOAT8, INT8, TEXT, TIMESTAMP
-from tsdb.sql.lexer import Token, TokenKind, tokenize, unquote
+from tsdb.sql.lexer import TokenKind, tokenize, unquote
 from tsdb.sql.statements import Dialect
+from tsdb.sql.template import Placeholder, StatementTemplate, find_cells
 
 PARAMETERS_MAX = 65_535
 """As many as Bind can carry."""
@@ -51,44 +52,10 @@ ColumnTypes = Callable[[Sequence[str]], Mapping[str, DataType] | None]
 """Types of the columns of the table with a name of one to three parts, in the table's order; None: no such table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One `$n`."""
-
-    token: int
-    """Which token the `$` is."""
-    start: int
-    end: int
-    number: int
-    """From 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A statement and the places for values in it."""
-
-    text: str
-    tokens: Sequence[Token]
-    places: tuple[Place, ...]
-
-    @property
-    def count(self) -> int:
-        return max((place.number for place in self.places), default=0)
-
-    def fill(self, write: Callable[[Place], str]) -> str:
-        """Return the text with something in each place."""
-        if not self.places:
-            return self.text
-        pieces, at = [], 0
-        for place in self.places:
-            pieces += [self.text[at : place.start], write(place)]
-            at = place.end
-        return "".join([*pieces, self.text[at:]])
-
-
-def parse_template(text: str) -> Template:
+def parse_template(text: str) -> StatementTemplate:
+    """Find the placeholders `$n` of a statement."""
     if "$" not in text:
-        return Template(text, (), ())
+        return StatementTemplate(text, (), ())
     tokens = tokenize(text, Dialect.POSTGRESQL)
     places = []
     for at, (token, following) in enumerate(pairwise(tokens)):
@@ -98,13 +65,13 @@ def parse_template(text: str) -> Template:
         number = int(following.text[:6])
         if not 1 <= number <= PARAMETERS_MAX:
             raise PgError("42P02", f"there is no parameter ${following.text[:10]}")
-        places.append(Place(at, token.start, following.end, number))
-    return Template(text, tokens, tuple(places))
+        places.append(Placeholder(at, token.start, following.end, number - 1))
+    return StatementTemplate(text, tokens, tuple(places))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The type of a place, and whether it comes from a column that it is compared with."""
+class InferredType:
+    """The type of a placeholder, and whether it is that of a column it is compared with."""
 
     oid: int
     is_compared: bool = False
@@ -112,32 +79,32 @@ class Found:
     """Of a timestamp column it is compared with, where a number counts such units: that is planned quickest."""
 
 
-def infer_types(template: Template, columns: ColumnTypes) -> dict[int, Found]:
-    """Return what the text tells of the parameters, by their numbers."""
+def infer_types(template: StatementTemplate, columns: ColumnTypes) -> dict[int, InferredType]:
+    """Return the types that the text implies, by the number of the placeholder."""
     if not template.places:
         return {}
-    reader = _Reader(template, columns)
-    found: dict[int, Found] = {}
+    reader = _TypeInference(template, columns)
+    found: dict[int, InferredType] = {}
     for place in template.places:
         kind = reader.type_of(place)
         if kind is not None:
             before = found.get(place.number)
             if before is not None and before != kind:
-                kind = Found(before.oid, is_compared=kind.is_compared and before.is_compared)
+                kind = InferredType(before.oid, is_compared=kind.is_compared and before.is_compared)
             found[place.number] = kind
         elif place.number in found:
-            found[place.number] = Found(found[place.number].oid)
+            found[place.number] = InferredType(found[place.number].oid)
     return found
 
 
-def _without_unit(found: Found | None) -> Found | None:
-    return None if found is None else Found(found.oid, found.is_compared)
+def _without_unit(found: InferredType | None) -> InferredType | None:
+    return None if found is None else InferredType(found.oid, found.is_compared)
 
 
-class _Reader:
-    """Looks at the tokens around the places of one statement."""
+class _TypeInference:
+    """Examines the tokens around the placeholders of one statement."""
 
-    def __init__(self, template: Template, columns: ColumnTypes) -> None:
+    def __init__(self, template: StatementTemplate, columns: ColumnTypes) -> None:
         self.tokens = template.tokens
         self._columns = columns
         self._tables = self._find_tables()
@@ -145,22 +112,22 @@ class _Reader:
         self._counts_units = is_plain
         self._cells = self._find_cells()
 
-    def type_of(self, place: Place) -> Found | None:
+    def type_of(self, place: Placeholder) -> InferredType | None:
         at = place.token
         if at in self._cells:
-            return Found(self._cells[at])
+            return InferredType(self._cells[at])
         if self._text(at + 2) == "::":
             return self._type_at(at + 3)
         before = self._word(at - 1)
         if self._text(at - 1) == "(" and self._word(at - 2) == "CAST" and self._word(at + 2) == "AS":
             return self._type_at(at + 3)
         if before in ("LIMIT", "OFFSET") or (self._text(at - 1) == "(" and "_ADVISORY_" in self._word(at - 2)):
-            return Found(INT8)
+            return InferredType(INT8)
         if before in _TEXT_WORDS or self._text(at - 1) in _TEXT_SIGNS or self._text(at + 2) in _TEXT_SIGNS:
-            return Found(TEXT)
+            return InferredType(TEXT)
         return self._compared(at)
 
-    def _compared(self, at: int) -> Found | None:
+    def _compared(self, at: int) -> InferredType | None:
         """From what stands on the other side of a comparison, of BETWEEN, of IN."""
         before = self._word(at - 1)
         if self._text(at - 1) in _COMPARISONS:
@@ -176,14 +143,14 @@ class _Reader:
             return _without_unit(self._operand_before(opened - 2))
         if opened is not None and self._word(opened - 1) in ("ANY", "ALL", "SOME"):
             found = self._operand_before(opened - 3)
-            return Found(TYPES_BY_OID[TEXT if found is None else found.oid].array or TYPES_BY_OID[TEXT].array)
+            return InferredType(TYPES_BY_OID[TEXT if found is None else found.oid].array or TYPES_BY_OID[TEXT].array)
         return None
 
-    def _counted(self, found: Found | None, sign: str) -> Found | None:
+    def _counted(self, found: InferredType | None, sign: str) -> InferredType | None:
         """Leave out the unit where a number would not be taken for a count of it."""
         if found is None or (sign in _ORDERS and self._counts_units):
             return found
-        return Found(found.oid, is_compared=found.is_compared and sign in _ORDERS)
+        return InferredType(found.oid, is_compared=found.is_compared and sign in _ORDERS)
 
     def _between_of(self, conjunction: int) -> int | None:
         """The BETWEEN whose AND this is, if its first bound is a single value."""
@@ -193,7 +160,7 @@ class _Reader:
         return None
 
     def _opening(self, at: int) -> int | None:
-        """The bracket around a place."""
+        """The bracket around a placeholder."""
         depth = 0
         for index in range(at - 1, -1, -1):
             sign = self._text(index)
@@ -205,33 +172,33 @@ class _Reader:
                 depth -= 1
         return None
 
-    def _operand_before(self, at: int) -> Found | None:
+    def _operand_before(self, at: int) -> InferredType | None:
         if self._word(at) == "NOT":
             at -= 1
         if self._text(at) == ")":
             opened = self._opening(at)
             call = "" if opened is None else self._word(opened - 1).lower()
-            return Found(_CALLS[call]) if call in _CALLS else None
+            return InferredType(_CALLS[call]) if call in _CALLS else None
         return self._operand(at)
 
-    def _operand_behind(self, at: int) -> Found | None:
+    def _operand_behind(self, at: int) -> InferredType | None:
         while self._text(at + 1) == ".":
             at += 2
         if self._text(at + 1) == "(":
             call = self._word(at).lower()
-            return Found(_CALLS[call]) if call in _CALLS else None
+            return InferredType(_CALLS[call]) if call in _CALLS else None
         return self._operand(at)
 
-    def _operand(self, at: int) -> Found | None:
+    def _operand(self, at: int) -> InferredType | None:
         if not 0 <= at < len(self.tokens):
             return None
         token = self.tokens[at]
         if token.kind == TokenKind.NUMBER:
             if self._text(at - 1) == "$":
                 return None
-            return Found(INT8 if token.text.isdigit() else FLOAT8)
+            return InferredType(INT8 if token.text.isdigit() else FLOAT8)
         if token.kind == TokenKind.STRING:
-            return Found(TEXT)
+            return InferredType(TEXT)
         if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
             return None
         name = unquote(token, Dialect.POSTGRESQL)
@@ -239,9 +206,9 @@ class _Reader:
         if len(kinds) != 1:
             return None
         kind = kinds.pop()
-        return Found(type_oid(kind), is_compared=True, unit=kind.arrow.unit if kind.is_timestamp else None)
+        return InferredType(type_oid(kind), is_compared=True, unit=kind.arrow.unit if kind.is_timestamp else None)
 
-    def _type_at(self, at: int) -> Found | None:
+    def _type_at(self, at: int) -> InferredType | None:
         if self._text(at + 1) == ".":
             at += 2
         name = unquote(self.tokens[at], Dialect.POSTGRESQL).lower() if at < len(self.tokens) else ""
@@ -249,7 +216,7 @@ class _Reader:
         if oid is None:
             return None
         is_array = self._text(at + 1) == "[" and self._text(at + 2) == "]"
-        return Found((TYPES_BY_OID[oid].array or TEXT) if is_array else oid)
+        return InferredType((TYPES_BY_OID[oid].array or TEXT) if is_array else oid)
 
     def _find_tables(self) -> list[Mapping[str, DataType]]:
         """The columns of every table that the text names behind FROM, JOIN, INTO and UPDATE."""
@@ -272,7 +239,7 @@ class _Reader:
         return parts
 
     def _find_cells(self) -> dict[int, int]:
-        """The types of the cells of INSERT … VALUES, by the token that a place begins with."""
+        """The types of the cells of INSERT … VALUES, by the first token of a placeholder."""
         if self._word(0) not in ("INSERT", "REPLACE") or not self._tables:
             return {}
         columns = self._tables[0]
@@ -280,20 +247,11 @@ class _Reader:
         if self._word(at) != "VALUES":
             return {}
         found: dict[int, int] = {}
-        depth = index = 0
-        for position in range(at + 1, len(self.tokens)):
-            sign = self._text(position)
-            if sign == "(":
-                depth += 1
-                index = 0 if depth == 1 else index
-            elif sign == ")":
-                depth -= 1
-            elif sign == "," and depth == 1:
-                index += 1
-            elif sign == "$" and depth == 1 and self._text(position + 2) in (",", ")") and index < len(names):
-                kind = columns.get(names[index])
-                if kind is not None:
-                    found[position] = type_oid(kind)
+        for position, cell in find_cells(self.tokens, at + 1):
+            is_whole = self._text(position) == "$" and self._text(position + 2) in (",", ")")
+            kind = columns.get(names[cell]) if is_whole and cell < len(names) else None
+            if kind is not None:
+                found[position] = type_oid(kind)
         return found
 
     def _insert_columns(self, all_names: list[str]) -> tuple[list[str], int]:
@@ -313,7 +271,7 @@ class _Reader:
         return names, at + 1
 
     def _text(self, at: int) -> str:
-        """An operator at a place, '' for anything else."""
+        """The operator at a position, '' for anything else."""
         if not 0 <= at < len(self.tokens):
             return ""
         token = self.tokens[at]

@@ -1,7 +1,7 @@
-"""Prepared statements and portals: a statement with places for values, and one with values in them that is being read.
+"""Prepared statements and portals.
 
-A portal reads its rows when it is executed, as many as are asked for; what is left of a batch waits in it. Its answer
-is begun by the first message that needs it: Describe where there are rows to describe, else Execute.
+A portal reads its rows when it is executed, as many as requested, and keeps the rest of a batch. Its statement starts
+with the first message that needs it: Describe where there are rows to describe, else Execute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tsdb.model import DataType
 from tsdb.query import Affected, Output, Records, Session
 from tsdb.servers.postgres._errors import PgError, ProtocolViolation
 from tsdb.servers.postgres._messages import Bind, ColumnHead
-from tsdb.servers.postgres._placeholders import Found, Place, Template, infer_types, parse_template
+from tsdb.servers.postgres._placeholders import InferredType, infer_types, parse_template
 from tsdb.servers.postgres._types import column_heads
 from tsdb.servers.postgres._values import (
     TEXT,
@@ -31,6 +31,7 @@ from tsdb.servers.postgres._values import (
 )
 from tsdb.sql import Parsed, parse
 from tsdb.sql.statements import Copy, Dialect, Insert
+from tsdb.sql.template import Placeholder, StatementTemplate
 
 PARAMETER_TYPES_OPEN = (0, UNKNOWN)
 """A client that says these says nothing."""
@@ -45,19 +46,19 @@ def parse_one(text: str) -> Parsed | None:
 
 
 @dataclass(slots=True)
-class Prepared:
-    """A statement with places for values."""
+class PostgresStatement:
+    """A prepared statement."""
 
-    template: Template
+    template: StatementTemplate
     declared: tuple[int, ...]
     parsed: Parsed | None
-    """With nulls in the places; None if there is no statement in the text."""
+    """With nulls for its parameters; None if the text has no statement."""
     heads: tuple[ColumnHead, ...] | None = None
-    """The columns a client was told of, None if it did not ask."""
-    _found: dict[int, Found] | None = None
+    """The columns that were described to the client, None if it did not ask."""
+    _found: dict[int, InferredType] | None = None
 
     @classmethod
-    def of(cls, text: str, declared: tuple[int, ...]) -> Prepared:
+    def of(cls, text: str, declared: tuple[int, ...]) -> PostgresStatement:
         template = parse_template(text)
         return cls(template, declared, parse_one(template.fill(lambda place: "NULL")))
 
@@ -70,31 +71,30 @@ class Prepared:
         statement = None if self.parsed is None else self.parsed.statement
         return isinstance(statement, Insert) and statement.values is not None
 
-    def found(self, database: DatabasePort, session: Session) -> dict[int, Found]:
-        """What the text tells of the types, looked up once."""
+    def found(self, database: DatabasePort, session: Session) -> dict[int, InferredType]:
+        """The types that the text implies; looked up once."""
         if self._found is None:
             self._found = infer_types(self.template, lambda parts: _column_types(database, parts, session))
         return self._found
 
     def oids(self, database: DatabasePort, session: Session) -> list[int]:
         """The types of all parameters."""
-        return [self.oid(number, database, session) for number in range(1, self.count + 1)]
+        return [self.oid(number, database, session) for number in range(self.count)]
 
     def oid(self, number: int, database: DatabasePort, session: Session) -> int:
-        declared = self.declared[number - 1] if number <= len(self.declared) else 0
+        declared = self.declared[number] if number < len(self.declared) else 0
         if declared not in PARAMETER_TYPES_OPEN:
             return declared
         found = self.found(database, session).get(number)
         return TEXT if found is None else found.oid
 
     def described(self, database: DatabasePort, session: Session) -> Parsed | None:
-        """The statement with something of the right type in each place."""
+        """The statement with a value of the right type for each parameter."""
         if not self.template.places:
             return self.parsed
 
-        def write(place: Place) -> str:
-            before = self.template.tokens[place.token - 1].word if place.token else ""
-            if before in ("LIMIT", "OFFSET"):
+        def write(place: Placeholder) -> str:
+            if self.template.word_before(place) in ("LIMIT", "OFFSET"):
                 return "1"
             found = self.found(database, session).get(place.number)
             if self.is_insert or (found is not None and found.is_compared):
@@ -110,22 +110,22 @@ class Prepared:
                 f"bind message supplies {len(bind.values)} parameters, but the prepared statement requires {self.count}"
             )
         if not self.template.places:
-            # The cells of an INSERT belong to the one who writes them.
+            # The cells of an INSERT are consumed by the write.
             return parse_one(self.template.text) if self.is_insert else self.parsed
         is_binary = expand_formats(bind.formats, len(bind.values))
         return parse_one(self.template.fill(lambda place: self._write(place, bind, is_binary, database, session)))
 
     def _write(
-        self, place: Place, bind: Bind, is_binary: Sequence[bool], database: DatabasePort, session: Session
+        self, place: Placeholder, bind: Bind, is_binary: Sequence[bool], database: DatabasePort, session: Session
     ) -> str:
         number = place.number
         oid = self.oid(number, database, session)
         found = self.found(database, session).get(number)
-        raw = bind.values[number - 1]
+        raw = bind.values[number]
         try:
-            value = None if raw is None else decode_value(raw, oid, is_binary=is_binary[number - 1])
+            value = None if raw is None else decode_value(raw, oid, is_binary=is_binary[number])
         except ValueError as error:
-            raise PgError("22P02", f"invalid value for parameter ${number}: {error}") from error
+            raise PgError("22P02", f"invalid value for parameter ${number + 1}: {error}") from error
         if found is not None and found.unit is not None and isinstance(value, Moment):
             return count_literal(value, found.unit, session.time_zone)
         is_compared = found is not None and found.is_compared
@@ -158,7 +158,7 @@ class Portal:
     """A statement with its values, as far as it is read."""
 
     parsed: Parsed | None
-    prepared: Prepared
+    prepared: PostgresStatement
     result_formats: tuple[int, ...]
     output: Output | None = None
     formats: list[bool] = field(default_factory=list)
@@ -176,13 +176,13 @@ class Portal:
         return self.output
 
     def _check_heads(self, records: Records) -> None:
-        """Rows are not what a client was told they are, when a table has changed since: it must ask again."""
-        told = self.prepared.heads
-        if told is None:
+        """Fail if the columns are not those described, because a table has changed."""
+        described = self.prepared.heads
+        if described is None:
             return
         actual = column_heads(records.schema)
-        kinds = zip(told, actual, records.schema.types, strict=False)
-        if len(told) != len(actual) or any(a.oid != b.oid and not pt.is_null(kind) for a, b, kind in kinds):
+        kinds = zip(described, actual, records.schema.types, strict=False)
+        if len(described) != len(actual) or any(a.oid != b.oid and not pt.is_null(kind) for a, b, kind in kinds):
             records.close()
             raise PgError("0A000", "cached plan must not change result type")
 

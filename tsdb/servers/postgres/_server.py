@@ -1,7 +1,7 @@
-"""The server that listens for PostgreSQL's clients.
+"""The PostgreSQL server.
 
-Connections are served by the event loop; statements run on `threads_max` worker threads, logins on two of their own, so
-that a client can always come in, or cancel, while statements run. Connections, threads, messages and waits are bounded.
+The event loop serves connections; statements run on `threads_max` worker threads, logins on two others (the login
+pool), so that clients can log in or cancel while statements run. Connections, threads, messages and waits are bounded.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Mapping
 from functools import partial
 
 from tsdb.auth import Authenticator
@@ -20,22 +19,21 @@ from tsdb.errors import TsdbError
 from tsdb.query import Session
 from tsdb.query.advisory_locks import AdvisoryLocks, SessionLocks
 from tsdb.servers._steps import StepPool
-from tsdb.servers._tcp import KeepAlive, TcpServer
+from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
 from tsdb.servers.postgres._backend import Backend
-from tsdb.servers.postgres._connection import ClientGone, Connection, shutdown_error
+from tsdb.servers.postgres._connection import PostgresConnection, shutdown_error
 from tsdb.servers.postgres._errors import PgError, error_fields
-from tsdb.servers.postgres._login import Login, LoginRules, log_in
+from tsdb.servers.postgres._login import LoginRules, PostgresLogin, log_in
 from tsdb.servers.postgres._messages import Message, backend_key_data, error, ready_for_query
+from tsdb.servers.postgres._tuning import TUNING, PostgresTuning
 from tsdb.telemetry import counter, gauge, get_logger
 from tsdb.units import Duration
 
 CONNECTIONS_MAX = 4096
-LOGIN_SECONDS_MAX = 30.0
-"""From the first byte to the end of the login."""
 LOGIN_THREADS = 2
 LOGINS_OVER_MAX = 64
-"""How many connections over the limit are heard: to be told why not, or because all they want is to cancel."""
+"""How many connections over the limit are read: they get an error, or only want to cancel a statement."""
 _NS_PER_SECOND = 1e9
 _KEEP_ALIVE_PROBES = 3
 
@@ -48,7 +46,7 @@ _REFUSED = counter(
 )
 
 
-class PostgresServer:
+class PostgresServer(TcpService):
     """Listens on an address; at most `threads_max` statements run at the same time."""
 
     name = "Postgres"
@@ -67,7 +65,9 @@ class PostgresServer:
         connections_max: int = CONNECTIONS_MAX,
         idle_timeout: Duration | None = None,
         keep_alive: Duration | None = None,
+        tuning: PostgresTuning = TUNING,
     ) -> None:
+        self.tuning = tuning
         self._gate = gate
         self._database: DatabasePort
         self._threads_max = threads_max
@@ -96,19 +96,6 @@ class PostgresServer:
             keep_alive=KeepAlive(int(keep_alive / _NS_PER_SECOND) if keep_alive else 0, _KEEP_ALIVE_PROBES),
         )
 
-    @property
-    def address(self) -> str:
-        return self._tcp.address
-
-    @property
-    def facts(self) -> Mapping[str, str]:
-        """For the start-up summary."""
-        return {self.name: self.address}
-
-    def probe(self) -> None:
-        """Read the certificate and take the address, or raise a StartError that says why that cannot be."""
-        self._tcp.probe()
-
     async def start(self) -> None:
         """Begin to accept connections."""
         self._database = self._gate.database
@@ -124,7 +111,7 @@ class PostgresServer:
             if pool is not None:
                 pool.close()
 
-    async def converse(self, connection: Connection) -> None:
+    async def converse(self, connection: PostgresConnection) -> None:
         """Log a client in and answer it until it leaves."""
         login = await self._log_in(connection)
         if login is None:
@@ -134,7 +121,7 @@ class PostgresServer:
         process = session.connection_id & 0x7FFFFFFF
         self._keys[process] = (secret, session)
         session.locks = SessionLocks(self._locks)
-        backend = Backend(self._database, session, login.settings)
+        backend = Backend(self._database, session, login.settings, self.tuning)
         self._database.connect(session)
         try:
             connection.write(login.greeting + backend_key_data(process, secret) + ready_for_query("I"))
@@ -145,7 +132,9 @@ class PostgresServer:
             # Rows may still be computed for what is open; closing it waits for nothing.
             backend.close()
 
-    async def _answer_all(self, connection: Connection, backend: Backend, session: Session, pool: StepPool) -> None:
+    async def _answer_all(
+        self, connection: PostgresConnection, backend: Backend, session: Session, pool: StepPool
+    ) -> None:
         while True:
             batch = await connection.read_batch(self._idle_allowed(session))
             is_last = batch[-1].tag == ord("X")
@@ -158,16 +147,16 @@ class PostgresServer:
                 raise shutdown_error()
 
     def _idle_allowed(self, session: Session) -> float | None:
-        """How long a connection may say nothing: what it asked for, at most what the server allows."""
-        asked = session.variables.get("idle_session_timeout", "0")
-        seconds = int(asked) / 1000 if asked.isdigit() and len(asked) < 12 else 0.0
+        """The idle timeout of a connection: its own, at most that of the server."""
+        wanted = session.variables.get("idle_session_timeout", "0")
+        seconds = int(wanted) / 1000 if wanted.isdigit() and len(wanted) < 12 else 0.0
         if not seconds:
             return self._idle_seconds
         return seconds if self._idle_seconds is None else min(seconds, self._idle_seconds)
 
-    async def _log_in(self, connection: Connection) -> Login | None:
+    async def _log_in(self, connection: PostgresConnection) -> PostgresLogin | None:
         try:
-            async with asyncio.timeout(LOGIN_SECONDS_MAX):
+            async with asyncio.timeout(self.tuning.login_seconds_max):
                 login = await log_in(connection, self._rules())
         except TimeoutError:
             raise PgError("08P01", "the login took too long") from None
@@ -190,7 +179,7 @@ class PostgresServer:
         )
 
     def _cancel(self, process: int, secret: bytes) -> None:
-        """Stop what a connection runs, for somebody who knows its secret; nobody is told whether it worked."""
+        """Stop what a connection runs, for a client that knows its secret; the client gets no answer."""
         known = self._keys.get(process)
         if known is not None and hmac.compare_digest(known[0], secret):
             if known[1].locks is not None:
@@ -198,11 +187,11 @@ class PostgresServer:
             self._database.cancel(known[1])
 
 
-class _Accepted(Connection):
+class _Accepted(PostgresConnection):
     """A connection of a server."""
 
     def __init__(self, server: PostgresServer, accepted: socket.socket, client: str) -> None:
-        super().__init__(client)
+        super().__init__(client, server.tuning.message_seconds)
         self._server = server
         self._socket = accepted
 
@@ -211,7 +200,7 @@ class _Accepted(Connection):
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: self, self._socket)
             await self._server.converse(self)
-        except (ClientGone, ConnectionError):
+        except ConnectionError:
             _log.debug("a client went away", client=self.client)
         except TimeoutError:
             _REFUSED.labels("idle").inc()

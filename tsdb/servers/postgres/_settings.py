@@ -1,7 +1,7 @@
-"""The settings of a connection: with which it begins, what it is told of them, what RESET goes back to.
+"""The settings of a connection: initial values, reports to the client, and what RESET restores.
 
-PostgreSQL tells its clients the values of some settings when they connect and again when one changes: drivers choose by
-them how to read dates and how to quote strings.
+PostgreSQL reports the values of some settings when a client connects and when one changes: drivers decide by them how
+to read dates and quote strings.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REPORTED = {
     "standard_conforming_strings": "standard_conforming_strings",
     "search_path": "search_path",
 }
-"""The settings clients are told of, with their names as they are told."""
+"""The settings that are reported to clients, with the names that clients expect."""
 
 _QUIET = frozenset(
     {
@@ -44,14 +44,14 @@ _QUIET = frozenset(
         *("max_parallel_workers_per_gather", "work_mem", "plan_cache_mode", "geqo", "gin_fuzzy_search_limit"),
     }
 )
-"""What clients set as a matter of course, and what does no harm when it has no effect."""
+"""Settings that clients commonly set and that are ignored without harm."""
 
 _NOT_SETTINGS = frozenset({"user", "database", "options", "replication"})
 _UTF8 = frozenset({"UTF8", "UTF-8", "UNICODE", "SQL_ASCII", "AUTO"})
 
 
 class SessionSettings:
-    """What one connection began with and what it was told."""
+    """The initial and reported settings of one connection."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -59,7 +59,7 @@ class SessionSettings:
         self._start: tuple[str, str, dict[str, str]] = ("", "", {})
 
     def begin(self, session: Session, parameters: Mapping[str, str], database: DatabasePort) -> Iterator[bytes]:
-        """Apply the parameters of the start-up message; yield what the client is told."""
+        """Apply the parameters of the start-up message; yield what is reported to the client."""
         for name, value in startup_settings(parameters).items():
             self._apply(name, value, session, database)
         session.warnings.clear()
@@ -78,7 +78,7 @@ class SessionSettings:
             raise PgError("22023", f'invalid value for parameter "{name}": "{value}"', hint=str(error)) from error
 
     def changes(self, session: Session, statement: Statement) -> Iterator[bytes]:
-        """Yield what a client is told behind a statement that may have set something."""
+        """Yield the settings to report after a statement that may have changed some."""
         if not isinstance(statement, s.SetVariable | s.SetMany | s.Reset | s.Use):
             return
         names = {each.name for each in statement.settings} if isinstance(statement, s.SetMany) else set()

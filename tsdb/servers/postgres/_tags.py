@@ -1,4 +1,4 @@
-"""Command tags: the words by which PostgreSQL says what a statement did. Drivers read the number of rows in them."""
+"""Command tags: what a statement did. Drivers read the number of rows from them."""
 
 from __future__ import annotations
 

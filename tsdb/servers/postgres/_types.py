@@ -1,4 +1,4 @@
-"""Columns of answers as PostgreSQL's types, and rows as its messages."""
+"""Columns of results as PostgreSQL types, and rows as messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def column_heads(schema: pa.Schema) -> list[ColumnHead]:
-    """What RowDescription says of the columns of an answer."""
+    """Return the columns of a result for RowDescription."""
     heads = []
     for field in schema:
         oid, known = field_oid(field), type_of_field(field)

@@ -1,7 +1,7 @@
-"""Values of parameters, text or binary, into Python: what Bind carries. ValueError where it is no value of its type.
+"""Decodes the parameters of Bind, text or binary. ValueError if a value is invalid for its type.
 
-Numbers, truth values, bytes and lists become Python's own. Everything about time becomes `Moment`, because what it
-means in SQL depends on where it stands; other types stay text.
+Numbers, booleans, bytes and lists become Python values. Times become `Moment`, because their meaning in SQL depends on
+the context; other types remain text.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._columns import IntervalColumn, parse_column, parse_default, parse_type
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._indexes import INDEX_WORDS, parse_index, parse_index_kind
 from tsdb.sql.parser._options import option_key, option_value, parse_with
 from tsdb.sql.parser._users import parse_alter_user
@@ -28,13 +28,13 @@ from tsdb.sql.statements import (
 )
 
 _REPEATABLE = (AddColumnOp, SetDefaultOp, DropDefaultOp)
-"""What may be listed with commas, all of one sort."""
+"""Changes that may be listed with commas, all of one kind."""
 
 _REQUEST_OPTIONS = frozenset({"timeout", "wait"})
 """Options of the request itself; a change is done when its answer is sent, so that they change nothing."""
 
 
-def parse_alter(cursor: Cursor) -> Statement:
+def parse_alter(cursor: TokenCursor) -> Statement:
     """ALTER, which the caller has passed, and what it changes."""
     if cursor.accept_any("DATABASE", "SCHEMA"):
         return _database(cursor)
@@ -47,7 +47,7 @@ def parse_alter(cursor: Cursor) -> Statement:
     raise cursor.failure("DATABASE or TABLE")
 
 
-def _database(cursor: Cursor) -> AlterDatabase:
+def _database(cursor: TokenCursor) -> AlterDatabase:
     name = cursor.name("the name of a database", parts_max=2)
     if cursor.accept("SET"):
         pairs = _set_options(cursor)
@@ -60,7 +60,7 @@ def _database(cursor: Cursor) -> AlterDatabase:
     return statement
 
 
-def _table(cursor: Cursor) -> AlterTable:
+def _table(cursor: TokenCursor) -> AlterTable:
     if_exists = cursor.if_exists()
     name = cursor.name("the name of a table")
     operations = [_operation(cursor)]
@@ -73,13 +73,13 @@ def _table(cursor: Cursor) -> AlterTable:
     return AlterTable(name, tuple(operations), if_exists)
 
 
-def _request_options(cursor: Cursor) -> None:
+def _request_options(cursor: TokenCursor) -> None:
     for key, _ in parse_with(cursor):
         if key not in _REQUEST_OPTIONS:
             raise InvalidArguments(f"unknown option of ALTER: {key}", hint="known: timeout, wait")
 
 
-def _operation(cursor: Cursor) -> AlterOp:
+def _operation(cursor: TokenCursor) -> AlterOp:
     if cursor.accept("ADD"):
         return _add(cursor)
     if cursor.accept("DROP"):
@@ -101,7 +101,7 @@ def _operation(cursor: Cursor) -> AlterOp:
     raise cursor.failure("ADD, DROP, MODIFY, RENAME, SET or UNSET")
 
 
-def _add(cursor: Cursor) -> AddColumnOp:
+def _add(cursor: TokenCursor) -> AddColumnOp:
     has_column = cursor.accept("COLUMN")
     if not has_column and cursor.word in ("CONSTRAINT", "PRIMARY", "INDEX", "UNIQUE", "FOREIGN", "PARTITION"):
         raise cursor.unsupported(cursor.token)
@@ -119,7 +119,7 @@ def _add(cursor: Cursor) -> AddColumnOp:
     return AddColumnOp(column, if_not_exists)
 
 
-def _modify(cursor: Cursor) -> AlterOp:
+def _modify(cursor: TokenCursor) -> AlterOp:
     name = cursor.name_part("the name of a column")
     if cursor.accept("SET", "DEFAULT"):
         return SetDefaultOp(name, parse_default(cursor))
@@ -136,7 +136,7 @@ def _modify(cursor: Cursor) -> AlterOp:
     return ModifyTypeOp(name, parse_type(cursor))
 
 
-def _rename(cursor: Cursor) -> RenameTableOp | RenameColumnOp:
+def _rename(cursor: TokenCursor) -> RenameTableOp | RenameColumnOp:
     if cursor.word == "COLUMN" and cursor.ahead(1).kind != TokenKind.END:
         cursor.take()
         name = cursor.name_part("the name of a column")
@@ -147,7 +147,7 @@ def _rename(cursor: Cursor) -> RenameTableOp | RenameColumnOp:
     return RenameTableOp(cursor.name("the new name of the table"))
 
 
-def _set_options(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
+def _set_options(cursor: TokenCursor) -> tuple[tuple[str, str | None], ...]:
     def pair() -> tuple[str, str | None]:
         key = option_key(cursor)
         cursor.expect_operator("=")

@@ -9,7 +9,7 @@ from tsdb.model import ColumnIndex, DataType, Kind
 from tsdb.sql._types import type_of_name
 from tsdb.sql.keywords import RESERVED, RESERVED_IN_POSTGRESQL
 from tsdb.sql.lexer import TokenKind, unquote
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._indexes import is_index, parse_index
 from tsdb.sql.statements import ColumnDef, DefaultExpression, Dialect
 
@@ -18,7 +18,7 @@ class IntervalColumn(InvalidArguments):
     """An interval is a value of expressions; no column holds it."""
 
 
-def parse_column(cursor: Cursor) -> ColumnDef:
+def parse_column(cursor: TokenCursor) -> ColumnDef:
     """`name type option*`."""
     column = ColumnDef(parse_column_name(cursor), _column_type(cursor))
     while True:
@@ -30,7 +30,7 @@ def parse_column(cursor: Cursor) -> ColumnDef:
     return column
 
 
-def parse_column_name(cursor: Cursor) -> str:
+def parse_column_name(cursor: TokenCursor) -> str:
     """A new column's name; a reserved word only in quotes."""
     token = cursor.token
     if token.word in (RESERVED_IN_POSTGRESQL if cursor.dialect is Dialect.POSTGRESQL else RESERVED):
@@ -39,14 +39,14 @@ def parse_column_name(cursor: Cursor) -> str:
     return cursor.name_part("the name of a column")
 
 
-def _column_type(cursor: Cursor) -> DataType:
+def _column_type(cursor: TokenCursor) -> DataType:
     if cursor.word == "INTERVAL":
         name = unquote(cursor.tokens[cursor.position - 1], cursor.dialect)
         raise IntervalColumn(f"column name `{name}` is interval type, which is not supported")
     return parse_type(cursor)
 
 
-def parse_type(cursor: Cursor) -> DataType:
+def parse_type(cursor: TokenCursor) -> DataType:
     """`BIGINT UNSIGNED`, `TIMESTAMP(6)`, `DOUBLE PRECISION`, `CHARACTER VARYING(10)`, …"""
     token = cursor.token
     if token.kind != TokenKind.WORD:
@@ -73,7 +73,7 @@ def parse_type(cursor: Cursor) -> DataType:
     return found
 
 
-def _option(cursor: Cursor, column: ColumnDef) -> ColumnDef | None:
+def _option(cursor: TokenCursor, column: ColumnDef) -> ColumnDef | None:
     """Read one option and return the column with it, None when no option follows."""
     if cursor.accept("NOT", "NULL"):
         return _nullable(column, is_nullable=False)
@@ -100,7 +100,7 @@ def _option(cursor: Cursor, column: ColumnDef) -> ColumnDef | None:
     return None
 
 
-def _comment(cursor: Cursor) -> str:
+def _comment(cursor: TokenCursor) -> str:
     if cursor.token.kind == TokenKind.QUOTED:
         return cursor.identifier()
     return cursor.string("a comment in quotes")
@@ -112,7 +112,7 @@ def _nullable(column: ColumnDef, *, is_nullable: bool) -> ColumnDef:
     return replace(column, is_nullable=is_nullable)
 
 
-def _new_index(cursor: Cursor, column: ColumnDef) -> ColumnIndex:
+def _new_index(cursor: TokenCursor, column: ColumnDef) -> ColumnIndex:
     index = parse_index(cursor, column.name)
     check_index_type(index, column.type, column.name)
     if any(each.kind == index.kind for each in column.indexes):
@@ -128,8 +128,8 @@ def check_index_type(index: ColumnIndex, kind: DataType, column: str) -> None:
         raise InvalidArguments(f"VECTOR index only supports vector type, column {column} is {kind.name}")
 
 
-def parse_default(cursor: Cursor, kind: DataType | None = None) -> DefaultExpression:
-    """What follows DEFAULT: a literal, perhaps with a sign, or a function without arguments."""
+def parse_default(cursor: TokenCursor, kind: DataType | None = None) -> DefaultExpression:
+    """Parse what follows DEFAULT: a literal, perhaps with a sign, or a function without arguments."""
     start = cursor.token
     default = _default(cursor)
     follower = cursor.token
@@ -141,7 +141,7 @@ def parse_default(cursor: Cursor, kind: DataType | None = None) -> DefaultExpres
     return default
 
 
-def _default(cursor: Cursor) -> DefaultExpression | None:
+def _default(cursor: TokenCursor) -> DefaultExpression | None:
     token = cursor.take()
     if token.kind == TokenKind.STRING or (token.kind == TokenKind.QUOTED and token.text[0] == '"'):
         return DefaultExpression(unquote(token, cursor.dialect), "string")
@@ -173,7 +173,7 @@ def hex_digits(text: str) -> str:
     return digits.lower()
 
 
-def _unsupported_default(cursor: Cursor, start: int) -> TsdbError:
+def _unsupported_default(cursor: TokenCursor, start: int) -> TsdbError:
     shown = cursor.text[start : start + 40].split("\n", 1)[0]
     return Unsupported(
         f"Unsupported default constraint near '{shown}'", hint="a default is a literal or a function without arguments"

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._options import Options, option_key, option_value, parse_options, parse_with
 from tsdb.sql.statements import Copy, Name, Slice
 
 
-def parse_copy(cursor: Cursor) -> Copy:
+def parse_copy(cursor: TokenCursor) -> Copy:
     """`COPY t | (query) | DATABASE db  TO | FROM 'path' …`, COPY passed."""
     if cursor.is_operator("("):
         query = _query(cursor)
@@ -33,7 +33,7 @@ def parse_copy(cursor: Cursor) -> Copy:
     return _to_or_from(cursor, cursor.expect_any("TO", "FROM").lower(), table=table)
 
 
-def _columns(cursor: Cursor, table: Name, start: int) -> Copy:
+def _columns(cursor: TokenCursor, table: Name, start: int) -> Copy:
     """`COPY t (a, b) TO STDOUT` is a query; files have all columns."""
     names = cursor.parenthesised(lambda: cursor.identifier("the name of a column"))
     if cursor.is_words("FROM", "STDIN"):
@@ -50,7 +50,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _query(cursor: Cursor) -> Slice:
+def _query(cursor: TokenCursor) -> Slice:
     """The query between parentheses."""
     cursor.expect_operator("(")
     query = _checked(cursor)
@@ -58,7 +58,7 @@ def _query(cursor: Cursor) -> Slice:
     return query
 
 
-def _checked(cursor: Cursor) -> Slice:
+def _checked(cursor: TokenCursor) -> Slice:
     begin = cursor.position
     if not (cursor.word in ("SELECT", "WITH", "VALUES", "TABLE", "TQL") or cursor.is_operator("(")):
         cursor.fail("a query")
@@ -67,7 +67,7 @@ def _checked(cursor: Cursor) -> Slice:
 
 
 def _to_or_from(
-    cursor: Cursor,
+    cursor: TokenCursor,
     direction: str,
     *,
     table: Name | None = None,
@@ -96,13 +96,13 @@ def _to_or_from(
     return Copy(direction, path, table, query, database, options, connection, limit)
 
 
-def _path(cursor: Cursor) -> str:
+def _path(cursor: TokenCursor) -> str:
     if cursor.token.kind == TokenKind.QUOTED:
         return cursor.identifier()
     return cursor.string("a path in quotes")
 
 
-def _stdout_option(cursor: Cursor) -> tuple[str, str]:
+def _stdout_option(cursor: TokenCursor) -> tuple[str, str]:
     """`HEADER`, `DELIMITER ';'`, `FORCE_QUOTE (a, b)`, `FORCE_QUOTE *`."""
     key = option_key(cursor)
     cursor.accept_operator("=")
@@ -111,7 +111,7 @@ def _stdout_option(cursor: Cursor) -> tuple[str, str]:
     return key, _column_list(cursor) if key == "force_quote" else option_value(cursor)
 
 
-def _column_list(cursor: Cursor) -> str:
+def _column_list(cursor: TokenCursor) -> str:
     """`*`, or names with commas between them."""
     if cursor.accept_operator("*"):
         return "*"
@@ -120,7 +120,7 @@ def _column_list(cursor: Cursor) -> str:
     return ",".join(cursor.listed(lambda: cursor.identifier("the name of a column")))
 
 
-def _older_options(cursor: Cursor) -> Options:
+def _older_options(cursor: TokenCursor) -> Options:
     found: list[tuple[str, str]] = []
     while word := cursor.accept_any("BINARY", "CSV", "HEADER", "DELIMITER", "DELIMITERS", "NULL", "QUOTE", "ESCAPE"):
         if word in ("BINARY", "CSV"):

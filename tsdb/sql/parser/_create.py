@@ -16,7 +16,7 @@ from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
 from tsdb.model import DataType, Kind
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.parser._columns import parse_column
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._flow import parse_create_flow
 from tsdb.sql.parser._indexes import make_index
 from tsdb.sql.parser._options import parse_with
@@ -43,7 +43,7 @@ _MODES = frozenset({"append_mode", "merge_mode"})
 QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM"})
 
 
-def parse_create(cursor: Cursor) -> Statement:
+def parse_create(cursor: TokenCursor) -> Statement:
     """CREATE, which the caller has passed, and what it creates."""
     or_replace = cursor.accept("OR", "REPLACE")
     if not or_replace:
@@ -69,7 +69,7 @@ def parse_create(cursor: Cursor) -> Statement:
     raise cursor.failure("DATABASE, TABLE, EXTERNAL TABLE, VIEW or FLOW")
 
 
-def _database(cursor: Cursor) -> CreateDatabase:
+def _database(cursor: TokenCursor) -> CreateDatabase:
     if_not_exists = cursor.if_not_exists()
     name = cursor.name("the name of a database", parts_max=2)
     return CreateDatabase(name, if_not_exists, parse_with(cursor))
@@ -77,14 +77,14 @@ def _database(cursor: Cursor) -> CreateDatabase:
 
 @dataclass(slots=True)
 class _Draft:
-    """What was found between the parentheses of CREATE TABLE."""
+    """The contents of the parentheses of CREATE TABLE."""
 
     columns: list[ColumnDef] = field(default_factory=list)
     time_indexes: list[str] = field(default_factory=list)
     primary_keys: list[tuple[str, ...]] = field(default_factory=list)
 
 
-def _table(cursor: Cursor, *, is_external: bool) -> Statement:
+def _table(cursor: TokenCursor, *, is_external: bool) -> Statement:
     if cursor.is_words("IF", "EXISTS"):
         raise cursor.unsupported(cursor.token)
     if_not_exists = cursor.if_not_exists()
@@ -137,7 +137,7 @@ def _choose_time_index(draft: _Draft) -> tuple[tuple[str, str], ...]:
     return APPENDED
 
 
-def _index(cursor: Cursor) -> AlterTable:
+def _index(cursor: TokenCursor) -> AlterTable:
     """`CREATE INDEX [IF NOT EXISTS] [name] ON t [USING method] (column, …)`."""
     cursor.if_not_exists()
     if cursor.word != "ON":
@@ -149,14 +149,14 @@ def _index(cursor: Cursor) -> AlterTable:
     return AlterTable(table, tuple(SetIndexOp(each, make_index("inverted", (), each)) for each in columns))
 
 
-def _indexed_column(cursor: Cursor) -> str:
+def _indexed_column(cursor: TokenCursor) -> str:
     name = cursor.name_part("the name of a column")
     _ = cursor.is_operator("(") and cursor.parenthesised(cursor.integer)
     cursor.accept_any("ASC", "DESC")
     return name
 
 
-def _item(cursor: Cursor, draft: _Draft) -> None:
+def _item(cursor: TokenCursor, draft: _Draft) -> None:
     """A column, `TIME INDEX (c)` or `PRIMARY KEY (c, …)`."""
     _ = cursor.accept("CONSTRAINT") and cursor.identifier()
     if cursor.is_words("TIME", "INDEX") and cursor.ahead(2).text == "(":
@@ -224,7 +224,7 @@ def _primary_key(draft: _Draft) -> tuple[str, ...]:
     return key
 
 
-def _partition(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
+def _partition(cursor: TokenCursor) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
     """`[PARTITION ON COLUMNS (c, …) (rule, …)]`."""
     if not cursor.accept("PARTITION"):
         return (), ()
@@ -236,7 +236,7 @@ def _partition(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
     return columns, tuple(rules)
 
 
-def _view(cursor: Cursor, *, or_replace: bool) -> CreateView:
+def _view(cursor: TokenCursor, *, or_replace: bool) -> CreateView:
     if_not_exists = cursor.if_not_exists()
     if or_replace and if_not_exists:
         raise InvalidArguments("CREATE VIEW cannot be both OR REPLACE and IF NOT EXISTS")
@@ -247,7 +247,7 @@ def _view(cursor: Cursor, *, or_replace: bool) -> CreateView:
     return CreateView(name, query, cursor.slice(0, cursor.position), tuple(columns), or_replace, if_not_exists)
 
 
-def parse_query_slice(cursor: Cursor, *others: str) -> Slice:
+def parse_query_slice(cursor: TokenCursor, *others: str) -> Slice:
     """Everything to the end, which must begin like a query (or with one of `others`)."""
     if not (cursor.word in QUERY_WORDS or cursor.word in others or cursor.is_operator("(")):
         cursor.fail("a query")

@@ -1,4 +1,4 @@
-"""A place in the tokens of one statement, and the small questions every rule of the grammar asks.
+"""A position in the tokens of one statement, and the checks that every rule of the grammar uses.
 
 `accept_…` moves on when the next token is the wanted one and says whether it was; `expect_…` raises InvalidSyntax with
 line, column, what was expected and what was found. Nothing recurses, so no text can exhaust the stack.
@@ -22,7 +22,7 @@ NAME_PARTS_MAX = 3
 _T = TypeVar("_T")
 
 
-class Cursor:
+class TokenCursor:
     """The tokens of one statement, the END token last, and how far they are read."""
 
     def __init__(self, text: str, tokens: list[Token], dialect: Dialect) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.parser._cursor import NAME_PARTS_MAX, Cursor
+from tsdb.sql.parser._cursor import NAME_PARTS_MAX, TokenCursor
 from tsdb.sql.parser._users import parse_drop_user
 from tsdb.sql.statements import (
     Comment,
@@ -23,7 +23,7 @@ from tsdb.sql.statements import (
 _AFTER_DELETE = frozenset({"LIMIT", "ORDER", "RETURNING", "USING"})
 
 
-def parse_drop(cursor: Cursor) -> Statement:
+def parse_drop(cursor: TokenCursor) -> Statement:
     """DROP, which the caller has passed, and what it drops."""
     token = cursor.token
     what = cursor.accept_any("DATABASE", "SCHEMA", "TABLE", "VIEW", "FLOW", "PREPARE", "USER")
@@ -45,7 +45,7 @@ def parse_drop(cursor: Cursor) -> Statement:
     return DropFlow(cursor.name("the name of a flow", parts_max=2), if_exists)
 
 
-def parse_truncate(cursor: Cursor) -> TruncateTable:
+def parse_truncate(cursor: TokenCursor) -> TruncateTable:
     """`TRUNCATE [TABLE] t [FILE RANGE (start, end)[, …]]`, TRUNCATE passed."""
     cursor.accept("TABLE")
     name = cursor.name("the name of a table")
@@ -67,7 +67,7 @@ def parse_truncate(cursor: Cursor) -> TruncateTable:
     return TruncateTable(name, tuple(ranges))
 
 
-def parse_comment(cursor: Cursor) -> Comment:
+def parse_comment(cursor: TokenCursor) -> Comment:
     """`COMMENT ON TABLE t | COLUMN t.c | FLOW f IS 'text' | NULL`, COMMENT passed."""
     cursor.expect("ON")
     kind = cursor.expect_any("TABLE", "COLUMN", "FLOW").lower()
@@ -82,7 +82,7 @@ def parse_comment(cursor: Cursor) -> Comment:
     return Comment(kind, name, column, comment)
 
 
-def parse_delete(cursor: Cursor) -> Delete:
+def parse_delete(cursor: TokenCursor) -> Delete:
     """`DELETE FROM t [[AS] alias] [WHERE expression]`, DELETE passed."""
     if not cursor.accept("FROM"):
         cursor.fail("FROM")
@@ -98,5 +98,5 @@ def parse_delete(cursor: Cursor) -> Delete:
     return Delete(table, where, alias)
 
 
-def _is_clause(cursor: Cursor) -> bool:
+def _is_clause(cursor: TokenCursor) -> bool:
     return cursor.word == "WHERE" or cursor.word in _AFTER_DELETE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsdb.errors import Unsupported
 from tsdb.sql.lexer import TokenKind, unquote
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._options import parse_with
 from tsdb.sql.statements import CreateFlow
 
@@ -13,7 +13,7 @@ _UNITS = frozenset(
 )
 
 
-def parse_create_flow(cursor: Cursor, *, or_replace: bool) -> CreateFlow:
+def parse_create_flow(cursor: TokenCursor, *, or_replace: bool) -> CreateFlow:
     """A flow, behind CREATE [OR REPLACE] FLOW."""
     if_not_exists = cursor.if_not_exists()
     if or_replace and if_not_exists:
@@ -35,14 +35,14 @@ def parse_create_flow(cursor: Cursor, *, or_replace: bool) -> CreateFlow:
     return CreateFlow(name, sink, query, or_replace, if_not_exists, expire_after, eval_interval, comment, options)
 
 
-def _clause(cursor: Cursor, first: str, second: str) -> bool:
+def _clause(cursor: TokenCursor, first: str, second: str) -> bool:
     if not cursor.accept(first):
         return False
     cursor.expect(second)
     return True
 
 
-def _interval(cursor: Cursor) -> str:
+def _interval(cursor: TokenCursor) -> str:
     """A span of time as its text: `'1 h'`, `INTERVAL '1 h'`, `'1 h'::INTERVAL`, `INTERVAL 1 DAY`; seconds when bare."""
     is_interval = cursor.accept("INTERVAL")
     token = cursor.take()

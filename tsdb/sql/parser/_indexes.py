@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tsdb.errors import InvalidArguments, Reason, Status
 from tsdb.model import ColumnIndex
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._options import Options, parse_with
 
 INDEX_WORDS = ("FULLTEXT", "SKIPPING", "INVERTED", "VECTOR")
@@ -23,7 +23,7 @@ class InvalidIndexOption(InvalidArguments):
     sql_reason = Reason.INVALID_PARAMETER
 
 
-def parse_index(cursor: Cursor, column: str) -> ColumnIndex:
+def parse_index(cursor: TokenCursor, column: str) -> ColumnIndex:
     """An index behind its first word, which the caller has seen."""
     kind = cursor.expect_any(*INDEX_WORDS)
     if not cursor.accept("INDEX"):
@@ -31,14 +31,14 @@ def parse_index(cursor: Cursor, column: str) -> ColumnIndex:
     return make_index(kind.lower(), parse_with(cursor), column)
 
 
-def parse_index_kind(cursor: Cursor) -> str:
+def parse_index_kind(cursor: TokenCursor) -> str:
     """`FULLTEXT INDEX` without options, as UNSET names it."""
     kind = cursor.expect_any(*INDEX_WORDS)
     cursor.expect("INDEX")
     return kind.lower()
 
 
-def is_index(cursor: Cursor) -> bool:
+def is_index(cursor: TokenCursor) -> bool:
     return cursor.token.kind == TokenKind.WORD and cursor.word in INDEX_WORDS
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from tsdb.sql.lexer import Token, TokenKind, scan, statement_end, tokenize
 from tsdb.sql.parser._create import QUERY_WORDS
-from tsdb.sql.parser._cursor import NESTING_MAX, Cursor, check_nesting
+from tsdb.sql.parser._cursor import NESTING_MAX, TokenCursor, check_nesting
 from tsdb.sql.parser._values import read_values
 from tsdb.sql.statements import Dialect, Insert, Name
 
@@ -20,7 +20,7 @@ def parse_insert(text: str, start: int, dialect: Dialect) -> tuple[Insert, int]:
     """Parse the INSERT or REPLACE that begins at `start`; return it and where it ends."""
     head = _head_of_values(text, start, dialect)
     if head is not None:
-        cursor = Cursor(text, head, dialect)
+        cursor = TokenCursor(text, head, dialect)
         table, columns = _target(cursor)
         values_start = cursor.token.end
         cursor.expect_any("VALUES", "VALUE")
@@ -30,7 +30,7 @@ def parse_insert(text: str, start: int, dialect: Dialect) -> tuple[Insert, int]:
     end = statement_end(text, start, dialect)
     tokens = tokenize(text, dialect, start, end)
     check_nesting(text, tokens, NESTING_MAX)
-    cursor = Cursor(text, tokens, dialect)
+    cursor = TokenCursor(text, tokens, dialect)
     table, columns = _target(cursor)
     if not (cursor.word in QUERY_WORDS or cursor.word == "TQL" or cursor.is_operator("(")):
         cursor.fail("VALUES or a query")
@@ -59,7 +59,7 @@ def _head_of_values(text: str, start: int, dialect: Dialect) -> list[Token] | No
     return None
 
 
-def _target(cursor: Cursor) -> tuple[Name, tuple[str, ...]]:
+def _target(cursor: TokenCursor) -> tuple[Name, tuple[str, ...]]:
     """`INSERT | REPLACE INTO [TABLE] t [(columns)]`."""
     cursor.expect_any("INSERT", "REPLACE")
     if not cursor.accept("INTO"):

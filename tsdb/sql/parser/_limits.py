@@ -2,7 +2,7 @@
 stack runs out.
 
 A chain of operators without parentheses is a tree as deep as the chain is long, so that what counts is the deepest
-path: operators add up along nested parentheses, while a comma or the next clause begins anew. Lists (VALUES, IN,
+path: operators add up along nested parentheses, while a comma or the next clause starts again. Lists (VALUES, IN,
 arguments) are therefore free.
 """
 

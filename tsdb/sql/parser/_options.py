@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tsdb.errors import InvalidArguments
 from tsdb.sql.lexer import TokenKind, locate, unquote
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 
 Options = tuple[tuple[str, str], ...]
 
 
-def parse_with(cursor: Cursor, *, needs_equals: bool = True) -> Options:
+def parse_with(cursor: TokenCursor, *, needs_equals: bool = True) -> Options:
     """`[WITH (…)]`: what stands behind WITH, nothing when there is no WITH."""
     return parse_options(cursor, needs_equals=needs_equals) if cursor.accept("WITH") else ()
 
 
-def parse_options(cursor: Cursor, *, needs_equals: bool = True) -> Options:
+def parse_options(cursor: TokenCursor, *, needs_equals: bool = True) -> Options:
     """`( key = value [, …] [,] )`; COPY … TO STDOUT leaves the `=` out."""
 
     def option() -> tuple[str, str]:
@@ -26,7 +26,7 @@ def parse_options(cursor: Cursor, *, needs_equals: bool = True) -> Options:
     return tuple(cursor.parenthesised(option, may_be_empty=True))
 
 
-def option_key(cursor: Cursor) -> str:
+def option_key(cursor: TokenCursor) -> str:
     """A key: a string, or words joined by points."""
     parts = [cursor.name_part("the key of an option")]
     while cursor.accept_operator("."):
@@ -34,7 +34,7 @@ def option_key(cursor: Cursor) -> str:
     return ".".join(parts).lower()
 
 
-def option_value(cursor: Cursor) -> str:
+def option_value(cursor: TokenCursor) -> str:
     """A value: a string, a number without sign, a word, a quoted name."""
     token = cursor.token
     if token.kind in (TokenKind.STRING, TokenKind.QUOTED):
@@ -52,7 +52,7 @@ def option_value(cursor: Cursor) -> str:
     raise _invalid_value(cursor)
 
 
-def _invalid_value(cursor: Cursor) -> InvalidArguments:
+def _invalid_value(cursor: TokenCursor) -> InvalidArguments:
     line, column = locate(cursor.text, cursor.token.start)
     return InvalidArguments(
         f"Invalid expr as option value, found '{cursor.token.text[:40]}' at line {line}, column {column}",

@@ -1,7 +1,7 @@
-"""The front door: a text becomes statements.
+"""Text to statements: the entry point of the parser.
 
-A text is cut at each `;` outside of quotes and comments, and the first words of a statement choose who reads it.
-Queries are not read at all: they go to the query engine as they were written.
+A text is split at each `;` outside of quotes and comments, and the first words of a statement choose its parser.
+Queries are not parsed: they go to the query engine as they were written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tsdb.sql.lexer import (
 from tsdb.sql.parser._alter import parse_alter
 from tsdb.sql.parser._copy import parse_copy
 from tsdb.sql.parser._create import parse_create
-from tsdb.sql.parser._cursor import NESTING_MAX, Cursor, check_nesting
+from tsdb.sql.parser._cursor import NESTING_MAX, TokenCursor, check_nesting
 from tsdb.sql.parser._drop import parse_comment, parse_delete, parse_drop, parse_truncate
 from tsdb.sql.parser._insert import parse_insert
 from tsdb.sql.parser._session import (
@@ -81,7 +81,7 @@ def parse(text: str, dialect: Dialect = Dialect.GENERIC) -> list[Parsed]:
 
 
 def _is_private(text: str) -> bool:
-    """Tell whether what is read of a text is for one caller alone.
+    """Return whether the parsed text is for one caller only.
 
     The cells of an INSERT are lists: two callers must not be given the same ones. Passwords are not kept.
     """
@@ -130,7 +130,7 @@ def _statement(text: str, start: int, dialect: Dialect) -> tuple[Statement, int]
     end = statement_end(text, start, dialect)
     tokens = tokenize(text, dialect, start, end)
     check_nesting(text, tokens, NESTING_MAX)
-    cursor = Cursor(text, tokens, dialect)
+    cursor = TokenCursor(text, tokens, dialect)
     if rule not in (parse_transaction, parse_reset):
         cursor.take()
     if rule is parse_describe and cursor.word in _QUERIES - {"TABLE"}:
@@ -183,7 +183,7 @@ _EXPLAIN_OPTIONS = frozenset({"ANALYZE", "VERBOSE", "FORMAT"})
 
 def _explain(text: str, start: int, dialect: Dialect) -> tuple[Explain, int]:
     """`EXPLAIN [ANALYZE] [VERBOSE] [FORMAT f] query`, or the options between parentheses as PostgreSQL writes them."""
-    cursor = Cursor(text, _explain_head(text, start, dialect), dialect)
+    cursor = TokenCursor(text, _explain_head(text, start, dialect), dialect)
     cursor.take()
     options: dict[str, str] = {}
     if cursor.is_operator("(") and cursor.ahead(1).word in _EXPLAIN_OPTIONS:
@@ -201,7 +201,7 @@ def _explain(text: str, start: int, dialect: Dialect) -> tuple[Explain, int]:
     return Explain(statement, "ANALYZE" in options, "VERBOSE" in options, options.get("FORMAT")), end
 
 
-def _explain_option(cursor: Cursor) -> tuple[str, str]:
+def _explain_option(cursor: TokenCursor) -> tuple[str, str]:
     name = cursor.expect_any(*_EXPLAIN_OPTIONS)
     if name != "FORMAT":
         return name, ""
@@ -225,7 +225,7 @@ _EXPLAIN_TOKENS_MAX = 16
 
 _QUERIES = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM"})
 
-_RULES: dict[str, Callable[[Cursor], Statement]] = {
+_RULES: dict[str, Callable[[TokenCursor], Statement]] = {
     "CREATE": parse_create,
     "ALTER": parse_alter,
     "DROP": parse_drop,

@@ -6,7 +6,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.model import CATALOG
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.parser._create import parse_query_slice
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.statements import (
     FETCH_ALL,
     Admin,
@@ -29,7 +29,7 @@ from tsdb.sql.statements import (
 Argument = str | int | float | bool | None
 
 
-def parse_use(cursor: Cursor) -> Use:
+def parse_use(cursor: TokenCursor) -> Use:
     """`USE [tsdb.]database`, USE passed."""
     token = cursor.token
     name = cursor.name("the name of a database", parts_max=2)
@@ -38,7 +38,7 @@ def parse_use(cursor: Cursor) -> Use:
     return Use(name.last)
 
 
-def parse_admin(cursor: Cursor) -> Admin:
+def parse_admin(cursor: TokenCursor) -> Admin:
     """`ADMIN function(literal, …)`, ADMIN passed."""
     token = cursor.token
     if token.kind != TokenKind.WORD:
@@ -49,7 +49,7 @@ def parse_admin(cursor: Cursor) -> Admin:
     return Admin(token.text, tuple(arguments), f"ADMIN {token.text}({shown})")
 
 
-def _argument(cursor: Cursor) -> Argument:
+def _argument(cursor: TokenCursor) -> Argument:
     token = cursor.take()
     if token.kind in (TokenKind.STRING, TokenKind.QUOTED):
         return unquote(token, cursor.dialect)
@@ -80,7 +80,7 @@ def _shown(argument: Argument) -> str:
     return str(argument).lower() if isinstance(argument, bool) else str(argument)
 
 
-def parse_kill(cursor: Cursor) -> Kill:
+def parse_kill(cursor: TokenCursor) -> Kill:
     """`KILL 'process' | KILL [QUERY | CONNECTION] number`, KILL passed."""
     cursor.accept_any("QUERY", "CONNECTION")
     if cursor.token.kind == TokenKind.STRING:
@@ -88,7 +88,7 @@ def parse_kill(cursor: Cursor) -> Kill:
     return Kill(connection=cursor.integer("the id of a process or connection"))
 
 
-def parse_prepare(cursor: Cursor) -> Prepare:
+def parse_prepare(cursor: TokenCursor) -> Prepare:
     """`PREPARE s FROM 'text' | PREPARE s [(types)] AS statement`, PREPARE passed."""
     name = cursor.identifier("the name of a prepared statement")
     if cursor.accept("FROM"):
@@ -100,7 +100,7 @@ def parse_prepare(cursor: Cursor) -> Prepare:
     return Prepare(name, cursor.rest("a statement").text)
 
 
-def parse_execute(cursor: Cursor) -> Execute:
+def parse_execute(cursor: TokenCursor) -> Execute:
     """`EXECUTE s [USING a, … | (a, …)]`, EXECUTE passed."""
     name = cursor.identifier("the name of a prepared statement")
     arguments: list[Slice] = []
@@ -111,7 +111,7 @@ def parse_execute(cursor: Cursor) -> Execute:
     return Execute(name, tuple(arguments))
 
 
-def parse_deallocate(cursor: Cursor) -> Deallocate:
+def parse_deallocate(cursor: TokenCursor) -> Deallocate:
     """`DEALLOCATE [PREPARE] s | ALL`, DEALLOCATE passed."""
     if cursor.word == "PREPARE" and cursor.ahead(1).kind != TokenKind.END:
         cursor.take()
@@ -120,7 +120,7 @@ def parse_deallocate(cursor: Cursor) -> Deallocate:
     return Deallocate(cursor.identifier("the name of a prepared statement"))
 
 
-def parse_declare(cursor: Cursor) -> DeclareCursor:
+def parse_declare(cursor: TokenCursor) -> DeclareCursor:
     """`DECLARE c [[NO] SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query`, DECLARE passed."""
     name = cursor.identifier("the name of a cursor")
     cursor.accept_any("INSENSITIVE", "ASENSITIVE")
@@ -140,19 +140,19 @@ _STEPS = {
 }
 
 
-def parse_fetch(cursor: Cursor) -> FetchCursor:
+def parse_fetch(cursor: TokenCursor) -> FetchCursor:
     """`FETCH [direction] [FROM | IN] c`, FETCH passed."""
     step = _step(cursor)
     return FetchCursor(cursor.identifier("the name of a cursor"), step)
 
 
-def parse_move(cursor: Cursor) -> MoveCursor:
+def parse_move(cursor: TokenCursor) -> MoveCursor:
     """`MOVE [direction] [FROM | IN] c`, MOVE passed."""
     step = _step(cursor)
     return MoveCursor(cursor.identifier("the name of a cursor"), step)
 
 
-def _step(cursor: Cursor) -> CursorStep:
+def _step(cursor: TokenCursor) -> CursorStep:
     """`NEXT | PRIOR | FIRST | LAST | ABSOLUTE n | RELATIVE n | n | ALL | FORWARD [n | ALL] | BACKWARD [n | ALL]`."""
     step = CursorStep()
     if cursor.ahead(1).kind != TokenKind.END:
@@ -173,11 +173,11 @@ def _step(cursor: Cursor) -> CursorStep:
     return step
 
 
-def _has_number(cursor: Cursor) -> bool:
+def _has_number(cursor: TokenCursor) -> bool:
     return cursor.token.kind == TokenKind.NUMBER or cursor.is_operator("-") or cursor.is_operator("+")
 
 
-def _signed(cursor: Cursor) -> int:
+def _signed(cursor: TokenCursor) -> int:
     is_negative = cursor.accept_operator("-")
     if not is_negative:
         cursor.accept_operator("+")
@@ -185,7 +185,7 @@ def _signed(cursor: Cursor) -> int:
     return -count if is_negative else count
 
 
-def parse_close(cursor: Cursor) -> CloseCursor:
+def parse_close(cursor: TokenCursor) -> CloseCursor:
     """`CLOSE c | ALL`, CLOSE passed."""
     if cursor.accept("ALL"):
         return CloseCursor(None)
@@ -206,7 +206,7 @@ ISOLATION LEVEL READ WRITE ONLY COMMITTED UNCOMMITTED REPEATABLE SERIALIZABLE SN
 _MODES = frozenset(_MODE_WORDS.split())
 
 
-def parse_transaction(cursor: Cursor) -> Transaction:
+def parse_transaction(cursor: TokenCursor) -> Transaction:
     """BEGIN, COMMIT and their like, the first word included: only on the protocols whose clients send them unasked."""
     first = cursor.token
     if cursor.dialect is Dialect.GENERIC:
@@ -234,7 +234,7 @@ def parse_transaction(cursor: Cursor) -> Transaction:
 _DISCARDED = ("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY")
 
 
-def parse_reset(cursor: Cursor) -> Reset:
+def parse_reset(cursor: TokenCursor) -> Reset:
     """`RESET name | ALL`, `DISCARD ALL | …`, `UNLISTEN channel | *`, the first word included."""
     first = cursor.token
     if cursor.dialect is not Dialect.POSTGRESQL:

@@ -7,14 +7,14 @@ Every form becomes assignments of texts to names in lower case: `SET TIME ZONE '
 from __future__ import annotations
 
 from tsdb.sql.lexer import TokenKind, unquote
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.statements import SetMany, SetVariable
 
 _SCOPES = ("SESSION", "LOCAL", "GLOBAL", "PERSIST", "PERSIST_ONLY")
 _ALIASES = {"timezone": "time_zone"}
 
 
-def parse_set(cursor: Cursor) -> SetVariable | SetMany:
+def parse_set(cursor: TokenCursor) -> SetVariable | SetMany:
     """SET, which the caller has passed, and one assignment or several."""
     settings = [_assignment(cursor)]
     while cursor.accept_operator(","):
@@ -22,7 +22,7 @@ def parse_set(cursor: Cursor) -> SetVariable | SetMany:
     return settings[0] if len(settings) == 1 else SetMany(tuple(settings))
 
 
-def _assignment(cursor: Cursor) -> SetVariable:
+def _assignment(cursor: TokenCursor) -> SetVariable:
     special = _special(cursor)
     if special is not None:
         return special
@@ -36,7 +36,7 @@ def _assignment(cursor: Cursor) -> SetVariable:
     return SetVariable(_ALIASES.get(name, name), tuple(values))
 
 
-def _special(cursor: Cursor) -> SetVariable | None:
+def _special(cursor: TokenCursor) -> SetVariable | None:
     """The forms without `=`."""
     start = cursor.position
     if cursor.word in _SCOPES and not _is_assignment(cursor, 1):
@@ -61,7 +61,7 @@ def _special(cursor: Cursor) -> SetVariable | None:
     return None
 
 
-def _name(cursor: Cursor) -> str:
+def _name(cursor: TokenCursor) -> str:
     """`[SESSION] name`, `@@[session.]name`, `@name`, `a.b`."""
     if cursor.accept_operator("@@"):
         if cursor.word in _SCOPES and cursor.ahead(1).text == ".":
@@ -78,13 +78,13 @@ def _name(cursor: Cursor) -> str:
     return ".".join(parts).lower()
 
 
-def _is_assignment(cursor: Cursor, count: int) -> bool:
+def _is_assignment(cursor: TokenCursor, count: int) -> bool:
     """Whether the token `count` places ahead says that what stands before it is a name."""
     token = cursor.ahead(count)
     return token.text in ("=", ":=", ".") or token.word == "TO"
 
 
-def _begins_assignment(cursor: Cursor) -> bool:
+def _begins_assignment(cursor: TokenCursor) -> bool:
     """Whether what follows the comma is another assignment and not another value."""
     count = 1
     if cursor.ahead(count).text in ("@", "@@"):
@@ -98,7 +98,7 @@ def _begins_assignment(cursor: Cursor) -> bool:
     return _is_assignment(cursor, count + 1)
 
 
-def _value(cursor: Cursor) -> str:
+def _value(cursor: TokenCursor) -> str:
     """A value as text: a string without its quotes, anything else as written."""
     begin = cursor.position
     cursor.skip_expression(_VALUE_ENDS)

@@ -1,6 +1,6 @@
 """SHOW in all of its forms, and DESCRIBE.
 
-A form is read by its words; `SHOW x` with a word no form begins with asks for the variable x.
+A form is recognised by its words; `SHOW x` with any other word shows the variable x.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsdb.sql.lexer import TokenKind, unquote
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.parser._users import parse_user_name
 from tsdb.sql.statements import Describe, Filter, Name, Show
 
@@ -27,7 +27,7 @@ _UNSUPPORTED = frozenset(
 )
 
 
-def parse_show(cursor: Cursor) -> Show:
+def parse_show(cursor: TokenCursor) -> Show:
     """SHOW, which the caller has passed, and what to show."""
     _ = cursor.word in ("SESSION", "GLOBAL") and cursor.ahead(1).word in ("VARIABLES", "STATUS") and cursor.take()
     is_full = cursor.word == "FULL" and cursor.ahead(1).word in _FULL_FORMS and bool(cursor.take())
@@ -41,14 +41,14 @@ def parse_show(cursor: Cursor) -> Show:
     return _variable(cursor)
 
 
-def parse_describe(cursor: Cursor) -> Describe:
+def parse_describe(cursor: TokenCursor) -> Describe:
     """`DESC | DESCRIBE [TABLE] t`, the first word passed."""
     if cursor.word == "TABLE" and cursor.ahead(1).kind != TokenKind.END:
         cursor.take()
     return Describe(cursor.name("the name of a table"))
 
 
-def _filter(cursor: Cursor) -> Filter:
+def _filter(cursor: TokenCursor) -> Filter:
     """`[LIKE pattern | WHERE expression]`."""
     if cursor.accept("LIKE"):
         return Filter(like=_pattern(cursor))
@@ -57,7 +57,7 @@ def _filter(cursor: Cursor) -> Filter:
     return Filter()
 
 
-def _pattern(cursor: Cursor) -> str:
+def _pattern(cursor: TokenCursor) -> str:
     token = cursor.token
     if token.kind == TokenKind.WORD:
         cursor.take()
@@ -67,28 +67,28 @@ def _pattern(cursor: Cursor) -> str:
     return unquote(cursor.take(), cursor.dialect)
 
 
-def _database(cursor: Cursor) -> str | None:
+def _database(cursor: TokenCursor) -> str | None:
     """`[FROM | IN database]`."""
     if not cursor.accept_any("FROM", "IN"):
         return None
     return cursor.name("the name of a database", parts_max=2).last
 
 
-def _databases(cursor: Cursor, is_full: bool) -> Show:
+def _databases(cursor: TokenCursor, is_full: bool) -> Show:
     return Show("databases", is_full, filter=_filter(cursor))
 
 
-def _tables(cursor: Cursor, is_full: bool) -> Show:
+def _tables(cursor: TokenCursor, is_full: bool) -> Show:
     return Show("tables", is_full, database=_database(cursor), filter=_filter(cursor))
 
 
-def _table_status(cursor: Cursor, is_full: bool) -> Show:
+def _table_status(cursor: TokenCursor, is_full: bool) -> Show:
     cursor.expect("STATUS")
     return Show("table_status", is_full, database=_database(cursor), filter=_filter(cursor))
 
 
-def _of_table(what: str, *, has_like: bool) -> Callable[[Cursor, bool], Show]:
-    def form(cursor: Cursor, is_full: bool) -> Show:
+def _of_table(what: str, *, has_like: bool) -> Callable[[TokenCursor, bool], Show]:
+    def form(cursor: TokenCursor, is_full: bool) -> Show:
         if not cursor.accept_any("FROM", "IN"):
             cursor.fail("'{FROM | IN} table'")
         table = cursor.name("the name of a table")
@@ -99,21 +99,21 @@ def _of_table(what: str, *, has_like: bool) -> Callable[[Cursor, bool], Show]:
     return form
 
 
-def _of_database(what: str) -> Callable[[Cursor, bool], Show]:
-    def form(cursor: Cursor, is_full: bool) -> Show:
+def _of_database(what: str) -> Callable[[TokenCursor, bool], Show]:
+    def form(cursor: TokenCursor, is_full: bool) -> Show:
         return Show(what, is_full, database=_database(cursor), filter=_filter(cursor))
 
     return form
 
 
-def _filtered(what: str) -> Callable[[Cursor, bool], Show]:
-    def form(cursor: Cursor, is_full: bool) -> Show:
+def _filtered(what: str) -> Callable[[TokenCursor, bool], Show]:
+    def form(cursor: TokenCursor, is_full: bool) -> Show:
         return Show(what, is_full, filter=_filter(cursor))
 
     return form
 
 
-def _create(cursor: Cursor, is_full: bool) -> Show:
+def _create(cursor: TokenCursor, is_full: bool) -> Show:
     what = cursor.accept_any("TABLE", "DATABASE", "SCHEMA", "VIEW", "FLOW")
     if not what:
         if cursor.token.kind == TokenKind.WORD:
@@ -129,37 +129,37 @@ def _create(cursor: Cursor, is_full: bool) -> Show:
     return Show(f"create_{what.lower()}", name=name)
 
 
-def _flow(cursor: Cursor, is_full: bool) -> Show:
+def _flow(cursor: TokenCursor, is_full: bool) -> Show:
     cursor.expect("STATUS")
     return Show("flow_status", filter=_filter(cursor))
 
 
-def _character(cursor: Cursor, is_full: bool) -> Show:
+def _character(cursor: TokenCursor, is_full: bool) -> Show:
     cursor.expect("SET")
     return Show("charset", filter=_filter(cursor))
 
 
-def _variables(cursor: Cursor, is_full: bool) -> Show:
+def _variables(cursor: TokenCursor, is_full: bool) -> Show:
     if cursor.is_end or cursor.word in ("LIKE", "WHERE"):
         return Show("variables", filter=_filter(cursor))
     return Show("variables", name=_variable_name(cursor))
 
 
-def _search_path(cursor: Cursor, is_full: bool) -> Show:
+def _search_path(cursor: TokenCursor, is_full: bool) -> Show:
     return Show("search_path")
 
 
-def _warnings(cursor: Cursor, is_full: bool) -> Show:
+def _warnings(cursor: TokenCursor, is_full: bool) -> Show:
     if cursor.accept("LIMIT"):
         cursor.listed(cursor.integer)
     return Show("warnings")
 
 
-def _engines(cursor: Cursor, is_full: bool) -> Show:
+def _engines(cursor: TokenCursor, is_full: bool) -> Show:
     return Show("engines")
 
 
-def _grants(cursor: Cursor, is_full: bool) -> Show:
+def _grants(cursor: TokenCursor, is_full: bool) -> Show:
     if not cursor.accept("FOR") or cursor.accept("CURRENT_USER"):
         if cursor.accept_operator("("):
             cursor.expect_operator(")")
@@ -167,16 +167,16 @@ def _grants(cursor: Cursor, is_full: bool) -> Show:
     return Show("grants", name=Name((parse_user_name(cursor),)))
 
 
-def _users(cursor: Cursor, is_full: bool) -> Show:
+def _users(cursor: TokenCursor, is_full: bool) -> Show:
     return Show("users", filter=_filter(cursor))
 
 
-def _storage(cursor: Cursor, is_full: bool) -> Show:
+def _storage(cursor: TokenCursor, is_full: bool) -> Show:
     cursor.expect("ENGINES")
     return Show("engines")
 
 
-def _variable(cursor: Cursor) -> Show:
+def _variable(cursor: TokenCursor) -> Show:
     if cursor.is_end:
         cursor.fail("what to show")
     if cursor.accept("TIME", "ZONE"):
@@ -186,7 +186,7 @@ def _variable(cursor: Cursor) -> Show:
     return Show("variable", name=_variable_name(cursor))
 
 
-def _variable_name(cursor: Cursor) -> Name:
+def _variable_name(cursor: TokenCursor) -> Name:
     cursor.accept_operator("@@")
     if cursor.accept_any("SESSION", "GLOBAL"):
         cursor.expect_operator(".")
@@ -195,7 +195,7 @@ def _variable_name(cursor: Cursor) -> Name:
 
 _FULL_FORMS = frozenset({"DATABASES", "SCHEMAS", "TABLES", "COLUMNS", "FIELDS", "PROCESSLIST"})
 
-_FORMS: dict[str, Callable[[Cursor, bool], Show]] = {
+_FORMS: dict[str, Callable[[TokenCursor, bool], Show]] = {
     "DATABASES": _databases,
     "SCHEMAS": _databases,
     "TABLES": _tables,
@@ -226,4 +226,4 @@ _FORMS: dict[str, Callable[[Cursor, bool], Show]] = {
 }
 
 SHOW_WORDS = tuple(word for word in _FORMS if word != "TABLE")
-"""What can follow SHOW beside the name of a variable."""
+"""The words that can follow SHOW, besides names of variables."""

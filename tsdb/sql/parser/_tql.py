@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tsdb.sql.lexer import Token, TokenKind, scan, skip_blanks, syntax_error, unquote
-from tsdb.sql.parser._cursor import NESTING_MAX, Cursor, check_nesting
+from tsdb.sql.parser._cursor import NESTING_MAX, TokenCursor, check_nesting
 from tsdb.sql.statements import Dialect, Slice, Tql
 
 _BODY = re.compile(
@@ -21,12 +21,12 @@ _ALIAS_CHARS_MAX = 400
 _VERBS = {"EVAL": "eval", "EVALUATE": "eval", "EXPLAIN": "explain", "ANALYZE": "analyze"}
 
 _NO_PARAMETERS = (Slice("0"), Slice("0"), Slice("'5m'"))
-"""What EXPLAIN takes when no parameters are given."""
+"""The parameters of EXPLAIN by default."""
 
 
 def parse_tql(text: str, start: int, dialect: Dialect) -> tuple[Tql, int]:
     """Parse the TQL statement that begins at `start`; return it and where it ends."""
-    cursor = Cursor(text, _head(text, start, dialect), dialect)
+    cursor = TokenCursor(text, _head(text, start, dialect), dialect)
     cursor.expect("TQL")
     verb = _VERBS.get(cursor.word)
     if verb is None:
@@ -74,7 +74,7 @@ def _belongs_to_head(tokens: list[Token]) -> bool:
     return is_format or word in ("VERBOSE", "FORMAT") or tokens[-1].text == "="
 
 
-def _parameters(cursor: Cursor) -> tuple[Slice, ...]:
+def _parameters(cursor: TokenCursor) -> tuple[Slice, ...]:
     opening = cursor.token
     parameters = cursor.parenthesised(lambda: cursor.expression("a parameter"))
     if len(parameters) not in (3, 4):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.statements import Slice, Update
 
 _AFTER_UPDATE = frozenset({"FROM", "LIMIT", "ORDER", "RETURNING"})
 _AFTER_ASSIGNMENT = _AFTER_UPDATE | {"WHERE"}
 
 
-def parse_update(cursor: Cursor) -> Update:
+def parse_update(cursor: TokenCursor) -> Update:
     """`UPDATE t [[AS] alias] SET column = expression, … [WHERE expression]`, UPDATE passed."""
     table = cursor.name("the name of a table")
     alias = None
@@ -32,7 +32,7 @@ def parse_update(cursor: Cursor) -> Update:
     return Update(table, assignments, where, alias)
 
 
-def _assignment(cursor: Cursor, qualifiers: tuple[str, str | None]) -> tuple[str, Slice]:
+def _assignment(cursor: TokenCursor, qualifiers: tuple[str, str | None]) -> tuple[str, Slice]:
     if cursor.is_operator("("):
         raise Unsupported("UPDATE with SET (…) = (…) is not supported", hint="set one column after the other")
     name = cursor.name_part("the name of a column")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.parser._cursor import Cursor
+from tsdb.sql.parser._cursor import TokenCursor
 from tsdb.sql.statements import AlterUser, CreateUser, DropUser, Grant, Revoke, Statement
 
 _PRIVILEGES = {"READ": "read", "SELECT": "read", "WRITE": "write"}
@@ -27,7 +27,7 @@ _TOO_FINE = frozenset(
 )
 
 
-def parse_create_user(cursor: Cursor) -> Statement:
+def parse_create_user(cursor: TokenCursor) -> Statement:
     """CREATE USER passed."""
 
     def rule() -> Statement:
@@ -37,7 +37,7 @@ def parse_create_user(cursor: Cursor) -> Statement:
     return _discreetly(cursor, rule)
 
 
-def parse_alter_user(cursor: Cursor) -> Statement:
+def parse_alter_user(cursor: TokenCursor) -> Statement:
     """ALTER USER passed."""
 
     def rule() -> Statement:
@@ -47,13 +47,13 @@ def parse_alter_user(cursor: Cursor) -> Statement:
     return _discreetly(cursor, rule)
 
 
-def parse_drop_user(cursor: Cursor) -> Statement:
+def parse_drop_user(cursor: TokenCursor) -> Statement:
     """DROP USER passed."""
     if_exists = cursor.if_exists()
     return DropUser(tuple(cursor.listed(lambda: parse_user_name(cursor))), if_exists)
 
 
-def parse_grant(cursor: Cursor) -> Statement:
+def parse_grant(cursor: TokenCursor) -> Statement:
     """GRANT passed."""
     privileges = _privileges(cursor)
     database, is_everywhere = _scope(cursor)
@@ -63,7 +63,7 @@ def parse_grant(cursor: Cursor) -> Statement:
     return Grant(privileges, users, database, is_everywhere, with_option)
 
 
-def parse_revoke(cursor: Cursor) -> Statement:
+def parse_revoke(cursor: TokenCursor) -> Statement:
     """REVOKE passed. Without ON it takes away all that the users have, wherever they have it."""
     privileges: frozenset[str] = frozenset()
     takes_option = cursor.accept("GRANT", "OPTION")
@@ -82,7 +82,7 @@ def parse_revoke(cursor: Cursor) -> Statement:
     return Revoke(privileges, users, database, is_everywhere, takes_option, is_whole)
 
 
-def parse_user_name(cursor: Cursor) -> str:
+def parse_user_name(cursor: TokenCursor) -> str:
     """`u`, `'u'` or `'u'@'%'`."""
     name = cursor.name_part("the name of a user")
     if not name:
@@ -94,7 +94,7 @@ def parse_user_name(cursor: Cursor) -> str:
     return name
 
 
-def _password(cursor: Cursor) -> str:
+def _password(cursor: TokenCursor) -> str:
     if cursor.accept("IDENTIFIED"):
         if cursor.accept("WITH"):
             cursor.name_part("the name of a plugin")
@@ -110,7 +110,7 @@ def _password(cursor: Cursor) -> str:
     return cursor.string("a password in quotes")
 
 
-def _privileges(cursor: Cursor) -> frozenset[str]:
+def _privileges(cursor: TokenCursor) -> frozenset[str]:
     if cursor.accept("ALL"):
         cursor.accept("PRIVILEGES")
         return frozenset({"read", "write"})
@@ -121,7 +121,7 @@ def _privileges(cursor: Cursor) -> frozenset[str]:
     return frozenset(found)
 
 
-def _privilege(cursor: Cursor) -> str:
+def _privilege(cursor: TokenCursor) -> str:
     word = cursor.word
     if word in _TOO_FINE:
         raise Unsupported(
@@ -133,7 +133,7 @@ def _privilege(cursor: Cursor) -> str:
     return _PRIVILEGES[word]
 
 
-def _scope(cursor: Cursor) -> tuple[str | None, bool]:
+def _scope(cursor: TokenCursor) -> tuple[str | None, bool]:
     """Return the database and whether it is all of them; None and False is the session's."""
     cursor.expect("ON")
     if cursor.accept_operator("*"):
@@ -150,7 +150,7 @@ def _scope(cursor: Cursor) -> tuple[str | None, bool]:
     return database, False
 
 
-def _discreetly(cursor: Cursor, rule: Callable[[], Statement]) -> Statement:
+def _discreetly(cursor: TokenCursor, rule: Callable[[], Statement]) -> Statement:
     """Read a statement to its end; an error about a string does not repeat it."""
     try:
         statement = rule()

@@ -10,7 +10,6 @@ from tsdb.sql.range_query._duration import check_span_ms
 from tsdb.sql.range_query._errors import RangeExecutionError, RangePlanError
 from tsdb.sql.range_query._find import find_range
 from tsdb.sql.range_query._model import (
-    Edit,
     Expression,
     Fill,
     FillKind,
@@ -18,12 +17,10 @@ from tsdb.sql.range_query._model import (
     Origin,
     RangeCall,
     RangeQuery,
-    Scope,
     Span,
 )
 
 __all__ = [
-    "Edit",
     "Expression",
     "Fill",
     "FillKind",
@@ -33,7 +30,6 @@ __all__ = [
     "RangeExecutionError",
     "RangePlanError",
     "RangeQuery",
-    "Scope",
     "Span",
     "check_span_ms",
     "find_range",

@@ -17,7 +17,7 @@ _TAIL = frozenset({"ORDER", "LIMIT", "OFFSET", "FETCH"})
 
 
 @dataclass(frozen=True, slots=True)
-class Select:
+class SelectBlock:
     """One SELECT: a range of tokens."""
 
     begin: int
@@ -53,9 +53,9 @@ def level(partners: dict[int, int], begin: int, end: int) -> Iterator[int]:
         position = partners.get(position, position) + 1
 
 
-def find_selects(text: str, tokens: Sequence[Token], partners: dict[int, int]) -> list[Select]:
+def find_selects(text: str, tokens: Sequence[Token], partners: dict[int, int]) -> list[SelectBlock]:
     """Return every SELECT, those that end first first: what one reads has been seen before it."""
-    found: list[Select] = []
+    found: list[SelectBlock] = []
     blocks: list[tuple[int, int, tuple[Scope, ...]]] = [(0, _last(tokens), ())]
     while blocks:
         begin, end, scopes = blocks.pop()
@@ -83,7 +83,7 @@ def _selects_of_block(
     end: int,
     scopes: tuple[Scope, ...],
     is_top: bool,
-) -> Iterator[Select]:
+) -> Iterator[SelectBlock]:
     places = list(level(partners, begin, end))
     cuts = [place for place in places if tokens[place].word in _SET_OPERATIONS and tokens[place - 1].text != "."]
     starts = [begin, *(cut + 1 for cut in cuts)]
@@ -94,7 +94,7 @@ def _selects_of_block(
             continue
         if cuts and last == end:
             last = next((place for place in inside if place > select and tokens[place].word in _TAIL), last)
-        yield Select(select, last, is_top and not cuts and select == begin, scopes)
+        yield SelectBlock(select, last, is_top and not cuts and select == begin, scopes)
 
 
 def _read_with(

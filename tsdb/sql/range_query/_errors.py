@@ -1,4 +1,4 @@
-"""What can be wrong with a range query beyond its grammar."""
+"""Errors of range queries beyond their grammar."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class RangePlanError(InvalidArguments):
 
 
 class RangeExecutionError(InvalidArguments):
-    """The query asks for a column that its result does not have."""
+    """The query uses a column that its result does not have."""
 
     status = Status.ENGINE_EXECUTE_QUERY

@@ -3,6 +3,11 @@
     SELECT [DISTINCT] item, … FROM source [WHERE …] ALIGN span [TO origin] [BY (…)] [FILL f] [ORDER BY …] [LIMIT …]
 
 The parts behind ALIGN come in any order, each once; FILL may also stand before ALIGN.
+
+`tsdb.sql.select` cuts the same clauses but cannot be used for this. It reads a statement that is one SELECT over one
+table, reads every item and condition as a term, and declines everything else. A range query may be in a CTE, a subquery
+or a set operation, over any source, with any expression as an item or condition; its pieces stay text for DataFusion,
+and its mistakes are syntax errors with a place. `parse_query` is the one entry to both.
 """
 
 from __future__ import annotations
@@ -11,68 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tsdb.sql.lexer import Token, TokenKind, syntax_error, unquote
-from tsdb.sql.range_query._blocks import Select, find_selects, level, match_parentheses
+from tsdb.sql.range_query._blocks import SelectBlock, find_selects, level, match_parentheses
 from tsdb.sql.range_query._items import CallReader
 from tsdb.sql.range_query._model import Expression, Fill, Item, Origin, RangeQuery, Span
 
 _TAIL = frozenset({"ORDER", "LIMIT", "OFFSET", "FETCH"})
 _REFUSED = frozenset({"GROUP", "HAVING", "WINDOW", "QUALIFY"})
-_NEVER_ALIAS = frozenset(
-    {
-        "FILL",
-        "END",
-        "NULL",
-        "TRUE",
-        "FALSE",
-        "UNKNOWN",
-        "PRECISION",
-        "ZONE",
-        "YEAR",
-        "YEARS",
-        "MONTH",
-        "MONTHS",
-        "WEEK",
-        "WEEKS",
-        "DAY",
-        "DAYS",
-        "HOUR",
-        "HOURS",
-        "MINUTE",
-        "MINUTES",
-        "SECOND",
-        "SECONDS",
-        "MILLISECOND",
-        "MILLISECONDS",
-        "MICROSECOND",
-        "MICROSECONDS",
-        "NANOSECOND",
-        "NANOSECONDS",
-        "QUARTER",
-    }
-)
-_NEVER_BEFORE_ALIAS = frozenset(
-    {
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "INTERVAL",
-        "DISTINCT",
-        "FROM",
-        "COLLATE",
-        "DATE",
-        "TIMESTAMP",
-        "TIME",
-    }
-)
+_NEVER_ALIAS_WORDS = """
+    FILL END NULL TRUE FALSE UNKNOWN PRECISION ZONE YEAR YEARS MONTH MONTHS WEEK WEEKS DAY DAYS HOUR HOURS MINUTE
+    MINUTES SECOND SECONDS MILLISECOND MILLISECONDS MICROSECOND MICROSECONDS NANOSECOND NANOSECONDS QUARTER
+"""
+_NEVER_ALIAS = frozenset(_NEVER_ALIAS_WORDS.split())
+_NEVER_BEFORE_ALIAS_WORDS = """
+    AND OR NOT IN IS LIKE ILIKE BETWEEN CASE WHEN THEN ELSE INTERVAL DISTINCT FROM COLLATE DATE TIMESTAMP TIME
+"""
+_NEVER_BEFORE_ALIAS = frozenset(_NEVER_BEFORE_ALIAS_WORDS.split())
 
 
 def find_range(text: str, tokens: list[Token]) -> RangeQuery | None:
@@ -80,7 +38,7 @@ def find_range(text: str, tokens: list[Token]) -> RangeQuery | None:
 
     InvalidSyntax for RANGE without ALIGN, and for range queries that break the rules.
     """
-    # Every query passes here, and nearly none says either word: the text tells in a microsecond.
+    # Every query passes here, and nearly none has either word: a search takes a microsecond.
     lowered = text.lower()
     if "align" not in lowered and "range" not in lowered:
         return None
@@ -110,7 +68,7 @@ class _Cut:
     refused: list[int] = field(default_factory=list)
 
 
-def _cut(tokens: Sequence[Token], partners: dict[int, int], select: Select) -> _Cut:
+def _cut(tokens: Sequence[Token], partners: dict[int, int], select: SelectBlock) -> _Cut:
     cut = _Cut()
     for place in level(partners, select.begin + 1, select.end):
         word = tokens[place].word
@@ -146,7 +104,7 @@ def _is_name(tokens: Sequence[Token], place: int) -> bool:
     return before.text == "," or before.word in ("FROM", "JOIN", "AS")
 
 
-def _read(text: str, tokens: list[Token], partners: dict[int, int], select: Select, cut: _Cut) -> RangeQuery:
+def _read(text: str, tokens: list[Token], partners: dict[int, int], select: SelectBlock, cut: _Cut) -> RangeQuery:
     assert cut.align is not None
     assert cut.source_from is not None
     if cut.refused:
@@ -184,7 +142,7 @@ def _read(text: str, tokens: list[Token], partners: dict[int, int], select: Sele
 
 @dataclass(slots=True)
 class _Clauses:
-    """What ALIGN and its companions say, and the position behind them."""
+    """Return the clauses from ALIGN on, and the position after them."""
 
     align: Span
     end: int
@@ -255,7 +213,7 @@ def _read_by(reader: CallReader, position: int) -> tuple[tuple[Expression, ...],
 
 
 def _split(reader: CallReader, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return the stretches between the commas of a list."""
+    """Return the ranges between the commas of a list."""
     commas = [place for place in level(reader.partners, begin, end) if reader.tokens[place].text == ","]
     return list(zip([begin, *(comma + 1 for comma in commas)], [*commas, end], strict=True))
 

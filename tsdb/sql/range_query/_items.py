@@ -13,54 +13,15 @@ from tsdb.errors import Unsupported
 from tsdb.sql.lexer import Token, TokenKind, syntax_error, unquote
 from tsdb.sql.range_query._blocks import level
 from tsdb.sql.range_query._duration import parse_duration_ms
-from tsdb.sql.range_query._model import Edit, Expression, Fill, FillKind, RangeCall, Span
+from tsdb.sql.range_query._model import CallEdit, Expression, Fill, FillKind, RangeCall, Span
 
 _LITERALS = (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX)
 _FRAME_BOUNDS = frozenset({"PRECEDING", "FOLLOWING"})
-_NOT_OPERANDS = frozenset(
-    {
-        "SELECT",
-        "DISTINCT",
-        "ALL",
-        "FROM",
-        "WHERE",
-        "BY",
-        "AS",
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "BETWEEN",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "ON",
-        "USING",
-        "EXISTS",
-        "ANY",
-        "SOME",
-        "INTERVAL",
-        "OVER",
-        "FILTER",
-        "GROUP",
-        "WITHIN",
-        "ORDER",
-        "LIMIT",
-        "OFFSET",
-        "RANGE",
-        "ASC",
-        "DESC",
-        "VALUES",
-        "DIV",
-        "ESCAPE",
-        "CAST",
-        "TRY_CAST",
-    }
-)
+_NOT_OPERANDS_WORDS = """
+    SELECT DISTINCT ALL FROM WHERE BY AS AND OR NOT IN IS LIKE ILIKE BETWEEN CASE WHEN THEN ELSE ON USING EXISTS ANY
+    SOME INTERVAL OVER FILTER GROUP WITHIN ORDER LIMIT OFFSET RANGE ASC DESC VALUES DIV ESCAPE CAST TRY_CAST
+"""
+_NOT_OPERANDS = frozenset(_NOT_OPERANDS_WORDS.split())
 """Words behind which a parenthesis or RANGE begins something new, or which are no functions."""
 
 
@@ -76,7 +37,7 @@ class CallReader:
 
     def expression(self, begin: int, end: int) -> Expression:
         """Read the tokens of an expression."""
-        edits: list[Edit] = []
+        edits: list[CallEdit] = []
         position = begin
         while position < end:
             token = self.tokens[position]
@@ -147,7 +108,7 @@ class CallReader:
         token = self.tokens[position + 1]
         return token.kind in _LITERALS or token.word in ("NULL", "PREV", "LINEAR", "RANGE")
 
-    def _read_range(self, position: int, begin: int, end: int, edits: list[Edit]) -> int:
+    def _read_range(self, position: int, begin: int, end: int, edits: list[CallEdit]) -> int:
         token = self.tokens[position]
         if self.tokens[position - 1].text != ")":
             message = "RANGE must follow a call of an aggregate, or such calls in parentheses,"
@@ -162,8 +123,8 @@ class CallReader:
             fill, position = self.fill(position + 1)
         for opening, last, name in spans:
             call = self._add(self._call(opening, last, name, span, fill))
-            edits.append(Edit(self.tokens[name].start, self.tokens[last].end, call))
-        edits.append(Edit(token.start, self.tokens[position - 1].end, None))
+            edits.append(CallEdit(self.tokens[name].start, self.tokens[last].end, call))
+        edits.append(CallEdit(token.start, self.tokens[position - 1].end, None))
         return position
 
     def _operand(self, close: int, begin: int) -> tuple[int, list[tuple[int, int, int]]]:

@@ -1,7 +1,7 @@
 """The parts of a range query, as values.
 
 Offsets count characters of `RangeQuery.text`, the whole statement in which the query stands. Expressions stay text;
-what must be replaced in them is kept as `Edit`s, so that all else reaches the query engine as the user wrote it.
+what must be replaced in them is kept as `CallEdit`s, so that all else reaches the query engine as the user wrote it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FillKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What stands in a slot whose aggregate is NULL."""
+    """The value of a slot whose aggregate is NULL."""
 
     kind: FillKind
     constant: str = ""
@@ -63,8 +63,8 @@ class RangeCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """A stretch that is replaced: by the result of a call, or by nothing."""
+class CallEdit:
+    """A range of text to replace with the result of a call, or to remove."""
 
     start: int
     end: int
@@ -73,15 +73,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A stretch of the statement, and the calls in it."""
+    """A part of the statement, and the calls in it."""
 
     start: int
     end: int
     tokens: tuple[Token, ...]
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[CallEdit, ...] = ()
 
     def render(self, text: str, names: Iterable[str], more: Iterable[tuple[int, int, str]] = ()) -> str:
-        """Return the stretch with every call replaced by the name of its result, and `more` stretches replaced."""
+        """Return the text with every call replaced by the name of its result, and with `more` replacements."""
         called = list(names)
         parts, position = [], self.start
         edits = [(edit.start, edit.end, "" if edit.call is None else called[edit.call]) for edit in self.edits]
@@ -142,7 +142,7 @@ class RangeQuery:
     by: tuple[Expression, ...] | None
     """None without a BY: the tags of the table."""
     order: Expression | None
-    """What follows ORDER BY."""
+    """The contents of ORDER BY."""
     tail: str
     """LIMIT and the like."""
 

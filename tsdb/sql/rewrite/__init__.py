@@ -1,6 +1,6 @@
 """Queries as DataFusion understands them: the user's own text with local edits.
 
-A query is never taken apart and printed anew, because the names of result columns come from its text. Each module here
+A query is never parsed and printed again, because the names of result columns come from its text. Each module here
 finds one kind of thing that DataFusion reads differently and notes an edit for it; all edits are applied once at the
 end. A query without such things is handed on as the very same text.
 """
@@ -21,7 +21,7 @@ from tsdb.sql.rewrite._comparisons import Comparisons, strip_literals
 from tsdb.sql.rewrite._derived import edit_derived, strip_derived
 from tsdb.sql.rewrite._distinct_from import edit_distinct_from
 from tsdb.sql.rewrite._distinct_order import edit_distinct_order
-from tsdb.sql.rewrite._edits import Edit, Edits
+from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._integers import edit_integers
@@ -45,7 +45,6 @@ __all__ = [
     "BOUNDED",
     "KEYWORDS",
     "ColumnTypes",
-    "Edit",
     "Edits",
     "Layout",
     "RewriteRules",
@@ -78,7 +77,7 @@ def _no_variable(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class RewriteRules:
-    """What the edits of a query depend on besides its text."""
+    """The context of the edits of a query."""
 
     dialect: Dialect = Dialect.GENERIC
     columns: ColumnTypes = field(default_factory=ColumnTypes)
@@ -137,7 +136,7 @@ def rewrite(layout: Layout, rules: RewriteRules) -> str:
 
 
 def header_of(name: str) -> str:
-    """Return the name of a result column as the user's text asks for it, from the name DataFusion gave it."""
+    """Return the name of a result column as the user expects it, from the name DataFusion gave it."""
     if not _MARKED.search(name):
         return name
     return strip_literals(strip_medians(strip_derived(visible_header(strip_bounds(name)))))

@@ -57,7 +57,7 @@ def _key(layout: Layout, dialect: Dialect, start: int, end: int) -> tuple[bool, 
 
 
 def _is_same(one: tuple[bool, Key], other: tuple[bool, Key]) -> bool:
-    """Tell whether two items are the same. A name without that of its table is the only one of that name."""
+    """Return whether two items are the same. A name without that of its table is the only one of that name."""
     (is_column, left), (is_other, right) = one, other
     if not (is_column and is_other):
         return left == right

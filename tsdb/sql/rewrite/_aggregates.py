@@ -23,7 +23,7 @@ def edit_aggregate(layout: Layout, edits: Edits, index: int) -> None:
 
 
 def edit_window(layout: Layout, edits: Edits, index: int) -> None:
-    """Tell a window function its frame, if the text behind the call says it."""
+    """Pass a window function its frame, if the text after the call states it."""
     closing = layout.partner[index + 1]
     if layout.words[closing + 1] != "OVER" or not layout.is_operator(closing + 2, "("):
         return

@@ -4,8 +4,8 @@ DataFusion computes all of them in UTC. Here they become arithmetic with interva
 see `tsdb.query.functions`; the result has the unit of the time it is made from.
 
     date_trunc('day', ts)               coalesce(coalesce(ts) - date_trunc__back('day', …, 'Europe/Berlin'))
-    extract(hour FROM ts)               extract(hour FROM coalesce(coalesce(ts) + zone__shift(…)))
-    ts::text                            CAST(coalesce(coalesce(ts) + zone__shift(…)) AS text)
+    extract(hour FROM ts)               extract(hour FROM coalesce(coalesce(ts) - zone__behind(…)))
+    ts::text                            CAST(coalesce(coalesce(ts) - zone__behind(…)) AS text)
     x::text                             zone__text(arrow_typeof(x), CAST(x AS STRING), …)      x of an unknown type
     x::timestamp                        coalesce(zone__read_ms(arrow_typeof(x), …), arrow_cast(x,'Timestamp(ms)'))
     TIMESTAMP '2024-01-01'              TIMESTAMP '2023-12-31 23:00:00'
@@ -57,11 +57,11 @@ class _Site(NamedTuple):
     end: int
     edit: Callable[[_Site], None]
     mark: int
-    """The token that tells what it is: a name, an operator."""
+    """The token that identifies it: a name, an operator."""
 
 
 class _Operand(NamedTuple):
-    """What an expression is computed from: its tokens, and its text with the edits inside of it."""
+    """The operand of an expression: its tokens, and its text with the edits inside of it."""
 
     start: int
     end: int
@@ -130,7 +130,7 @@ class Calendar:
         return _Operand(start, end, self._edits.render(*self._span(start, end)).strip())
 
     def _sum_at(self, index: int) -> _Site | None:
-        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has parts that a calendar tells."""
+        """Return `time + INTERVAL '…'` around an INTERVAL, if the interval has calendar units."""
         layout = self._layout
         sign = layout.tokens[index - 1] if index > 1 else None
         if sign is None or sign.kind != TokenKind.OPERATOR or sign.text not in "+-":
@@ -224,7 +224,7 @@ class Calendar:
         return "date" if word == "DATE" else "text" if word in _TEXTS else "other"
 
     def _is_difference(self, operand: _Operand) -> bool:
-        """Tell whether an operand is the time between two others."""
+        """Return whether an operand is the time between two others."""
         layout = self._layout
         depth = layout.depths[operand.start]
         return any(
@@ -238,11 +238,15 @@ class Calendar:
         return f"arrow_typeof({text}), arrow_cast({text},'Int64')"
 
     def _shown(self, text: str) -> str:
-        """What clocks in the session's zone show."""
-        return f"coalesce(coalesce({text}) + zone__shift({self._counted(text)}, '{self._zone}'))"
+        """Return the local time of the session's zone.
+
+        It is subtracted, not added: of a window sorted by a time and a column that WHERE sets equal to an expression of
+        `ts + f(ts)`, DataFusion makes a plan that it refuses itself.
+        """
+        return f"coalesce(coalesce({text}) - zone__behind({self._counted(text)}, '{self._zone}'))"
 
     def _moved(self, text: str, source: str, target: str) -> str:
-        return f"coalesce(coalesce({text}) + zone__move({self._counted(text)}, {source}, {target}))"
+        return f"coalesce(coalesce({text}) - zone__move({self._counted(text)}, {source}, {target}))"
 
     def _time(self, operand: _Operand) -> str:
         """Return an operand as a time: a text is read, a date is its first instant."""
@@ -395,7 +399,7 @@ class Calendar:
         self._put(site, f"CAST({self._shown('now()')} AS DATE){name}")
 
     def _is_item(self, site: _Site) -> bool:
-        """Tell whether an expression is an item of a SELECT list that has no name of its own."""
+        """Return whether an expression is an item of a SELECT list that has no name of its own."""
         layout = self._layout
         behind = layout.tokens[site.end + 1]
         if behind.kind != TokenKind.END and behind.text not in (",", ";", ")") and layout.words[site.end + 1] != "FROM":
@@ -481,7 +485,7 @@ class Calendar:
         self._put(site, self._moved(self._time(operand), source, target))
 
     def _is_without_zone(self, operand: _Operand) -> bool:
-        """Tell whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
+        """Return whether an operand is a local time: made by AT TIME ZONE, or a literal that names no zone."""
         layout = self._layout
         moves = sum(
             layout.words[each : each + 3] == ["AT", "TIME", "ZONE"] for each in range(operand.start, operand.end)
@@ -530,7 +534,7 @@ class Calendar:
 
 
 def needs_calendar(layout: Layout, zone: str, *, is_wide: bool) -> bool:
-    """Tell whether a query has to be edited by `Calendar`."""
+    """Return whether a query has to be edited by `Calendar`."""
     if zone != "UTC" or is_wide:
         return True
     words = layout.words

@@ -86,7 +86,7 @@ _PLAIN = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:
 
 
 def is_plain_time(text: str) -> bool:
-    """Tell whether DataFusion reads a text of a time by itself, as one of UTC."""
+    """Return whether DataFusion reads a text of a time by itself, as one of UTC."""
     return _PLAIN.fullmatch(text) is not None
 
 

@@ -1,6 +1,6 @@
 """Names for derived tables that have none, where DataFusion would lose one of them.
 
-A query that stacks derived tables without names, each of which defines the same column anew, comes back with some of
+A query that stacks derived tables without names, each of which redefines the same column, comes back with some of
 the layers missing: of three times `i + 1 AS i` only two are computed. With names they are all kept. Names show in the
 headers of expressions, so they are given only where layers share a column name; `strip_derived` takes them out again.
 """
@@ -34,7 +34,7 @@ def strip_derived(header: str) -> str:
 
 
 def _is_unnamed(layout: Layout, opening: int) -> bool:
-    """Tell whether a bracket opens a derived table that is not given a name."""
+    """Return whether a bracket opens a derived table that is not given a name."""
     if not layout.is_operator(opening, "(") or not opening:
         return False
     is_from = layout.words[opening - 1] in ("FROM", "JOIN") or layout.is_operator(opening - 1, ",")
@@ -47,7 +47,7 @@ def _is_unnamed(layout: Layout, opening: int) -> bool:
 
 
 def _share_names(layout: Layout, unnamed: list[int], dialect: Dialect) -> bool:
-    """Tell whether one of the derived tables lies in another and both define a column of the same name."""
+    """Return whether one of the derived tables lies in another and both define a column of the same name."""
     names = {opening: _defined(layout, opening, dialect) for opening in unnamed}
     return any(
         outer < inner < layout.partner[outer] and names[outer] & names[inner] for outer in unnamed for inner in unnamed

@@ -79,5 +79,5 @@ def _key(layout: Layout, start: int, end: int) -> Key:
 
 
 def _is_column(layout: Layout, start: int, end: int) -> bool:
-    """Tell whether an item is a name or a position, which the query engine finds by itself."""
+    """Return whether an item is a name or a position, which the query engine finds by itself."""
     return end == start + 1 or (layout.is_name(start) and layout.chain_end(start) == end - 1)

@@ -1,4 +1,4 @@
-"""Edits of a text: stretches replaced by other text, kept apart from it until all are known.
+"""Edits of a text: ranges to replace, collected until all are known.
 
 Edits that only insert may stand where others begin; of two insertions at one place the later one goes first, because
 what is found later (the second of two casts in a row) encloses what was found before.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Edit(NamedTuple):
+class TextEdit(NamedTuple):
     """Replace `text[start:end]`."""
 
     start: int
@@ -22,27 +22,27 @@ class Edits:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._edits: list[Edit] = []
+        self._edits: list[TextEdit] = []
 
     def __bool__(self) -> bool:
         return bool(self._edits)
 
     def replace(self, start: int, end: int, replacement: str) -> None:
-        self._edits.append(Edit(start, end, replacement))
+        self._edits.append(TextEdit(start, end, replacement))
 
     def insert(self, position: int, text: str) -> None:
-        self._edits.append(Edit(position, position, text))
+        self._edits.append(TextEdit(position, position, text))
 
     def touches(self, start: int, end: int) -> bool:
-        """Tell whether something between two places is edited."""
+        """Return whether something between two places is edited."""
         return any(start <= edit.start and edit.end <= end for edit in self._edits)
 
     def covers(self, start: int, end: int) -> bool:
-        """Tell whether a stretch is replaced as a whole."""
+        """Return whether a range is replaced as a whole."""
         return any(edit.start <= start and end <= edit.end and edit.start < edit.end for edit in self._edits)
 
     def absorb(self, start: int, end: int, replacement: str, *, keeps_before: bool = True) -> None:
-        """Replace a stretch together with every edit inside of it; an insertion right before it stays if it should."""
+        """Replace a range together with every edit inside of it; an insertion right before it stays if it should."""
         self._edits = [
             edit
             for edit in self._edits
@@ -51,7 +51,7 @@ class Edits:
         self.replace(start, end, replacement)
 
     def take(self, start: int, end: int, replacement: str) -> None:
-        """Replace a stretch together with every edit inside of it and at its ends; not one inside of another edit."""
+        """Replace a range together with every edit inside of it and at its ends; not one inside of another edit."""
         if any(edit.start <= start and end <= edit.end and end - start < edit.end - edit.start for edit in self._edits):
             return
         self._edits = [edit for edit in self._edits if not (start <= edit.start and edit.end <= end)]

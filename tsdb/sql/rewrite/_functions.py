@@ -99,7 +99,7 @@ def _edit_variable(layout: Layout, edits: Edits, index: int, variable: VariableL
 
 
 def _is_whole_item(layout: Layout, first: int, last: int) -> bool:
-    """Tell whether tokens are an item of a SELECT list that has no name of its own."""
+    """Return whether tokens are an item of a SELECT list that has no name of its own."""
     before_ok = layout.words[first - 1] == "SELECT" or layout.is_operator(first - 1, ",")
     behind = layout.tokens[last + 1]
     is_end = (

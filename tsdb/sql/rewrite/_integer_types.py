@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Integers(NamedTuple):
-    """A type of integers, and the bounds of the values in question."""
+    """A type of integers, and the bounds of its values."""
 
     bits: int
     is_signed: bool

@@ -94,17 +94,17 @@ def edit_integers(layout: Layout, edits: Edits, dialect: Dialect, columns: Known
     """Edit the operations on integers of a query, after everything inside of them; very long ones are left alone."""
     if len(layout.tokens) > TOKENS_MAX:
         return
-    _Reader(layout, edits, dialect, columns).scan(0, len(layout.tokens) - 1)
+    _IntegerReader(layout, edits, dialect, columns).scan(0, len(layout.tokens) - 1)
 
 
-class _Reader:
+class _IntegerReader:
     def __init__(self, layout: Layout, edits: Edits, dialect: Dialect, columns: Known) -> None:
         self._layout = layout
         self._edits = edits
         self._dialect = dialect
         self._columns, find_derived = columns
         self._derived = cache(find_derived)
-        """What is asked only for a column that no table has."""
+        """Looked up only for a column that no table has."""
 
     def scan(self, start: int, end: int) -> None:
         """Edit the expressions between two tokens."""
@@ -119,7 +119,7 @@ class _Reader:
                 index += 1
 
     def _begins(self, index: int, start: int) -> bool:
-        """Tell whether an expression may begin at a token: one that is the rest of another is none."""
+        """Return whether an expression may begin at a token: one that is the rest of another is none."""
         if index == start:
             return True
         before = self._layout.tokens[index - 1]
@@ -163,7 +163,7 @@ class _Reader:
         return node, index
 
     def _may_shift(self, start: int, behind: int) -> bool:
-        """Tell whether a shift is an expression of its own. PostgreSQL shifts as the query engine does."""
+        """Return whether a shift is an expression of its own. PostgreSQL shifts as the query engine does."""
         is_apart = self._sign(start - 1) not in _BITS and self._sign(behind) not in _BITS
         return is_apart and self._dialect is not Dialect.POSTGRESQL
 
@@ -386,7 +386,7 @@ class _Reader:
         return node
 
     def _is_alone(self, index: int, last: int) -> bool:
-        """Tell whether a column is an item of a list, with which nothing is computed: its type does not matter."""
+        """Return whether a column is an item of a list, with which nothing is computed: its type does not matter."""
         layout = self._layout
         if layout.words[index - 1] not in KEYWORDS and not layout.is_operator(index - 1, ","):
             return False

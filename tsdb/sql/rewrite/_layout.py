@@ -1,7 +1,7 @@
-"""How the tokens of a query hang together: brackets, names in front of them, the operand before or behind a place.
+"""The structure of the tokens of a query: brackets, names in front of them, the operand before or after a position.
 
-This is no parser. It answers local questions about a text that DataFusion will parse, and whoever asks leaves the text
-alone where the answer is unclear.
+This is no parser. It looks up local properties of a text that DataFusion will parse; where one is unclear, callers
+leave the text alone.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Layout:
         return token.kind == TokenKind.OPERATOR and token.text == text
 
     def is_name(self, index: int) -> bool:
-        """Tell whether a token can be (part of) a name."""
+        """Return whether a token can be (part of) a name."""
         if not 0 <= index < len(self.tokens):
             return False
         kind = self.tokens[index].kind
         return kind == TokenKind.QUOTED or (kind == TokenKind.WORD and self.words[index] not in KEYWORDS)
 
     def is_call(self, index: int) -> bool:
-        """Tell whether a word is the name of a function that is called."""
+        """Return whether a word is the name of a function that is called."""
         return (
             self.tokens[index].kind == TokenKind.WORD
             and self.is_operator(index + 1, "(")

@@ -1,6 +1,6 @@
 """Clauses that the query engine parses and then ignores, refused by name.
 
-A clause that changes nothing is worse than an error: its user takes the answer for what was asked. The table lists
+A clause that changes nothing is worse than an error: its user takes the result for the requested one. The table lists
 such clauses by the words that begin them; a word counts only where the clause can stand, so that a column may still
 be called `sample` or `format`. Clauses that the engine refuses in terms of its own are listed as well.
 """
@@ -20,7 +20,7 @@ _LOCK_HINT = "rows are not locked, since there are no transactions; leave the cl
 
 
 @dataclass(frozen=True, slots=True)
-class _Clause:
+class _RefusedClause:
     """A clause: what it is called, where its first word begins it, and what to do instead."""
 
     name: str
@@ -44,7 +44,7 @@ def _refusal(layout: Layout, index: int, message: str, hint: str = "") -> Unsupp
 
 
 def behind_operand(layout: Layout, index: int) -> bool:
-    """Tell whether a name, a literal or a closing bracket stands before a token."""
+    """Return whether a name, a literal or a closing bracket stands before a token."""
     if index < 1:
         return False
     before = layout.tokens[index - 1]
@@ -129,42 +129,42 @@ def _is_into(layout: Layout, index: int) -> bool:
     return behind_operand(layout, index)
 
 
-_CLAUSES: dict[str, tuple[_Clause, ...]] = {
-    "SAMPLE": (_Clause("SAMPLE", _takes_number, "write TABLESAMPLE (10 PERCENT)"),),
+_CLAUSES: dict[str, tuple[_RefusedClause, ...]] = {
+    "SAMPLE": (_RefusedClause("SAMPLE", _takes_number, "write TABLESAMPLE (10 PERCENT)"),),
     "FOR": (
-        _Clause("FOR UPDATE", _follows("UPDATE"), _LOCK_HINT),
-        _Clause("FOR SHARE", _follows("SHARE"), _LOCK_HINT),
-        _Clause("FOR NO KEY UPDATE", _follows("NO"), _LOCK_HINT),
-        _Clause("FOR KEY SHARE", _follows("KEY"), _LOCK_HINT),
-        _Clause("FOR JSON", _follows("JSON")),
-        _Clause("FOR XML", _follows("XML")),
-        _Clause("FOR BROWSE", _follows("BROWSE")),
-        _Clause("FOR SYSTEM_TIME AS OF", _follows("SYSTEM_TIME")),
+        _RefusedClause("FOR UPDATE", _follows("UPDATE"), _LOCK_HINT),
+        _RefusedClause("FOR SHARE", _follows("SHARE"), _LOCK_HINT),
+        _RefusedClause("FOR NO KEY UPDATE", _follows("NO"), _LOCK_HINT),
+        _RefusedClause("FOR KEY SHARE", _follows("KEY"), _LOCK_HINT),
+        _RefusedClause("FOR JSON", _follows("JSON")),
+        _RefusedClause("FOR XML", _follows("XML")),
+        _RefusedClause("FOR BROWSE", _follows("BROWSE")),
+        _RefusedClause("FOR SYSTEM_TIME AS OF", _follows("SYSTEM_TIME")),
     ),
-    "LOCK": (_Clause("LOCK IN SHARE MODE", _follows("IN"), _LOCK_HINT),),
+    "LOCK": (_RefusedClause("LOCK IN SHARE MODE", _follows("IN"), _LOCK_HINT),),
     "WITH": (
-        _Clause("WITH (…) behind a table", _is_table_hint, "leave the hints out"),
-        _Clause("WITH TOTALS", _follows_group("TOTALS"), "write GROUP BY ROLLUP (…)"),
-        _Clause("WITH ORDINALITY", _follows_group("ORDINALITY"), "use row_number() OVER ()"),
+        _RefusedClause("WITH (…) behind a table", _is_table_hint, "leave the hints out"),
+        _RefusedClause("WITH TOTALS", _follows_group("TOTALS"), "write GROUP BY ROLLUP (…)"),
+        _RefusedClause("WITH ORDINALITY", _follows_group("ORDINALITY"), "use row_number() OVER ()"),
     ),
-    "PREWHERE": (_Clause("PREWHERE", _takes_condition, "write WHERE"),),
-    "CONNECT": (_Clause("CONNECT BY", _follows("BY", "NOCYCLE"), "use WITH RECURSIVE"),),
-    "START": (_Clause("START WITH … CONNECT BY", _follows("WITH"), "use WITH RECURSIVE"),),
-    "BY": (_Clause("LIMIT … BY", _is_limit_by, "use row_number() OVER (PARTITION BY …) and QUALIFY"),),
-    "SETTINGS": (_Clause("SETTINGS", _is_settings, "use SET"),),
-    "FORMAT": (_Clause("FORMAT", _is_format, "the format of an answer is a parameter of the request"),),
-    "PARTITION": (_Clause("PARTITION (…) behind a table", _opens, "use WHERE"),),
-    "ILIKE": (_Clause("SELECT * ILIKE", _filters_names, "name the columns"),),
-    "TOP": (_Clause("TOP", _is_top, "use LIMIT"),),
-    "PIVOT": (_Clause("PIVOT", _opens, "use aggregates with FILTER (WHERE …)"),),
-    "UNPIVOT": (_Clause("UNPIVOT", _opens, "use UNION ALL"),),
-    "MATCH_RECOGNIZE": (_Clause("MATCH_RECOGNIZE", _opens),),
-    "LATERAL": (_Clause("LATERAL VIEW", _follows("VIEW"), "use unnest(…)"),),
-    "CLUSTER": (_Clause("CLUSTER BY", _follows("BY"), "use ORDER BY"),),
-    "DISTRIBUTE": (_Clause("DISTRIBUTE BY", _follows("BY")),),
-    "SORT": (_Clause("SORT BY", _follows("BY"), "use ORDER BY"),),
-    "INTO": (_Clause("SELECT … INTO", _is_into, "create the table, then INSERT … SELECT"),),
-    "ASOF": (_Clause("ASOF JOIN", _follows("JOIN")),),
+    "PREWHERE": (_RefusedClause("PREWHERE", _takes_condition, "write WHERE"),),
+    "CONNECT": (_RefusedClause("CONNECT BY", _follows("BY", "NOCYCLE"), "use WITH RECURSIVE"),),
+    "START": (_RefusedClause("START WITH … CONNECT BY", _follows("WITH"), "use WITH RECURSIVE"),),
+    "BY": (_RefusedClause("LIMIT … BY", _is_limit_by, "use row_number() OVER (PARTITION BY …) and QUALIFY"),),
+    "SETTINGS": (_RefusedClause("SETTINGS", _is_settings, "use SET"),),
+    "FORMAT": (_RefusedClause("FORMAT", _is_format, "the format of an answer is a parameter of the request"),),
+    "PARTITION": (_RefusedClause("PARTITION (…) behind a table", _opens, "use WHERE"),),
+    "ILIKE": (_RefusedClause("SELECT * ILIKE", _filters_names, "name the columns"),),
+    "TOP": (_RefusedClause("TOP", _is_top, "use LIMIT"),),
+    "PIVOT": (_RefusedClause("PIVOT", _opens, "use aggregates with FILTER (WHERE …)"),),
+    "UNPIVOT": (_RefusedClause("UNPIVOT", _opens, "use UNION ALL"),),
+    "MATCH_RECOGNIZE": (_RefusedClause("MATCH_RECOGNIZE", _opens),),
+    "LATERAL": (_RefusedClause("LATERAL VIEW", _follows("VIEW"), "use unnest(…)"),),
+    "CLUSTER": (_RefusedClause("CLUSTER BY", _follows("BY"), "use ORDER BY"),),
+    "DISTRIBUTE": (_RefusedClause("DISTRIBUTE BY", _follows("BY")),),
+    "SORT": (_RefusedClause("SORT BY", _follows("BY"), "use ORDER BY"),),
+    "INTO": (_RefusedClause("SELECT … INTO", _is_into, "create the table, then INSERT … SELECT"),),
+    "ASOF": (_RefusedClause("ASOF JOIN", _follows("JOIN")),),
 }
 
 

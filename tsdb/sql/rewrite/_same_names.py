@@ -1,7 +1,7 @@
-"""Result columns that share a name: the query engine refuses them, SQL does not.
+"""Result columns with the same name: the query engine refuses them, SQL does not.
 
-The later one of two is planned under a name that tells which one it repeats, `same__0__1`, and gets the name of that
-one back when the answer is made.
+The second of two is planned under a name that says which one it repeats, `same__0__1`, and gets its name back in the
+result.
 """
 
 from __future__ import annotations

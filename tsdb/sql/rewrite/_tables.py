@@ -34,7 +34,7 @@ class TableRef:
 
 
 def is_compared(kind: DataType) -> bool:
-    """Tell whether literals are compared with such a column in ways of our own."""
+    """Return whether literals are compared with such a column in ways of our own."""
     return kind.is_timestamp or kind.kind is Kind.BOOLEAN
 
 
@@ -138,7 +138,7 @@ _DECIDING_WORDS = frozenset({"ORDER", "GROUP", "JOIN", "UNION", "INTERSECT", "EX
 
 
 def keeps_order(layout: Layout, aggregates: Iterable[str]) -> bool:
-    """Tell whether the rows of a query come in the order in which its only table is read."""
+    """Return whether the rows of a query come in the order in which its only table is read."""
     if not _DECIDING_WORDS.isdisjoint(layout.words):
         return False
     names = frozenset(aggregates)
@@ -152,7 +152,7 @@ _ORDER_SENSITIVE = frozenset({"FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "ARRAY_A
 
 
 def reads_in_order(layout: Layout) -> bool:
-    """Tell whether an aggregate depends on the order of rows and does not say which: that of the table is meant."""
+    """Return whether an aggregate depends on the order of rows and does not say which: that of the table is meant."""
     return any(
         word in _ORDER_SENSITIVE
         and layout.is_call(index)

@@ -19,7 +19,7 @@ from tsdb.clock import ManualClock
 from tsdb.errors import Busy, InvalidArguments
 from tsdb.query import Channel, Session
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
-from tsdb.servers.grpc.flight._prepared import PreparedStatements
+from tsdb.servers.grpc.flight._prepared import FlightStatements
 from tsdb.servers.grpc.flight._tokens import Tokens
 from tsdb.servers.grpc.flight.flight_pb2 import FlightDescriptor, Ticket
 from tsdb.servers.grpc.proto import greptime_pb2 as v1
@@ -166,7 +166,7 @@ def test_who_may_only_write_inserts_rows_of_values(guarded: RunningServer) -> No
 
 def test_a_prepared_statement_belongs_to_the_one_who_made_it(guarded: RunningServer) -> None:
     session = lambda user: Session(channel=Channel.GRPC, user=user)  # noqa: E731
-    kept = PreparedStatements()
+    kept = FlightStatements()
     handle = kept.add(parse_template("SELECT ?"), session("a"))
     assert kept.find(handle, session("a")).template.count == 1
     with pytest.raises(InvalidArguments, match="no such prepared statement"):
@@ -180,7 +180,7 @@ def test_a_prepared_statement_belongs_to_the_one_who_made_it(guarded: RunningSer
 
 def test_prepared_statements_are_bounded_and_expire() -> None:
     clock, session = ManualClock(), Session()
-    kept = PreparedStatements(clock, prepared_max=2)
+    kept = FlightStatements(clock, prepared_max=2)
     first = kept.add(parse_template("SELECT 1"), session)
     kept.add(parse_template("SELECT 2"), session)
     with pytest.raises(Busy):
@@ -193,9 +193,8 @@ def test_prepared_statements_are_bounded_and_expire() -> None:
         kept.add(parse_template("SELECT '" + "x" * (1 << 20) + "'"), session)
 
 
-def test_bound_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsdb.servers.grpc.flight._prepared.ALL_BOUND_BYTES_MAX", 10_000)
-    kept, session = PreparedStatements(), Session()
+def test_bound_values_are_bounded() -> None:
+    kept, session = FlightStatements(bound_bytes_max=10_000), Session()
     first, second = (kept.find(kept.add(parse_template("SELECT ?"), session), session) for _ in range(2))
     values = pa.table({"0": list(range(1000))})
     kept.bind(first, values)

@@ -16,7 +16,7 @@ from tsdb.servers.grpc.flight import _codec, _ipc
 from tsdb.servers.grpc.flight._codec import StreamDecoder, encode_stream
 from tsdb.servers.grpc.flight._ipc import Header, header_kind
 from tsdb.servers.grpc.flight._wire import (
-    FlightData,
+    FlightMessage,
     MalformedMessage,
     encode_flight_data,
     encode_varint,
@@ -37,9 +37,9 @@ SCHEMA = pa.schema([("i", pa.int64()), ("f", pa.float64()), ("s", pa.string()), 
 ROWS = st.lists(st.fixed_dictionaries(COLUMNS), max_size=40)
 
 
-def decode(messages: list[bytes]) -> pa.Table:
+def decode(messages: list[bytes], **options: Any) -> pa.Table:
     first, *rest = [parse_flight_data(each) for each in messages]
-    decoder = StreamDecoder(first.header)
+    decoder = StreamDecoder(first.header, **options)
     batches = [decoder.decode(each) for each in rest]
     return pa.Table.from_batches([each for each in batches if each is not None], decoder.schema)
 
@@ -122,12 +122,11 @@ def test_a_column_without_buffers_that_claims_to_be_huge_is_refused() -> None:
         decode([schema, bomb])
 
 
-def test_a_dictionary_that_would_unfold_to_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_codec, "UNPACKED_BYTES_MAX", 1 << 20)
+def test_a_dictionary_that_would_unfold_to_gigabytes_is_refused() -> None:
     indices = pa.array([0] * 1000, pa.int8())
     column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 5000]))
     with pytest.raises(MalformedMessage, match="holds more than"):
-        decode(messages_of(pa.record_batch({"s": column})))
+        decode(messages_of(pa.record_batch({"s": column})), unpacked_bytes_max=1 << 20)
 
 
 def test_offsets_that_point_outside_their_buffer_are_refused() -> None:
@@ -200,5 +199,5 @@ def test_the_size_of_a_body_must_be_the_one_that_was_sent() -> None:
     schema, batch = (parse_flight_data(each) for each in messages_of(pa.record_batch({"i": [1, 2, 3]})))
     decoder = StreamDecoder(schema.header)
     with pytest.raises(MalformedMessage, match="not as long as"):
-        decoder.decode(FlightData(batch.descriptor, batch.header, batch.metadata, batch.body[:8]))
+        decoder.decode(FlightMessage(batch.descriptor, batch.header, batch.metadata, batch.body[:8]))
     assert _ipc.body_size(batch.header) == len(batch.body)

@@ -1,9 +1,10 @@
-"""Arrow Flight and Flight SQL: record batches both ways, for clients of Arrow.
+"""Arrow Flight and Flight SQL: record batches in both directions.
 
     ticket ─▶ DoGet ─▶ statement ─▶ batches ─▶ FlightData, each body copied once
     FlightData ─▶ DoPut ─▶ sizes checked ─▶ batches ─▶ values checked ─▶ table
 
-A ticket says all that is needed to run its statement; kept are only prepared statements and tokens, both bounded.
+A ticket has everything that is needed to run its statement; the server keeps only prepared statements and tokens, both
+bounded.
 """
 
 from __future__ import annotations

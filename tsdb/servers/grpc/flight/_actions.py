@@ -1,6 +1,6 @@
-"""DoAction and ListActions: prepared statements are made and closed, statements are cancelled.
+"""DoAction and ListActions: create and close prepared statements, cancel statements.
 
-There are no transactions and no sessions; the actions for them are refused with what to do instead.
+Transactions and sessions are not supported; their actions are refused with an alternative.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from google.protobuf.message import Message
 
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.query import Session
-from tsdb.servers.grpc._calls import Call, parse_message
-from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc._calls import GrpcCall, parse_message
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._commands import find_command, no_transactions, pack, parse_command, refuse_transaction
 from tsdb.servers.grpc.flight._parameter_types import parameter_schema
-from tsdb.servers.grpc.flight._prepared import PreparedStatements
+from tsdb.servers.grpc.flight._prepared import FlightStatements
 from tsdb.servers.grpc.flight._run import describe_prepared
 from tsdb.servers.grpc.flight._running import Running
 from tsdb.servers.grpc.flight._tickets import StatementTicket
@@ -31,7 +31,7 @@ from tsdb.servers.grpc.flight.flight_pb2 import (
     FlightInfo,
     Result,
 )
-from tsdb.sql.template import Template, parse_template
+from tsdb.sql.template import StatementTemplate, parse_template
 
 _M = TypeVar("_M", bound=Message)
 
@@ -48,21 +48,21 @@ _SESSIONS = frozenset({"SetSessionOptions", "GetSessionOptions", "CloseSession"}
 class Actions:
     """Answers DoAction and ListActions."""
 
-    def __init__(self, frame: Frame, prepared: PreparedStatements, running: Running) -> None:
-        self._frame = frame
-        self._database = frame.database
+    def __init__(self, context: GrpcContext, prepared: FlightStatements, running: Running) -> None:
+        self._context = context
+        self._database = context.database
         self._prepared = prepared
         self._running = running
 
-    async def list(self, call: Call) -> None:
-        await self._frame.sessions.open(call)
+    async def list(self, call: GrpcCall) -> None:
+        await self._context.sessions.open(call)
         for name, description in ACTIONS.items():
             await call.send(ActionType(type=name, description=description).SerializeToString())
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: GrpcCall) -> None:
         """Answer one action."""
         action = parse_message(Action, await call.receive_one())
-        session = await self._frame.sessions.open(call)
+        session = await self._context.sessions.open(call)
         if action.type == "CreatePreparedStatement":
             answer = await self._create(_body(sql.ActionCreatePreparedStatementRequest, action), session)
         elif action.type == "ClosePreparedStatement":
@@ -82,13 +82,15 @@ class Actions:
 
     async def _create(self, request: sql.ActionCreatePreparedStatementRequest, session: Session) -> bytes:
         refuse_transaction(request)
-        template, answer = await self._frame.workers.run(
+        template, answer = await self._context.workers.run(
             lambda: self._describe(request.query, session), cancel=lambda: self._database.cancel(session)
         )
         answer.prepared_statement_handle = self._prepared.add(template, session)
         return pack(answer)
 
-    def _describe(self, text: str, session: Session) -> tuple[Template, sql.ActionCreatePreparedStatementResult]:
+    def _describe(
+        self, text: str, session: Session
+    ) -> tuple[StatementTemplate, sql.ActionCreatePreparedStatementResult]:
         template = parse_template(text)
         answer = sql.ActionCreatePreparedStatementResult()
         dataset = describe_prepared(template, self._database, session)

@@ -1,7 +1,7 @@
-"""What there is, as Flight SQL asks for it: catalogs, databases (which it calls schemas), tables, keys.
+"""The listings of Flight SQL: catalogs, databases (its schemas), tables, keys.
 
-All of it is read from information_schema in the session of the one who asks, so that nobody learns of what they may not
-see. Answers come in pieces: a table's columns are looked up when its piece is made.
+They are read from information_schema in the session of the client, so that permissions apply. Results are streamed: the
+columns of a table are looked up when its piece is encoded.
 """
 
 from __future__ import annotations
@@ -67,39 +67,39 @@ FOREIGN_KEYS = _columns(
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class CatalogRows:
     """An answer: its columns, and what makes its rows."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
-def find_listing(command: Message, database: DatabasePort, session: Session, *, version: str) -> Listing | None:
-    """Return the answer to a command that asks what there is, None for any other command."""
+def find_listing(command: Message, database: DatabasePort, session: Session, *, version: str) -> CatalogRows | None:
+    """Return the answer to a listing command, None for any other command."""
     if isinstance(command, sql.CommandGetSqlInfo):
         wanted = tuple(command.info)
-        return Listing(SQL_INFO, lambda: iter([sql_info(wanted, version)]))
+        return CatalogRows(SQL_INFO, lambda: iter([sql_info(wanted, version)]))
     if isinstance(command, sql.CommandGetXdbcTypeInfo):
         kind = command.data_type if command.HasField("data_type") else None
-        return Listing(XDBC_TYPES, lambda: iter([xdbc_types(kind)]))
+        return CatalogRows(XDBC_TYPES, lambda: iter([xdbc_types(kind)]))
     if isinstance(command, sql.CommandGetTableTypes):
-        return Listing(TYPES, lambda: iter([_batch(TYPES, [{"table_type": each} for each in TABLE_TYPES])]))
+        return CatalogRows(TYPES, lambda: iter([_batch(TYPES, [{"table_type": each} for each in TABLE_TYPES])]))
     if isinstance(command, sql.CommandGetExportedKeys | sql.CommandGetImportedKeys | sql.CommandGetCrossReference):
-        return Listing(FOREIGN_KEYS, lambda: iter(()))
-    catalog = Catalog(database, session)
+        return CatalogRows(FOREIGN_KEYS, lambda: iter(()))
+    catalog = FlightCatalog(database, session)
     if isinstance(command, sql.CommandGetCatalogs):
-        return Listing(CATALOGS, catalog.catalogs)
+        return CatalogRows(CATALOGS, catalog.catalogs)
     if isinstance(command, sql.CommandGetDbSchemas):
-        return Listing(SCHEMAS, lambda: catalog.schemas(command))
+        return CatalogRows(SCHEMAS, lambda: catalog.schemas(command))
     if isinstance(command, sql.CommandGetTables):
         schema = TABLES_WITH_SCHEMA if command.include_schema else TABLES
-        return Listing(schema, lambda: catalog.tables(command))
+        return CatalogRows(schema, lambda: catalog.tables(command))
     if isinstance(command, sql.CommandGetPrimaryKeys):
-        return Listing(PRIMARY_KEYS, lambda: catalog.primary_keys(command))
+        return CatalogRows(PRIMARY_KEYS, lambda: catalog.primary_keys(command))
     return None
 
 
-class Catalog:
+class FlightCatalog:
     """Reads information_schema for one session. Blocks."""
 
     def __init__(self, database: DatabasePort, session: Session) -> None:
@@ -143,7 +143,7 @@ class Catalog:
         return [row["table_name"] for row in self._named_tables(conditions)]
 
     def primary_keys(self, command: sql.CommandGetPrimaryKeys) -> Iterator[pa.RecordBatch]:
-        """Tell what identifies a row: the tags, then the time; nothing does in a table that keeps every row."""
+        """Return the key of a row: the tags, then the time; a table in append mode has none."""
         conditions = [
             f"table_name = {quoted(command.table)}",
             "constraint_name IN ('PRIMARY', 'TIME INDEX')",
@@ -163,7 +163,7 @@ class Catalog:
         return table is not None and has_unique_key(table)
 
     def schema_of(self, *parts: str) -> pa.Schema | None:
-        """Return the columns of a table or view, None if it cannot be read any more."""
+        """Return the columns of a table or view, None if it can no longer be read."""
         table = self._database.find_table(parts, self._session)
         if table is not None:
             return described_schema(table)

@@ -1,11 +1,11 @@
 """Record batches as FlightData, and back.
 
     batches ─▶ StreamEncoder ─▶ FlightData: the schema, then dictionaries and batches, each body copied once
-    FlightData ─▶ StreamDecoder ─▶ batches that are checked in every respect
+    FlightData ─▶ StreamDecoder ─▶ validated batches
 
-What is sent is cut so that no message is larger than clients take by default, and small batches are sent together.
-What comes is a stranger's: sizes are checked before Arrow sees them, values after it has read them. A column that is
-encoded by a dictionary is taken as the plain column, if that is not far larger than what was sent.
+Sent messages are never larger than clients accept by default, and small batches are sent together. Received messages
+are untrusted: sizes are checked before Arrow sees them, values after it has read them. A dictionary-encoded column is
+decoded to a plain one, unless that is far larger than what was sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.ipc
 import pyarrow.types as pt
 
 from tsdb.servers.grpc.flight._ipc import UNPACKED_BYTES_MAX, Header, body_size, check_batch, header_kind
-from tsdb.servers.grpc.flight._wire import FlightData, MalformedMessage, Piece, encode_flight_data
+from tsdb.servers.grpc.flight._wire import FlightMessage, MalformedMessage, Piece, encode_flight_data
 
 MESSAGE_BYTES = 3_500_000
 """A larger batch is sent as several: some clients refuse messages of more than 4 MiB. A message costs gRPC much beside
@@ -32,7 +32,7 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 Compression = Literal["lz4", "zstd"]
 
 
-class _Sink:
+class _PieceSink:
     """A file that keeps the pieces it is given, Arrow's buffers among them, without copying them."""
 
     closed = False
@@ -75,7 +75,7 @@ class StreamEncoder:
 
     def __init__(self, schema: pa.Schema, compression: Compression | None = None) -> None:
         self._schema = schema
-        self._sink = _Sink()
+        self._sink = _PieceSink()
         options = pa.ipc.IpcWriteOptions(compression=compression)
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, "w"), schema, options=options)
         self._has_begun = False
@@ -180,8 +180,9 @@ class _Feed:
 class StreamDecoder:
     """Reads the batches of one stream that a client sends."""
 
-    def __init__(self, header: memoryview) -> None:
+    def __init__(self, header: memoryview, *, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> None:
         """`header` is that of the first message, the schema."""
+        self._unpacked_bytes_max = unpacked_bytes_max
         if header_kind(header) is not Header.SCHEMA:
             raise MalformedMessage("a stream of record batches begins with its schema")
         self._feed = _Feed()
@@ -194,7 +195,7 @@ class StreamDecoder:
         self.schema = pa.schema([_plain_field(field) for field in self._reader.schema])
         """Of the batches as they are given out, without dictionaries."""
 
-    def decode(self, message: FlightData) -> pa.RecordBatch | None:
+    def decode(self, message: FlightMessage) -> pa.RecordBatch | None:
         """Return the batch of a message, None if it brings a dictionary for those to come."""
         kind = header_kind(message.header)
         if kind not in (Header.BATCH, Header.DICTIONARY):
@@ -207,7 +208,9 @@ class StreamDecoder:
         try:
             batch = self._reader.read_next_batch()
             batch.validate(full=True)
-            return pa.record_batch([_plain(column) for column in batch.columns], schema=self.schema)
+            return pa.record_batch(
+                [_plain(column, self._unpacked_bytes_max) for column in batch.columns], schema=self.schema
+            )
         except StopIteration:
             raise MalformedMessage("a record batch is missing") from None
         except (pa.ArrowException, OSError) as error:
@@ -220,7 +223,7 @@ class StreamDecoder:
 
 
 def _check_names(fields: Iterable[pa.Field]) -> None:
-    """Refuse names that are no text; Arrow itself notices only when somebody asks for one."""
+    """Refuse names that are not UTF-8; Arrow itself fails only when one is read."""
     for field in fields:
         try:
             assert isinstance(field.name, str)
@@ -234,14 +237,14 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(field.type.value_type) if pt.is_dictionary(field.type) else field
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _plain(column: pa.Array, bytes_max: int) -> pa.Array:
     if not pt.is_dictionary(column.type):
         return column
     values = column.dictionary
     if pt.is_string(values.type) or pt.is_binary(values.type) or pt.is_large_string(values.type):
         size = pc.sum(pc.binary_length(values).take(column.indices)).as_py() or 0
-        if size > UNPACKED_BYTES_MAX:
-            raise MalformedMessage(f"a column with a dictionary holds more than {UNPACKED_BYTES_MAX} bytes")
+        if size > bytes_max:
+            raise MalformedMessage(f"a column with a dictionary holds more than {bytes_max} bytes")
     elif pt.is_nested(values.type) or pt.is_dictionary(values.type):
         raise MalformedMessage(f"a dictionary of {values.type} is not read")
     return values.take(column.indices)

@@ -1,4 +1,4 @@
-"""The commands of Flight SQL, as they come in descriptors, tickets and actions: a message inside an Any."""
+"""The commands of Flight SQL in descriptors, tickets and actions: a message inside an Any."""
 
 from __future__ import annotations
 

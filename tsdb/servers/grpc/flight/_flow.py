@@ -1,4 +1,4 @@
-"""Messages both ways, one ahead: while one is sent or worked on, the next is made or comes in; no more than that."""
+"""Message streams with one message of read-ahead in each direction."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from tsdb.servers._steps import StepPool, Steps
-from tsdb.servers.grpc._calls import Call
+from tsdb.servers.grpc._calls import GrpcCall
 
 _T = TypeVar("_T")
 
 
 @asynccontextmanager
 async def ahead(take: Callable[[], Coroutine[Any, Any, _T | None]]) -> AsyncIterator[AsyncIterator[_T]]:
-    """Give what `take` gives until it gives None, always with the next one under way."""
+    """Yield the results of `take` until it returns None, with one of read-ahead."""
     pending = asyncio.ensure_future(take())
 
     async def each() -> AsyncIterator[_T]:
@@ -30,11 +30,11 @@ async def ahead(take: Callable[[], Coroutine[Any, Any, _T | None]]) -> AsyncIter
         pending.cancel()
         await asyncio.wait([pending])
         if not pending.cancelled():
-            pending.exception()  # nobody is interested any more
+            pending.exception()  # the result is no longer needed
 
 
 async def send_all(
-    call: Call, workers: StepPool, pieces: Generator[bytes, None, None], *, cancel: Callable[[], None]
+    call: GrpcCall, workers: StepPool, pieces: Generator[bytes, None, None], *, cancel: Callable[[], None]
 ) -> None:
     """Send the messages that a generator makes on threads, at the speed at which the client reads."""
     steps = Steps(workers, lambda: pieces, cancel, chunk_bytes=1, reads_ahead=True)

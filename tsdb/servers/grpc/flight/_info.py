@@ -1,6 +1,6 @@
-"""GetFlightInfo, GetSchema, PollFlightInfo, ListFlights: what can be read, with which columns, by which ticket.
+"""GetFlightInfo, GetSchema, PollFlightInfo, ListFlights: the schema and the ticket of a query or a table.
 
-A descriptor is a command of Flight SQL, or a path: a table, of the session's database unless the path says another one.
+A descriptor is a command of Flight SQL, or a path: a table, of the session's database unless the path names another.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import pyarrow as pa
 from tsdb.catalog import TableNotFound
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.query import Session
-from tsdb.servers.grpc._calls import Call, parse_message
-from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc._calls import GrpcCall, parse_message
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
-from tsdb.servers.grpc.flight._catalog import Catalog, find_listing
+from tsdb.servers.grpc.flight._catalog import FlightCatalog, find_listing
 from tsdb.servers.grpc.flight._commands import parse_command, refuse_transaction, table_of_path
 from tsdb.servers.grpc.flight._flow import send_all
-from tsdb.servers.grpc.flight._prepared import Prepared, PreparedStatements
+from tsdb.servers.grpc.flight._prepared import FlightStatement, FlightStatements
 from tsdb.servers.grpc.flight._run import begin, begin_prepared, describe, describe_prepared
 from tsdb.servers.grpc.flight.flight_pb2 import (
     Criteria,
@@ -36,8 +36,8 @@ PATTERN_BYTES_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What a descriptor leads to."""
+class _FlightAnswer:
+    """The schema and ticket of a descriptor."""
 
     schema: pa.Schema
     ticket: bytes
@@ -45,46 +45,46 @@ class _Found:
 
 
 class Info:
-    """Answers the calls that tell what there is."""
+    """Answers the calls that describe queries and tables."""
 
-    def __init__(self, frame: Frame, prepared: PreparedStatements) -> None:
-        self._frame = frame
-        self._database = frame.database
+    def __init__(self, context: GrpcContext, prepared: FlightStatements) -> None:
+        self._context = context
+        self._database = context.database
         self._prepared = prepared
 
-    async def flight_info(self, raw: bytes, call: Call) -> bytes:
+    async def flight_info(self, raw: bytes, call: GrpcCall) -> bytes:
         return (await self._find_info(raw, call)).SerializeToString()
 
-    async def poll_info(self, raw: bytes, call: Call) -> bytes:
+    async def poll_info(self, raw: bytes, call: GrpcCall) -> bytes:
         """Everything is ready when it is found: nothing is left to poll for."""
         return PollInfo(info=await self._find_info(raw, call), progress=1.0).SerializeToString()
 
-    async def schema(self, raw: bytes, call: Call) -> bytes:
+    async def schema(self, raw: bytes, call: GrpcCall) -> bytes:
         descriptor = parse_message(FlightDescriptor, raw)
-        session = await self._frame.sessions.open(call)
+        session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
-        schema = await self._frame.workers.run(
+        schema = await self._context.workers.run(
             lambda: self._describe(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
         )
         return SchemaResult(schema=schema.serialize().to_pybytes()).SerializeToString()
 
-    async def list_flights(self, call: Call) -> None:
+    async def list_flights(self, call: GrpcCall) -> None:
         criteria = parse_message(Criteria, await call.receive_one())
-        session = await self._frame.sessions.open(call)
+        session = await self._context.sessions.open(call)
         pattern = _read_pattern(criteria.expression)
         pieces = self._list(pattern, session)
-        await send_all(call, self._frame.workers, pieces, cancel=lambda: self._database.cancel(session))
+        await send_all(call, self._context.workers, pieces, cancel=lambda: self._database.cancel(session))
 
-    async def _find_info(self, raw: bytes, call: Call) -> FlightInfo:
+    async def _find_info(self, raw: bytes, call: GrpcCall) -> FlightInfo:
         descriptor = parse_message(FlightDescriptor, raw)
-        session = await self._frame.sessions.open(call)
+        session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
-        found = await self._frame.workers.run(
+        found = await self._context.workers.run(
             lambda: self._find(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
         )
         return _make_info(descriptor, found)
 
-    def _find_prepared(self, descriptor: FlightDescriptor, session: Session) -> Prepared | None:
+    def _find_prepared(self, descriptor: FlightDescriptor, session: Session) -> FlightStatement | None:
         """The prepared statement that a descriptor names; its session is the one it was prepared in."""
         if descriptor.type != FlightDescriptor.CMD:
             return None
@@ -97,25 +97,25 @@ class Info:
 
     # What follows runs on threads.
 
-    def _find(self, descriptor: FlightDescriptor, prepared: Prepared | None, session: Session) -> _Found:
+    def _find(self, descriptor: FlightDescriptor, prepared: FlightStatement | None, session: Session) -> _FlightAnswer:
         if descriptor.type == FlightDescriptor.PATH:
             name = ".".join(quoted_name(part) for part in table_of_path(descriptor))
             answer = begin(f"SELECT * FROM {name}", self._database, session)
-            return _Found(answer.schema, answer.ticket.encode(), answer.rows)
+            return _FlightAnswer(answer.schema, answer.ticket.encode(), answer.rows)
         if prepared is not None:
             answer = begin_prepared(prepared, self._database, session)
-            return _Found(answer.schema, answer.ticket.encode(), answer.rows)
+            return _FlightAnswer(answer.schema, answer.ticket.encode(), answer.rows)
         command = parse_command(_command_bytes(descriptor))
         refuse_transaction(command)
         if isinstance(command, sql.CommandStatementQuery):
             answer = begin(command.query, self._database, session)
-            return _Found(answer.schema, answer.ticket.encode(), answer.rows)
-        listing = find_listing(command, self._database, session, version=self._frame.version)
+            return _FlightAnswer(answer.schema, answer.ticket.encode(), answer.rows)
+        listing = find_listing(command, self._database, session, version=self._context.version)
         if listing is None:
             raise InvalidArguments(f"{command.DESCRIPTOR.name} leads to no rows", hint="send it by DoPut or DoAction")
-        return _Found(listing.schema, descriptor.cmd)
+        return _FlightAnswer(listing.schema, descriptor.cmd)
 
-    def _describe(self, descriptor: FlightDescriptor, prepared: Prepared | None, session: Session) -> pa.Schema:
+    def _describe(self, descriptor: FlightDescriptor, prepared: FlightStatement | None, session: Session) -> pa.Schema:
         """Return the columns that a descriptor leads to; nothing is run."""
         if descriptor.type == FlightDescriptor.PATH:
             return self._table_schema(table_of_path(descriptor), session)
@@ -125,19 +125,19 @@ class Info:
         refuse_transaction(command)
         if isinstance(command, sql.CommandStatementQuery):
             return describe(command.query, self._database, session)
-        listing = find_listing(command, self._database, session, version=self._frame.version)
+        listing = find_listing(command, self._database, session, version=self._context.version)
         if listing is None:
             raise InvalidArguments(f"{command.DESCRIPTOR.name} leads to no rows")
         return listing.schema
 
     def _table_schema(self, parts: tuple[str, ...], session: Session) -> pa.Schema:
-        schema = Catalog(self._database, session).schema_of(*parts)
+        schema = FlightCatalog(self._database, session).schema_of(*parts)
         if schema is None:
             raise TableNotFound(session.database, parts[-1])
         return schema
 
     def _list(self, pattern: str | None, session: Session) -> Generator[bytes, None, None]:
-        for name in Catalog(self._database, session).of_database(pattern):
+        for name in FlightCatalog(self._database, session).of_database(pattern):
             descriptor = FlightDescriptor(type=FlightDescriptor.PATH, path=[session.database, name])
             try:
                 found = self._find(descriptor, None, session)
@@ -152,7 +152,7 @@ def _command_bytes(descriptor: FlightDescriptor) -> bytes:
     return descriptor.cmd
 
 
-def _make_info(descriptor: FlightDescriptor, found: _Found) -> FlightInfo:
+def _make_info(descriptor: FlightDescriptor, found: _FlightAnswer) -> FlightInfo:
     return FlightInfo(
         schema=found.schema.serialize().to_pybytes(),
         flight_descriptor=descriptor,

@@ -1,10 +1,9 @@
-"""CommandStatementIngest: which table the rows go to, and what is done if it is, or is not, there.
+"""CommandStatementIngest: finds or creates the table of the rows.
 
-A table that is created needs a time index and may have tags. A field says what it is by its metadata
-`greptime:semantic_type` (or `tsdb:semantic_type`): `timestamp`, `tag` or `field`; the options `time_index` and `tags`
-(names with commas between) say the same. Without either, the only timestamp, or the first one that is never null, is
-the time index, and there are no tags: such a table is in append mode, because otherwise rows of the same time would
-overwrite each other.
+A new table needs a time index and may have tags. The metadata `greptime:semantic_type` (or `tsdb:semantic_type`) of a
+column says what it is: `timestamp`, `tag` or `field`; the options `time_index` and `tags` (names separated by commas)
+say the same. Without either, the only timestamp, or the first one that is never null, is the time index, and there are
+no tags: such a table is in append mode, because otherwise rows with the same time would overwrite each other.
 """
 
 from __future__ import annotations
@@ -30,13 +29,15 @@ _KNOWN_OPTIONS = frozenset({"time_index", "tags"})
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class IngestTarget:
     """Where rows go."""
 
     table: tuple[str, str]
 
 
-def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: DatabasePort, session: Session) -> Target:
+def plan_ingest(
+    command: CommandStatementIngest, schema: pa.Schema, database: DatabasePort, session: Session
+) -> IngestTarget:
     """Find the table, or make it; refuse what cannot be before anything is changed."""
     if command.temporary:
         raise Unsupported("temporary tables are not supported")
@@ -59,13 +60,13 @@ def plan_ingest(command: CommandStatementIngest, schema: pa.Schema, database: Da
         _create(table, schema, plan_layout(schema, dict(command.options)), database, session)
     elif misfit is not None:
         raise misfit
-    return Target(table)
+    return IngestTarget(table)
 
 
 def _try_append(
     table: tuple[str, str], schema: pa.Schema, database: DatabasePort, session: Session
 ) -> tuple[bool, InvalidArguments | None]:
-    """Tell whether there is a table, and what speaks against appending to it; who may only write may ask, too."""
+    """Return whether there is a table; fail if rows cannot be appended to it. Write permission is enough."""
     try:
         database.append(table, schema.empty_table(), session)
     except TableNotFound:
@@ -78,14 +79,14 @@ def _try_append(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """What the columns of a new table are for."""
+class ColumnRoles:
+    """The roles of the columns of a new table."""
 
     time: str
     tags: tuple[str, ...]
 
 
-def plan_layout(schema: pa.Schema, options: dict[str, str]) -> Layout:
+def plan_layout(schema: pa.Schema, options: dict[str, str]) -> ColumnRoles:
     """Decide which column is the time index and which are tags."""
     unknown = sorted(options.keys() - _KNOWN_OPTIONS)
     if unknown:
@@ -99,7 +100,7 @@ def plan_layout(schema: pa.Schema, options: dict[str, str]) -> Layout:
         times = [options["time_index"]]
     if len(times) > 1:
         raise InvalidArguments("a table has one time index", columns=", ".join(times))
-    return Layout(times[0] if times else _only_time(schema), tags)
+    return ColumnRoles(times[0] if times else _only_time(schema), tags)
 
 
 def _semantic(field: pa.Field) -> str:
@@ -119,6 +120,8 @@ def _only_time(schema: pa.Schema) -> str:
     )
 
 
-def _create(table: Sequence[str], schema: pa.Schema, layout: Layout, database: DatabasePort, session: Session) -> None:
+def _create(
+    table: Sequence[str], schema: pa.Schema, layout: ColumnRoles, database: DatabasePort, session: Session
+) -> None:
     options = {} if layout.tags else {"append_mode": "true"}
     database.create_for(table, schema, session, tags=layout.tags, time=layout.time, options=options)

@@ -1,11 +1,11 @@
-"""The metadata of an Arrow IPC message, looked at before Arrow does: its kind, its length, what it would unpack to.
+"""Checks the metadata of Arrow IPC messages before Arrow reads them: kind, length, and decompressed size.
 
-Arrow trusts the sizes that a message claims: a compressed buffer says how much memory it needs, a column without
-buffers how many rows it has. Both come from a stranger. `check_batch` adds them up first and refuses what is over the
-limits, so that a message of a few bytes cannot ask for gigabytes.
+Arrow trusts the sizes in a message: a compressed buffer states how much memory it needs, a column without buffers how
+many rows it has. Both are untrusted. `check_batch` adds them up first and refuses what is over the limits, so that a
+message of a few bytes cannot allocate gigabytes.
 
-The metadata is a FlatBuffer: tables that point to their fields by small offsets. Only the few fields that are needed
-are read, every read inside the bounds of the bytes.
+The metadata is a FlatBuffer: tables that point to their fields by small offsets. Only the required fields are read,
+with bounds checks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _I16, _U16, _I32, _U32, _I64 = (struct.Struct("<" + each) for each in "hHiIq")
 
 
 class Header(IntEnum):
-    """What an IPC message is."""
+    """The kinds of IPC messages."""
 
     NONE = 0
     SCHEMA = 1
@@ -95,7 +95,7 @@ def body_size(header: memoryview) -> int:
 
 
 def header_kind(header: memoryview) -> Header:
-    """What kind of message this is; NONE for metadata that is not there."""
+    """Return the kind of a message; NONE without metadata."""
     if not len(header):
         return Header.NONE
     try:

@@ -1,7 +1,7 @@
-"""The types of the values that a statement takes, as far as its text tells.
+"""Infers the types of parameters from the text of a statement.
 
-A value that is written into a column, or is compared with one, has the type of that column; one behind LIMIT is a whole
-number. Of others nothing is known, which Arrow calls the null type.
+A value that is written to a column, or compared with one, has the type of that column; LIMIT takes an integer. Other
+types are unknown, which Arrow calls the null type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tsdb.errors import TsdbError
 from tsdb.model import TableInfo
 from tsdb.sql import Dialect, Token, TokenKind
 from tsdb.sql.lexer import unquote
-from tsdb.sql.template import Template
+from tsdb.sql.template import StatementTemplate, find_cells
 
 FindTable = Callable[[Sequence[str]], TableInfo | None]
 
@@ -22,7 +22,7 @@ _COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!="})
 _NAMES = (TokenKind.WORD, TokenKind.QUOTED)
 
 
-def parameter_schema(template: Template, find_table: FindTable) -> pa.Schema:
+def parameter_schema(template: StatementTemplate, find_table: FindTable) -> pa.Schema:
     """Return a column for each value that a statement takes."""
     if not template.places:
         return pa.schema([])
@@ -37,7 +37,7 @@ def parameter_schema(template: Template, find_table: FindTable) -> pa.Schema:
     return pa.schema([pa.field(f"${n + 1}", kinds.get(n, pa.null())) for n in range(template.count)])
 
 
-def _kind_beside(template: Template, at: int, end: int, columns: Mapping[str, pa.Field]) -> pa.DataType | None:
+def _kind_beside(template: StatementTemplate, at: int, end: int, columns: Mapping[str, pa.Field]) -> pa.DataType | None:
     tokens = template.tokens
     if at and tokens[at - 1].word in ("LIMIT", "OFFSET"):
         return pa.int64()
@@ -98,18 +98,8 @@ def _find_cells(tokens: Sequence[Token], tables: Sequence[TableInfo]) -> dict[in
             at += 1
         at += 1
     found: dict[int, pa.DataType] = {}
-    depth = index = 0
-    for position in range(at + 1, len(tokens)):
-        sign = tokens[position].text if tokens[position].kind == TokenKind.OPERATOR else ""
-        if sign == "(":
-            depth += 1
-            index = 0 if depth == 1 else index
-        elif sign == ")":
-            depth -= 1
-        elif sign == "," and depth == 1:
-            index += 1
-        elif sign in ("?", "$") and depth == 1 and index < len(names):
-            column = tables[0].by_name.get(names[index])
-            if column is not None:
-                found[position] = column.type.arrow
+    for position, cell in find_cells(tokens, at + 1):
+        column = tables[0].by_name.get(names[cell]) if cell < len(names) else None
+        if column is not None:
+            found[position] = column.type.arrow
     return found

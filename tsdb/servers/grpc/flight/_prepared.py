@@ -1,8 +1,8 @@
-"""Prepared statements, and the values that are bound to them, by the handles that clients have.
+"""Prepared statements and their bound values, by handle.
 
-Flight has no connections, so they belong to whoever made them, and live until they are closed or were not used for an
-hour. Their number and the memory of bound values are bounded; a server that is full refuses new ones. Used by the event
-loop alone.
+Flight has no connections, so statements belong to a user, and live until they are closed or have been unused for an
+hour. Their number and the memory of bound values are bounded; at the limit new ones are refused. Used by the event loop
+only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import Busy, InvalidArguments
 from tsdb.query import Session
-from tsdb.sql.template import Template
+from tsdb.sql.template import StatementTemplate
 
 PREPARED_MAX = 10_000
 TEXT_BYTES_MAX = 1 << 20
@@ -28,10 +28,10 @@ HANDLE_BYTES = 16
 
 
 @dataclass(slots=True)
-class Prepared:
+class FlightStatement:
     """A statement, for whom it was made, and the values bound to it."""
 
-    template: Template
+    template: StatementTemplate
     user: str | None
     database: str
     time_zone: str
@@ -43,15 +43,22 @@ class Prepared:
         return 0 if self.bound is None else int(self.bound.nbytes)
 
 
-class PreparedStatements:
+class FlightStatements:
     """The prepared statements of one server."""
 
-    def __init__(self, clock: Clock | None = None, *, prepared_max: int = PREPARED_MAX) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        prepared_max: int = PREPARED_MAX,
+        bound_bytes_max: int = ALL_BOUND_BYTES_MAX,
+    ) -> None:
         self._clock = clock or SystemClock()
         self._prepared_max = prepared_max
-        self._known: dict[bytes, Prepared] = {}
+        self._bound_bytes_max = bound_bytes_max
+        self._known: dict[bytes, FlightStatement] = {}
 
-    def add(self, template: Template, session: Session) -> bytes:
+    def add(self, template: StatementTemplate, session: Session) -> bytes:
         """Keep a statement; return its handle."""
         if len(template.text) > TEXT_BYTES_MAX:
             raise InvalidArguments(f"a prepared statement has at most {TEXT_BYTES_MAX} characters")
@@ -63,11 +70,11 @@ class PreparedStatements:
             )
         handle = secrets.token_bytes(HANDLE_BYTES)
         now_ns = self._clock.monotonic_ns()
-        self._known[handle] = Prepared(template, session.user, session.database, session.time_zone, now_ns)
+        self._known[handle] = FlightStatement(template, session.user, session.database, session.time_zone, now_ns)
         return handle
 
-    def find(self, handle: bytes, session: Session) -> Prepared:
-        """Return a statement of the one who asks."""
+    def find(self, handle: bytes, session: Session) -> FlightStatement:
+        """Return a statement of the session's user."""
         found = self._known.get(handle)
         now_ns = self._clock.monotonic_ns()
         if found is None or found.user != session.user or now_ns - found.used_ns > IDLE_SECONDS_MAX * 1_000_000_000:
@@ -77,11 +84,11 @@ class PreparedStatements:
         found.used_ns = now_ns
         return found
 
-    def bind(self, prepared: Prepared, values: pa.Table) -> None:
+    def bind(self, prepared: FlightStatement, values: pa.Table) -> None:
         """Keep values for the next execution."""
         check_width(prepared.template, values.num_columns)
         held = sum(each.bound_bytes for each in self._known.values()) - prepared.bound_bytes
-        if held + values.nbytes > ALL_BOUND_BYTES_MAX:
+        if held + values.nbytes > self._bound_bytes_max:
             self._forget_idle()
             raise Busy(
                 "too many values are bound to prepared statements", hint="try again later, or execute or close them"
@@ -102,7 +109,7 @@ class PreparedStatements:
             del self._known[handle]
 
 
-def check_width(template: Template, given: int) -> None:
+def check_width(template: StatementTemplate, given: int) -> None:
     """Refuse rows that do not have a value for each place."""
     if given != template.count:
         raise InvalidArguments(f"the statement takes {template.count} values, {given} were given")

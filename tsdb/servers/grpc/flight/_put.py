@@ -1,4 +1,4 @@
-"""DoPut: record batches that a client sends, and what becomes of them.
+"""DoPut: record batches from a client.
 
     path: a table                       bulk: batches into a table that exists; an answer for each that has a number
     CommandStatementUpdate              a statement without rows
@@ -6,8 +6,8 @@
     CommandPreparedStatementQuery       values, kept for the next execution
     CommandStatementIngest              batches into a table that may be created for them
 
-Batches are decoded and written on threads, one at a time, while the next one comes in. A batch is written as a whole;
-one that is refused ends the call, and those before it stay.
+Batches are decoded and written on threads, one at a time, while the next one is received. A batch is written as a
+whole; a rejected one ends the call, and the batches before it stay.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ import pyarrow as pa
 
 from tsdb.errors import InvalidArguments
 from tsdb.query import Session
-from tsdb.servers.grpc._calls import Call
-from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc._calls import GrpcCall
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc.flight import flight_sql_pb2 as sql
 from tsdb.servers.grpc.flight._codec import StreamDecoder
 from tsdb.servers.grpc.flight._commands import parse_command, parse_descriptor, refuse_transaction, table_of_path
 from tsdb.servers.grpc.flight._flow import ahead
-from tsdb.servers.grpc.flight._ingest import Target, plan_ingest
-from tsdb.servers.grpc.flight._prepared import BOUND_BYTES_MAX, Prepared, PreparedStatements, check_width
+from tsdb.servers.grpc.flight._ingest import IngestTarget, plan_ingest
+from tsdb.servers.grpc.flight._prepared import BOUND_BYTES_MAX, FlightStatement, FlightStatements, check_width
 from tsdb.servers.grpc.flight._run import run_update, update
-from tsdb.servers.grpc.flight._wire import FlightData, MalformedMessage, parse_flight_data
+from tsdb.servers.grpc.flight._wire import FlightMessage, MalformedMessage, parse_flight_data
 from tsdb.servers.grpc.flight.flight_pb2 import FlightDescriptor, PutResult
 
 _Work: TypeAlias = Callable[[], int]
 
 PROTOCOL = "flight"
-"""What counters call this way in."""
+"""The protocol in metrics."""
 METADATA_BYTES_MAX = 4096
 
 
-class Put:
+class DoPut:
     """Answers DoPut."""
 
-    def __init__(self, frame: Frame, prepared: PreparedStatements) -> None:
-        self._frame = frame
-        self._database = frame.database
+    def __init__(self, context: GrpcContext, prepared: FlightStatements) -> None:
+        self._context = context
+        self._database = context.database
         self._prepared = prepared
 
-    async def serve(self, call: Call) -> None:
+    async def serve(self, call: GrpcCall) -> None:
         """Answer one call."""
-        session = await self._frame.sessions.open(call)
+        session = await self._context.sessions.open(call)
         # Some clients send nothing until they know that they are welcome.
         await call.context.send_initial_metadata(())
         first = parse_flight_data(await call.receive_one())
@@ -79,13 +79,13 @@ class Put:
         await _send_result(call, sql.DoPutUpdateResult(record_count=rows).SerializeToString())
 
     async def _run(self, work: _Work, session: Session) -> int:
-        return await self._frame.workers.run(work, cancel=lambda: self._database.cancel(session))
+        return await self._context.workers.run(work, cancel=lambda: self._database.cancel(session))
 
     # Bulk.
 
-    async def _bulk(self, table: tuple[str, ...], first: FlightData, call: Call, session: Session) -> None:
+    async def _bulk(self, table: tuple[str, ...], first: FlightMessage, call: GrpcCall, session: Session) -> None:
         # The table must be there before anything is answered.
-        decoder = await self._frame.workers.run(lambda: self._open_bulk(table, first, session))
+        decoder = await self._context.workers.run(lambda: self._open_bulk(table, first, session))
         number = _request_number(first)
         if number is not None:
             await _send_result(call, _bulk_result(number, 0, 0.0))
@@ -98,25 +98,25 @@ class Put:
                 if number is not None:
                     await _send_result(call, _bulk_result(number, rows, perf_counter() - started))
 
-    def _open_bulk(self, table: tuple[str, ...], first: FlightData, session: Session) -> StreamDecoder:
+    def _open_bulk(self, table: tuple[str, ...], first: FlightMessage, session: Session) -> StreamDecoder:
         decoder = StreamDecoder(first.header)
         self._database.append(table, decoder.schema.empty_table(), session, protocol=PROTOCOL)
         return decoder
 
-    def _append(self, decoder: StreamDecoder, message: FlightData, table: tuple[str, ...], session: Session) -> int:
+    def _append(self, decoder: StreamDecoder, message: FlightMessage, table: tuple[str, ...], session: Session) -> int:
         batch = decoder.decode(message)
         if batch is None or not batch.num_rows:
             return 0
         return self._database.append(table, pa.Table.from_batches([batch]), session, protocol=PROTOCOL)
 
     async def _ingest(
-        self, command: sql.CommandStatementIngest, first: FlightData, call: Call, session: Session
+        self, command: sql.CommandStatementIngest, first: FlightMessage, call: GrpcCall, session: Session
     ) -> int:
-        def begin() -> tuple[StreamDecoder, Target]:
+        def begin() -> tuple[StreamDecoder, IngestTarget]:
             decoder = StreamDecoder(first.header)
             return decoder, plan_ingest(command, decoder.schema, self._database, session)
 
-        decoder, target = await self._frame.workers.run(begin, cancel=lambda: self._database.cancel(session))
+        decoder, target = await self._context.workers.run(begin, cancel=lambda: self._database.cancel(session))
         total = 0
         async with ahead(call.receive) as messages:
             async for raw in messages:
@@ -126,7 +126,7 @@ class Put:
 
     # Prepared statements.
 
-    async def _bind(self, handle: bytes, first: FlightData, call: Call, session: Session) -> None:
+    async def _bind(self, handle: bytes, first: FlightMessage, call: GrpcCall, session: Session) -> None:
         prepared = self._prepared.find(handle, session)
         tables = [table async for table in self._values(prepared, first, call)]
         if len(tables) > 1:
@@ -136,7 +136,7 @@ class Put:
         answer = sql.DoPutPreparedStatementResult(prepared_statement_handle=handle)
         await _send_result(call, answer.SerializeToString())
 
-    async def _update(self, prepared: Prepared, first: FlightData, call: Call, session: Session) -> int:
+    async def _update(self, prepared: FlightStatement, first: FlightMessage, call: GrpcCall, session: Session) -> int:
         rows, has_values = 0, False
         async for values in self._values(prepared, first, call):
             has_values = True
@@ -146,11 +146,11 @@ class Put:
             rows = await self._run(lambda: update(prepared.template, bound, self._database, session), session)
         return rows
 
-    async def _values(self, prepared: Prepared, first: FlightData, call: Call) -> AsyncIterator[pa.Table]:
+    async def _values(self, prepared: FlightStatement, first: FlightMessage, call: GrpcCall) -> AsyncIterator[pa.Table]:
         """Yield the rows of values that come, all of them at once up to a size; none if there are no columns."""
         if not len(first.header):
             return
-        decoder = await self._frame.workers.run(lambda: StreamDecoder(first.header))
+        decoder = await self._context.workers.run(lambda: StreamDecoder(first.header))
         if not len(decoder.schema):
             return
         check_width(prepared.template, len(decoder.schema))
@@ -158,7 +158,7 @@ class Put:
         size = 0
         async with ahead(call.receive) as messages:
             async for raw in messages:
-                batch = await self._frame.workers.run(partial(decoder.decode, parse_flight_data(raw)))
+                batch = await self._context.workers.run(partial(decoder.decode, parse_flight_data(raw)))
                 if batch is None:
                     continue
                 batches.append(batch)
@@ -170,12 +170,12 @@ class Put:
             yield pa.Table.from_batches(batches)
 
 
-def _as_prepared(session: Session, prepared: Prepared) -> Session:
+def _as_prepared(session: Session, prepared: FlightStatement) -> Session:
     session.database, session.time_zone = prepared.database, prepared.time_zone
     return session
 
 
-def _request_number(message: FlightData) -> int | None:
+def _request_number(message: FlightMessage) -> int | None:
     """The number by which a client of the bulk protocol knows its request, None if it gives none."""
     if not len(message.metadata):
         return None
@@ -193,5 +193,5 @@ def _bulk_result(number: int, rows: int, seconds: float) -> bytes:
     return orjson.dumps({"request_id": number, "affected_rows": rows, "elapsed_secs": seconds})
 
 
-async def _send_result(call: Call, metadata: bytes) -> None:
+async def _send_result(call: GrpcCall, metadata: bytes) -> None:
     await call.send(PutResult(app_metadata=metadata).SerializeToString())

@@ -1,4 +1,4 @@
-"""Statements of Flight SQL on the way through the database: described, run, with values in their places. Blocks."""
+"""Describes and runs statements of Flight SQL, with their parameters. Blocks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tsdb.database import DatabasePort
 from tsdb.errors import InvalidArguments, InvalidSyntax, Unsupported
 from tsdb.query import Affected, Output, PlanQuery, Records, Session, TableMissing, read_all
 from tsdb.servers.grpc.flight._codec import Compression, encode_stream
-from tsdb.servers.grpc.flight._prepared import Prepared, check_width
+from tsdb.servers.grpc.flight._prepared import FlightStatement, check_width
 from tsdb.servers.grpc.flight._tickets import StatementTicket, encode_rows
 from tsdb.sql import Parsed, parse
 from tsdb.sql.statements import SetMany, SetVariable, Use
-from tsdb.sql.template import PARAMETERS_TABLE, Template
+from tsdb.sql.template import PARAMETERS_TABLE, StatementTemplate
 
 QUERY_ROWS_MAX = 1_000
 """How many rows of values a query may be run with: it runs once for each."""
@@ -26,8 +26,8 @@ NO_COLUMNS = pa.schema([])
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What GetFlightInfo tells of a statement."""
+class StatementInfo:
+    """What GetFlightInfo returns for a statement."""
 
     schema: pa.Schema
     ticket: StatementTicket
@@ -64,27 +64,27 @@ def describe(text: str, database: DatabasePort, session: Session) -> pa.Schema:
     return NO_COLUMNS if schema is None else schema
 
 
-def begin(text: str, database: DatabasePort, session: Session) -> Answer:
+def begin(text: str, database: DatabasePort, session: Session) -> StatementInfo:
     """Prepare the answer of a statement; one that answers without rows is run."""
     parsed = parse_one(text, session)
     schema = database.schema_of(parsed, session)
     if schema is not None:
-        return Answer(schema, _ticket((text,), session))
+        return StatementInfo(schema, _ticket((text,), session))
     return _finish(database.run_parsed(parsed, session), session)
 
 
-def _finish(output: Output, session: Session) -> Answer:
+def _finish(output: Output, session: Session) -> StatementInfo:
     if isinstance(output, Affected):
-        return Answer(NO_COLUMNS, _ticket((), session), output.rows)
+        return StatementInfo(NO_COLUMNS, _ticket((), session), output.rows)
     table = read_all(output)
-    return Answer(table.schema, replace(_ticket((), session), rows=encode_rows(table)), table.num_rows)
+    return StatementInfo(table.schema, replace(_ticket((), session), rows=encode_rows(table)), table.num_rows)
 
 
 def _ticket(texts: tuple[str, ...], session: Session) -> StatementTicket:
     return StatementTicket(secrets.token_hex(8), texts, session.database, session.time_zone)
 
 
-def begin_prepared(prepared: Prepared, database: DatabasePort, session: Session) -> Answer:
+def begin_prepared(prepared: FlightStatement, database: DatabasePort, session: Session) -> StatementInfo:
     """Prepare the answer of a statement with the values that are bound to it."""
     template, values = prepared.template, prepared.bound
     if not template.places:
@@ -92,15 +92,15 @@ def begin_prepared(prepared: Prepared, database: DatabasePort, session: Session)
     if values is None:
         raise InvalidArguments(f"the statement takes {template.count} values, none are bound")
     if database.schema_of(parse_one(template.with_nulls(), session), session) is None:
-        return Answer(NO_COLUMNS, _ticket((), session), update(template, values, database, session))
+        return StatementInfo(NO_COLUMNS, _ticket((), session), update(template, values, database, session))
     if not 1 <= values.num_rows <= QUERY_ROWS_MAX:
         raise InvalidArguments(f"a query takes 1 to {QUERY_ROWS_MAX} rows of values, {values.num_rows} are bound")
     texts = tuple(template.with_row(row) for row in _rows(values))
     schema = database.schema_of(parse_one(texts[0], session), session)
-    return Answer(NO_COLUMNS if schema is None else schema, _ticket(texts, session))
+    return StatementInfo(NO_COLUMNS if schema is None else schema, _ticket(texts, session))
 
 
-def describe_prepared(template: Template, database: DatabasePort, session: Session) -> pa.Schema | None:
+def describe_prepared(template: StatementTemplate, database: DatabasePort, session: Session) -> pa.Schema | None:
     """Return the columns of a statement as far as they are known without its values; None if it has none."""
     parsed = parse_one(template.with_nulls(), session)
     try:
@@ -110,10 +110,10 @@ def describe_prepared(template: Template, database: DatabasePort, session: Sessi
     except PlanQuery:
         if not template.places:
             raise
-        return None  # only the values will tell
+        return None  # depends on the values
 
 
-def update(template: Template, values: pa.Table | None, database: DatabasePort, session: Session) -> int:
+def update(template: StatementTemplate, values: pa.Table | None, database: DatabasePort, session: Session) -> int:
     """Run a statement for each row of values, or once if it takes none; how many rows it changed."""
     if values is None or not template.places:
         check_width(template, 0 if values is None else values.num_columns)

@@ -1,4 +1,4 @@
-"""The statements whose rows are being sent, by the ids of their tickets: so that somebody else's call can stop them."""
+"""The statements whose rows are being sent, by ticket id, so that another call can cancel them."""
 
 from __future__ import annotations
 

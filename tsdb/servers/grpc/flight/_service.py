@@ -1,16 +1,16 @@
-"""`arrow.flight.protocol.FlightService`: Arrow Flight, and with it Flight SQL, on the port of gRPC."""
+"""`arrow.flight.protocol.FlightService`: Arrow Flight and Flight SQL on the gRPC port."""
 
 from __future__ import annotations
 
 from tsdb.auth import Identity
 from tsdb.errors import Unsupported
-from tsdb.servers.grpc._calls import Call, RpcService, streaming_rpc, unary_rpc
-from tsdb.servers.grpc._frame import Frame
+from tsdb.servers.grpc._calls import GrpcCall, RpcService, streaming_rpc, unary_rpc
+from tsdb.servers.grpc._context import GrpcContext
 from tsdb.servers.grpc.flight._actions import Actions
 from tsdb.servers.grpc.flight._get import Get
 from tsdb.servers.grpc.flight._info import Info
-from tsdb.servers.grpc.flight._prepared import PreparedStatements
-from tsdb.servers.grpc.flight._put import Put
+from tsdb.servers.grpc.flight._prepared import FlightStatements
+from tsdb.servers.grpc.flight._put import DoPut
 from tsdb.servers.grpc.flight._running import Running
 from tsdb.servers.grpc.flight._tokens import Tokens
 from tsdb.servers.grpc.flight.flight_pb2 import HandshakeResponse
@@ -20,17 +20,17 @@ _ANYBODY = Identity("tsdb")
 
 
 class FlightService:
-    """What the methods of the service share."""
+    """The state of the service."""
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
+    def __init__(self, context: GrpcContext) -> None:
+        self._context = context
         self._tokens = Tokens()
-        frame.sessions.accept_tokens(self._tokens.find)
-        prepared, running = PreparedStatements(), Running()
-        self._get = Get(frame, running)
-        self._put = Put(frame, prepared)
-        self._info = Info(frame, prepared)
-        self._actions = Actions(frame, prepared, running)
+        context.sessions.accept_tokens(self._tokens.find)
+        prepared, running = FlightStatements(), Running()
+        self._get = Get(context, running)
+        self._put = DoPut(context, prepared)
+        self._info = Info(context, prepared)
+        self._actions = Actions(context, prepared, running)
 
     def service(self) -> RpcService:
         return RpcService(
@@ -49,17 +49,17 @@ class FlightService:
             },
         )
 
-    async def shake_hands(self, call: Call) -> None:
-        """Give a token for the password in the call's metadata, at once: some clients send no message."""
-        identity = await self._frame.sessions.identify(call)
+    async def shake_hands(self, call: GrpcCall) -> None:
+        """Return a token for the password in the metadata, without waiting for a message: some clients send none."""
+        identity = await self._context.sessions.identify(call)
         token = self._tokens.issue(identity or _ANYBODY)
         await call.context.send_initial_metadata((("authorization", f"Bearer {token}"),))
         await call.send(HandshakeResponse(payload=token.encode()).SerializeToString())
 
-    async def refuse_exchange(self, call: Call) -> None:
-        await self._frame.sessions.open(call)
+    async def refuse_exchange(self, call: GrpcCall) -> None:
+        await self._context.sessions.open(call)
         raise Unsupported("DoExchange is not supported", hint="read with DoGet, write with DoPut")
 
 
-def flight_services(frame: Frame) -> list[RpcService]:
-    return [FlightService(frame).service()]
+def flight_services(context: GrpcContext) -> list[RpcService]:
+    return [FlightService(context).service()]

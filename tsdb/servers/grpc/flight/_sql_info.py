@@ -1,4 +1,4 @@
-"""What clients ask about the server as a whole: facts by their numbers, and the types of SQL by those of ODBC."""
+"""SqlInfo of Flight SQL: facts about the server by number, and SQL types by their ODBC numbers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _SYNTAX: dict[int, tuple[int, Any]] = {
     572: (_BOOL, True),  # batches of updates
     **dict.fromkeys(range(573, 577), (_BOOL, False)),
 }
-"""What the language has, by the numbers of the protocol: drivers of JDBC ask for all of it."""
+"""Features of the SQL dialect, by the numbers of the protocol; JDBC drivers request all of them."""
 
 
 def _facts(version: str) -> dict[int, tuple[int, Any]]:
@@ -106,7 +106,7 @@ def _facts(version: str) -> dict[int, tuple[int, Any]]:
 
 
 def sql_info(wanted: Sequence[int], version: str) -> pa.RecordBatch:
-    """Return the facts that are asked for, all without a wish; those we do not know are left out."""
+    """Return the requested facts, or all; unknown ones are left out."""
     facts = _facts(version)
     chosen = [number for number in dict.fromkeys(wanted or facts) if number in facts]
     branches: list[list[Any]] = [[] for _ in range(_VALUE.num_fields)]

@@ -1,8 +1,8 @@
-"""What a ticket for rows of a statement says: everything that is needed to run it, so that the server keeps nothing.
+"""Tickets of statements: they have everything that is needed to run one, so that the server keeps nothing.
 
 A statement without rows has run when its ticket is made; its ticket stands for an answer without columns. A statement
-that cannot run twice, and answers with few rows, has its rows in the ticket. A ticket gives no right: whoever brings it
-is asked what they may do, as if they had sent the text.
+that cannot run twice and returns few rows has its rows in the ticket. A ticket grants no permission: the client that
+brings it is checked as if it had sent the text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TICKET_BYTES_MAX = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class StatementTicket:
-    """Statements whose rows are asked for, one after the other; the columns of all are the same."""
+    """Statements to run, one after the other; all have the same columns."""
 
     id: str
     """By which it can be cancelled."""

@@ -1,8 +1,8 @@
-"""Bearer tokens: what a client gets for its password, and sends with its calls from then on.
+"""Bearer tokens, issued for a password and sent with later calls.
 
-Only digests are kept. A token that was not used for a day is forgotten, and the one that was unused for the longest
-when there are too many. A token proves who somebody was when it was given out; what they may do, and whether they are
-still there, is asked with every call. Used by the event loop alone.
+Only digests are kept. A token that has been unused for a day is dropped, and the one unused for the longest when there
+are too many. A token proves an identity; permissions, and whether the user still exists, are checked with every call.
+Used by the event loop only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tokens:
         """By their digest, the one that was used last behind all others."""
 
     def issue(self, identity: Identity) -> str:
-        """Return a new token for somebody who has proved who they are."""
+        """Return a new token for an authenticated user."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         while len(self._known) >= self._tokens_max:
             self._known.popitem(last=False)

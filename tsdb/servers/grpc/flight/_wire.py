@@ -1,7 +1,7 @@
-"""Protobuf by hand, as far as FlightData needs it: a body of megabytes must not be copied into a message object first.
+"""A minimal protobuf codec for FlightData, so that a body of megabytes is not copied into a message object first.
 
-A FlightData has a descriptor (1), the metadata of an IPC message (2), metadata of the application (3) and the body of
-the IPC message (1000). `split_fields` gives views into what came; whoever keeps one keeps the whole message.
+A FlightData has a descriptor (1), the metadata of an IPC message (2), application metadata (3) and the body of the IPC
+message (1000). `split_fields` returns views; a view keeps the whole message alive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MalformedMessage(InvalidArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class FlightData:
+class FlightMessage:
     """One message of a stream, as views into the bytes that came."""
 
     descriptor: memoryview
@@ -61,7 +61,7 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def split_fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and bytes of each field that has a length; others are passed over."""
+    """Yield number and bytes of each field that has a length; others are skipped."""
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
@@ -82,10 +82,10 @@ def split_fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
         at += size
 
 
-def parse_flight_data(data: bytes) -> FlightData:
+def parse_flight_data(data: bytes) -> FlightMessage:
     """Take a message apart; nothing is copied."""
     found = dict(split_fields(memoryview(data)))
-    return FlightData(found.get(1, _EMPTY), found.get(2, _EMPTY), found.get(3, _EMPTY), found.get(1000, _EMPTY))
+    return FlightMessage(found.get(1, _EMPTY), found.get(2, _EMPTY), found.get(3, _EMPTY), found.get(1000, _EMPTY))
 
 
 def encode_flight_data(

@@ -1,0 +1,1 @@
+"""COPY: tables, query results and whole databases to files and back."""

@@ -1,0 +1,1 @@
+"""What belongs to a session: its user and permissions, variables, prepared statements and cursors."""

@@ -1,0 +1,131 @@
+"""What changes about an open region, besides its manifest and its version. `Region` says which thread changes what."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tsdb.units import Duration
+
+_DOUBLINGS_MAX = 10
+_NS = 1_000_000_000
+
+
+class RegionState(StrEnum):
+    """What a region can do."""
+
+    WRITABLE = "writable"
+    READ_ONLY = "read_only"
+    DROPPED = "dropped"
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """Whether a region takes writes, and what a commit of unknown outcome left to find out."""
+
+    state: RegionState = RegionState.WRITABLE
+    reason: str = ""
+    """Why it is read-only."""
+    is_paused: bool = False
+    """It is read-only only until the outcome of its last commit is known."""
+    doubtful_files: list[str] = field(default_factory=list)
+    """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
+
+    @property
+    def is_writable(self) -> bool:
+        return self.state is RegionState.WRITABLE
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.state is RegionState.DROPPED
+
+    def stop(self, reason: str) -> None:
+        """Take no more writes, and say why; reads go on."""
+        if not self.is_dropped:
+            self.reason, self.state, self.is_paused = reason, RegionState.READ_ONLY, False
+
+    def pause(self, reason: str) -> None:
+        """Take no writes until the commit whose outcome is unknown is resolved."""
+        if self.is_writable:
+            self.stop(reason)
+            self.is_paused = True
+
+    def resume(self) -> None:
+        """End a pause."""
+        if self.is_paused:
+            self.state, self.is_paused = RegionState.WRITABLE, False
+
+
+@dataclass(slots=True, eq=False)
+class Written:
+    """How far a region is written."""
+
+    entry_id: int
+    """Of the last entry in the log."""
+    sequence: int
+    """Of the last row."""
+    nbytes: int = 0
+    """Bytes of rows that were written since the region was opened."""
+    is_sorting: bool = False
+    """A background thread sorts the memtable."""
+
+
+@dataclass(slots=True, eq=False)
+class JobState:
+    """A kind of background job of a region, of which one runs at a time."""
+
+    is_running: bool = False
+    failures: int = 0
+    """How many times in a row it failed."""
+    not_before_ns: int = 0
+    """The monotonic time before which it does not start again, unless it is requested."""
+
+    def postpone(self, now_ns: int, first_seconds: float, seconds_max: float) -> float:
+        """Count a failure; return the seconds until the next try, twice as many after each failure."""
+        self.failures += 1
+        delay = min(seconds_max, first_seconds * 2.0 ** min(self.failures, _DOUBLINGS_MAX))
+        self.not_before_ns = now_ns + int(delay * _NS)
+        return delay
+
+
+@dataclass(slots=True, eq=False)
+class FlushState(JobState):
+    """The flushes of a region."""
+
+    last_ns: int = 0
+    """Monotonic time of the last flush, or of opening."""
+    waiters: list[Future[None]] = field(default_factory=list)
+    """Requests that came while a flush was running: the next one is for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrictWindows:
+    """A request that no file crosses from one time window into the next."""
+
+    length: Duration | None = None
+    """None leaves the windows as they are."""
+    start_ns: int | None = None
+    """Only files with rows from here on, and before the end, are cut."""
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompactionWaiter:
+    """A request for a compaction."""
+
+    done: Future[None]
+    strict: StrictWindows | None = None
+    """With it, files are also cut at time windows."""
+
+
+@dataclass(slots=True, eq=False)
+class CompactionState(JobState):
+    """The compactions of a region; `not_before_ns` is also the rest after one that succeeded."""
+
+    due_ns: int = 0
+    """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
+    waiters: list[CompactionWaiter] = field(default_factory=list)
+    """Requests that came while a compaction was running."""
+    damaged_files: set[str] = field(default_factory=set)
+    """Files that a compaction could not read, and leaves alone."""
