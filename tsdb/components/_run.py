@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from tsdb.components._memory import keep_memory
+from tsdb.components._memory import give_back_when_idle, keep_memory
 from tsdb.components._process import Announce, ClaimedDirectory, Process
 from tsdb.config import LoadedConfig, StandaloneConfig
 from tsdb.errors import StartError
@@ -17,7 +17,15 @@ def run_component(loaded: LoadedConfig, announce: Announce) -> None:
     process = _process(loaded, announce)
     keep_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(process.run())
+        runner.run(_run(process))
+
+
+async def _run(process: Process) -> None:
+    memory = asyncio.create_task(give_back_when_idle())
+    try:
+        await process.run()
+    finally:
+        memory.cancel()
 
 
 def _process(loaded: LoadedConfig, announce: Announce) -> Process:

@@ -55,7 +55,7 @@ class QueryEngine:
         self.clock = clock
         options = options or QueryEngineOptions()
         self._planner = QueryPlanner(catalog, regions, clock, options, information)
-        self._slot_memory = SlotMemory(int(options.memory_bytes))
+        self._slot_memory = SlotMemory(int(options.memory_bytes) // 2)
         self._fast_paths = FastPaths(self._planner, self._run_above)
 
     def expand_with(self, expand: Expand) -> None:
