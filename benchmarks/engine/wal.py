@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import Measurement
-from tsdb.engine.wal import EncodedPayload, Frame, Wal, WalOptions, encode_frame_payload
+from tsdb.engine.wal import EncodedPayload, Frame, Wal, WalSettings, encode_frame_payload
 
 ROWS = 1000
 FRAMES = 4000
@@ -71,7 +71,7 @@ def measure_append(what: str, payloads: list[pa.Buffer] | list[EncodedPayload], 
     best_seconds = float("inf")
     for _ in range(3):
         with tempfile.TemporaryDirectory() as directory:
-            wal, _ = Wal.open(directory, WalOptions(sync_write=sync_write))
+            wal, _ = Wal.open(directory, WalSettings(sync_write=sync_write))
             best_seconds = min(best_seconds, append_all(wal, payloads))
             wal.close()
     return Measurement(what, best_seconds, FRAMES * ROWS, "rows")

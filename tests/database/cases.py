@@ -33,7 +33,7 @@ import pyarrow.types as pt
 
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.query import QueryEngineOptions
 from tsdb.units import Size
@@ -82,7 +82,7 @@ def open_case_database(directory: Path, *, workers: int = 0) -> LocalDatabase:
         directory,
         options=LocalOptions(
             engine=EngineOptions(num_workers=1, max_background_jobs=1),
-            wal=WalOptions(ballast_bytes=Size(0)),
+            wal=WalSettings(ballast_bytes=Size(0)),
             query=QueryEngineOptions(spill_dir=directory / "spill", workers=workers),
             database=DatabaseOptions(copy_root=directory / "copy"),
             has_housekeeping=False,

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from tsdb.components import LocalDatabase, LocalOptions, open_directory
-from tsdb.database import DatabaseOptions, RecordType, Session, SlowQueryOptions, read_all
+from tsdb.database import DatabaseOptions, RecordType, Session, SlowQuerySettings, read_all
 from tsdb.errors import TsdbError
 from tsdb.query.promql import QueryTimes
 from tsdb.units import Duration
 
-ALWAYS = SlowQueryOptions(is_enabled=True, threshold=Duration(1), ttl="7d")
+ALWAYS = SlowQuerySettings(is_enabled=True, threshold=Duration(1), ttl="7d")
 
 
 @contextmanager
-def opened(home: Path, options: SlowQueryOptions) -> Iterator[LocalDatabase]:
+def opened(home: Path, options: SlowQuerySettings) -> Iterator[LocalDatabase]:
     local = open_directory(
         home, options=LocalOptions(database=DatabaseOptions(slow_queries=options), has_housekeeping=False)
     )
@@ -36,7 +36,7 @@ def rows(local: LocalDatabase, text: str) -> list[dict[str, object]]:
 
 def recorded(home: Path) -> list[dict[str, object]]:
     """What an earlier process has recorded; this one records nothing."""
-    with opened(home, SlowQueryOptions()) as local:
+    with opened(home, SlowQuerySettings()) as local:
         return rows(local, "SELECT * FROM tsdb_private.slow_queries ORDER BY timestamp")
 
 
@@ -51,7 +51,7 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
     assert found["SELECT 1 AS one"]["promql_step"] is None
     slow = found["up"]
     assert (slow["cost"], slow["promql_range"], slow["promql_step"]) == (2500, 60_000, 5000)
-    with opened(tmp_path, SlowQueryOptions()) as local:
+    with opened(tmp_path, SlowQuerySettings()) as local:
         (created,) = rows(local, "SHOW CREATE TABLE tsdb_private.slow_queries")
     assert "ttl = '7days'" in str(created["Create Table"])
 
@@ -59,7 +59,7 @@ def test_slow_statements_are_rows_of_a_system_table(tmp_path: Path) -> None:
 def test_users_cannot_write_to_the_record(tmp_path: Path) -> None:
     with opened(tmp_path, ALWAYS) as local:
         rows(local, "SELECT 1")
-    with opened(tmp_path, SlowQueryOptions()) as local:
+    with opened(tmp_path, SlowQuerySettings()) as local:
         for text in ("DROP TABLE tsdb_private.slow_queries", "CREATE TABLE tsdb_private.t (ts TIMESTAMP TIME INDEX)"):
             with pytest.raises(TsdbError, match="read-only"):
                 list(local.database.execute(text, Session()))
@@ -68,24 +68,24 @@ def test_users_cannot_write_to_the_record(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        SlowQueryOptions(is_enabled=False, threshold=Duration(1)),
-        SlowQueryOptions(is_enabled=True, threshold=Duration.of_seconds(3600)),
-        SlowQueryOptions(is_enabled=True, threshold=Duration(1), sample_ratio=0.0),
+        SlowQuerySettings(is_enabled=False, threshold=Duration(1)),
+        SlowQuerySettings(is_enabled=True, threshold=Duration.of_seconds(3600)),
+        SlowQuerySettings(is_enabled=True, threshold=Duration(1), sample_ratio=0.0),
     ],
     ids=["disabled", "below the threshold", "not in the sample"],
 )
-def test_what_is_not_to_be_recorded_is_not(tmp_path: Path, options: SlowQueryOptions) -> None:
+def test_what_is_not_to_be_recorded_is_not(tmp_path: Path, options: SlowQuerySettings) -> None:
     with opened(tmp_path, options) as local:
         rows(local, "SELECT 1")
-    with opened(tmp_path, SlowQueryOptions()) as local:
+    with opened(tmp_path, SlowQuerySettings()) as local:
         assert rows(local, "SHOW TABLES FROM tsdb_private") == []
 
 
 def test_slow_statements_are_lines_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    options = SlowQueryOptions(is_enabled=True, threshold=Duration(1), record_type=RecordType.LOG)
+    options = SlowQuerySettings(is_enabled=True, threshold=Duration(1), record_type=RecordType.LOG)
     with caplog.at_level("INFO", "tsdb.slow_query"), opened(tmp_path, options) as local:
         rows(local, "SELECT 42")
     (record,) = [each for each in caplog.records if each.name == "tsdb.slow_query"]
     assert record.__dict__["tsdb_fields"]["query"] == "SELECT 42"
-    with opened(tmp_path, SlowQueryOptions()) as local:
+    with opened(tmp_path, SlowQuerySettings()) as local:
         assert rows(local, "SHOW TABLES FROM tsdb_private") == []

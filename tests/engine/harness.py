@@ -14,7 +14,7 @@ from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.snapshot import sources_of
 from tsdb.engine.rows.merge import Merge, Selection
-from tsdb.engine.wal import WalOptions
+from tsdb.engine.wal import WalSettings
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
 from tsdb.store import Files, LocalStore
@@ -32,7 +32,7 @@ SCHEMA = RegionSchema.create(
     ]
 )
 OPTIONS = EngineOptions(num_workers=1, max_background_jobs=2)
-WAL_OPTIONS = WalOptions(ballast_bytes=Size(0))
+WAL_OPTIONS = WalSettings(ballast_bytes=Size(0))
 
 Row = dict[str, Any]
 
@@ -41,7 +41,7 @@ def open_engine(
     root: Path,
     *,
     options: EngineOptions = OPTIONS,
-    wal_options: WalOptions = WAL_OPTIONS,
+    wal_options: WalSettings = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
     ids: Ids = SYSTEM_IDS,

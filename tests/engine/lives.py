@@ -19,7 +19,7 @@ from tsdb.clock import Clock
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.manifest import data_path, index_path
 from tsdb.engine.region.context import EngineOptions
-from tsdb.engine.wal import WalOptions
+from tsdb.engine.wal import WalSettings
 from tsdb.errors import TsdbError
 from tsdb.model import (
     AddColumn,
@@ -43,7 +43,7 @@ CHANGED = region_id(4, 0)
 DAY_MS = 86_400_000
 
 OPTIONS = EngineOptions(num_workers=1, max_background_jobs=2, manifest_checkpoint_distance=2)
-WAL_OPTIONS = WalOptions(
+WAL_OPTIONS = WalSettings(
     file_size=Size(3000),
     sync_write=True,
     purge_threshold=Size(6000),
@@ -60,7 +60,7 @@ def open_life(
     root: Path,
     *,
     options: EngineOptions = OPTIONS,
-    wal_options: WalOptions = WAL_OPTIONS,
+    wal_options: WalSettings = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
@@ -83,7 +83,7 @@ def begin(
     root: Path,
     *steps: Step,
     options: EngineOptions = OPTIONS,
-    wal_options: WalOptions = WAL_OPTIONS,
+    wal_options: WalSettings = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
     store: LocalStore | None = None,

@@ -15,7 +15,7 @@ from tsdb.engine.reading import (
     CellsRun,
     ComputedKey,
     Conditions,
-    Literal,
+    Constant,
     Ref,
     RunQuery,
     ScanRequest,
@@ -30,7 +30,7 @@ from tsdb.model import Matcher, MetricView, TimeRange
 NODE = Call(
     "and_kleene",
     (
-        Call("greater", (Ref("v"), Literal(pa.scalar(1.5)))),
+        Call("greater", (Ref("v"), Constant(pa.scalar(1.5)))),
         Call("is_in", (Ref("n"),), pa.scalar({"value_set": [1, 2]}, pa.struct([("value_set", pa.list_(pa.int64()))]))),
     ),
 )

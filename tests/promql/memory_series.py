@@ -14,8 +14,8 @@ from tsdb.promql import parse_promql
 from tsdb.promql.evaluation import (
     STALE_BITS,
     Answer,
+    EvaluationOptions,
     LabelTable,
-    QueryOptions,
     SeriesSet,
     Vector,
     run_instant,
@@ -57,7 +57,7 @@ class MemorySeries:
         times = np.array([time for time, _ in rows], np.int64)
         return SeriesSet(LabelTable.of_dicts([labels for labels, _ in found]), offsets, times, values, histograms)
 
-    def instant(self, query: str, at_s: float = 0, options: QueryOptions | None = None) -> Answer:
+    def instant(self, query: str, at_s: float = 0, options: EvaluationOptions | None = None) -> Answer:
         return run_instant(parse_promql(query), query, self, round(at_s * 1000), options)
 
     def vector(self, query: str, at_s: float = 0) -> dict[Labels, float]:
@@ -72,7 +72,7 @@ class MemorySeries:
         return read_natives(self.instant(query, at_s))
 
     def matrix(
-        self, query: str, *, end_s: float, step_s: float, start_s: float = 0, options: QueryOptions | None = None
+        self, query: str, *, end_s: float, step_s: float, start_s: float = 0, options: EvaluationOptions | None = None
     ) -> dict[Labels, list[float | None]]:
         """Return the values of each series, None where there is none."""
         answer = run_range(

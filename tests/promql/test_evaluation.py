@@ -9,7 +9,7 @@ import pytest
 from tests.promql.memory_series import STALE, MemorySeries
 from tsdb.errors import TsdbError
 from tsdb.promql import PromqlFailure, PromqlTooLarge, parse_promql
-from tsdb.promql.evaluation import Limits, QueryOptions, Scalar, SeriesSet, StringValue, run_range
+from tsdb.promql.evaluation import EvaluationOptions, Limits, Scalar, SeriesSet, StringValue, run_range
 
 
 @pytest.fixture
@@ -150,9 +150,9 @@ def test_a_range_vector_is_answered_with_its_samples(series: MemorySeries) -> No
 
 def test_a_query_that_holds_too_much_is_refused(series: MemorySeries) -> None:
     with pytest.raises(PromqlTooLarge, match="samples"):
-        series.instant("requests_total", 100, QueryOptions(limits=Limits(samples_max=10)))
+        series.instant("requests_total", 100, EvaluationOptions(limits=Limits(samples_max=10)))
     with pytest.raises(PromqlTooLarge, match="series"):
-        series.instant("requests_total", 100, QueryOptions(limits=Limits(series_max=1)))
+        series.instant("requests_total", 100, EvaluationOptions(limits=Limits(series_max=1)))
     with pytest.raises(PromqlTooLarge):
         series.instant("sum_over_time(limit[1000y:1ms])", 100)
     with pytest.raises(PromqlTooLarge):
@@ -171,7 +171,7 @@ def test_a_query_that_is_not_wanted_any_more_stops(series: MemorySeries) -> None
         raise TsdbError("stop")
 
     with pytest.raises(TsdbError, match="stop"):
-        series.instant("limit", 100, QueryOptions(check=stop))
+        series.instant("limit", 100, EvaluationOptions(check=stop))
 
 
 def test_dates_come_from_seconds(series: MemorySeries) -> None:

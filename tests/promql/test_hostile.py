@@ -13,10 +13,10 @@ from tests.promql.memory_series import MemorySeries
 from tsdb.errors import Status
 from tsdb.model import Matcher, _matcher
 from tsdb.promql import PromqlFailure, PromqlSyntax, PromqlTooLarge, parse_promql
-from tsdb.promql.evaluation import Limits, PromqlBusy, QueryOptions, SampleBudget, run_instant, run_range
+from tsdb.promql.evaluation import EvaluationOptions, Limits, PromqlBusy, SampleBudget, run_instant, run_range
 
 FEW_VISITS = Limits(visits_max=1000)
-SMALL = QueryOptions(limits=Limits(samples_max=10_000))
+SMALL = EvaluationOptions(limits=Limits(samples_max=10_000))
 
 
 @contextmanager
@@ -113,13 +113,13 @@ def test_what_waits_for_the_other_side_counts_too(source: MemorySeries) -> None:
         _range(source, query, SMALL)
 
 
-def _range(source: MemorySeries, query: str, options: QueryOptions) -> object:
+def _range(source: MemorySeries, query: str, options: EvaluationOptions) -> object:
     return run_range(parse_promql(query), query, source, start_ms=0, end_ms=9_000, step_ms=1000, options=options)
 
 
 def test_queries_that_run_at_the_same_time_share_a_budget(source: MemorySeries) -> None:
     budget = SampleBudget(samples_max=1000)
-    options = QueryOptions(budget=budget)
+    options = EvaluationOptions(budget=budget)
     expr = parse_promql("a + a")
     run_instant(expr, "a + a", source, 1000, options)
     assert budget.held == 0
@@ -156,7 +156,7 @@ WIDE = "quantile_over_time(0.5, a[1h:10s])", "rate(a[30m])", "max_over_time(a[10
 @pytest.mark.parametrize("text", WIDE)
 def test_windows_are_computed_in_ranges_of_steps_with_the_same_answer(source: MemorySeries, text: str) -> None:
     whole = source.matrix(text, end_s=600, step_s=7)
-    assert source.matrix(text, end_s=600, step_s=7, options=QueryOptions(limits=FEW_VISITS)) == whole
+    assert source.matrix(text, end_s=600, step_s=7, options=EvaluationOptions(limits=FEW_VISITS)) == whole
 
 
 class _Late(Exception):
@@ -178,7 +178,7 @@ def test_a_query_stops_between_ranges_of_steps(source: MemorySeries) -> None:
 
         text = WIDE[0]
         with suppress(_Late):
-            options = QueryOptions(check=check, limits=FEW_VISITS)
+            options = EvaluationOptions(check=check, limits=FEW_VISITS)
             run_range(parse_promql(text), text, source, start_ms=0, end_ms=600_000, step_ms=7000, options=options)
         return checks
 

@@ -13,7 +13,7 @@ import pytest
 from tests.kernels.histogram_reference import CUSTOM, GAUGE, Hist
 from tests.promql.memory_series import STALE, MemorySeries, read_natives
 from tsdb.promql import PromqlFailure, parse_promql
-from tsdb.promql.evaluation import Limits, QueryOptions, SeriesSet, Vector, run_range
+from tsdb.promql.evaluation import EvaluationOptions, Limits, SeriesSet, Vector, run_range
 
 _FLOAT, _HIST = (("__name__", "f"),), (("__name__", "h"),)
 
@@ -474,7 +474,7 @@ RANGES = (
 
 
 def _cells(
-    source: MemorySeries, query: str, options: QueryOptions | None = None
+    source: MemorySeries, query: str, options: EvaluationOptions | None = None
 ) -> tuple[object, list[str], list[str]]:
     """Every cell of a range query, histograms in their stored form, with warnings and infos."""
     answer = run_range(parse_promql(query), query, source, start_ms=0, end_ms=90_000, step_ms=5_000, options=options)
@@ -490,7 +490,7 @@ def _cells(
 @pytest.mark.parametrize("query", RANGES)
 def test_ranges_are_computed_step_by_step_with_the_same_answer(series: MemorySeries, query: str) -> None:
     whole = _cells(series, query)
-    assert repr(_cells(series, query, QueryOptions(limits=Limits(visits_max=1)))) == repr(whole)
+    assert repr(_cells(series, query, EvaluationOptions(limits=Limits(visits_max=1)))) == repr(whole)
 
 
 def test_a_range_of_histograms_stops_between_steps(series: MemorySeries) -> None:
@@ -508,7 +508,7 @@ def test_a_range_of_histograms_stops_between_steps(series: MemorySeries) -> None
                 raise TimeoutError
 
         with suppress(TimeoutError):
-            _cells(series, "rate(h[1m])", QueryOptions(check=check, limits=Limits(visits_max=visits_max)))
+            _cells(series, "rate(h[1m])", EvaluationOptions(check=check, limits=Limits(visits_max=visits_max)))
         return calls
 
     few = checks_of(-1, Limits().visits_max)

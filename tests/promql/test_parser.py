@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb.promql import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
+    FunctionCall,
     NumberLiteral,
     PromqlSyntax,
     Unary,
@@ -73,8 +73,8 @@ def test_names_may_be_any_text_in_quotes() -> None:
 
 def test_grouping_stands_before_or_behind_the_argument() -> None:
     first, second = parse_promql("sum by (a) (x)"), parse_promql("sum(x) by (a)")
-    assert isinstance(first, Aggregate)
-    assert isinstance(second, Aggregate)
+    assert isinstance(first, Aggregation)
+    assert isinstance(second, Aggregation)
     assert first.grouping == second.grouping == ("a",)
 
 
@@ -230,5 +230,5 @@ def test_the_tree_of_a_query_can_be_shown_as_json() -> None:
 
 def test_a_call_knows_what_it_returns() -> None:
     expr = parse_promql("scalar(foo)")
-    assert isinstance(expr, Call)
+    assert isinstance(expr, FunctionCall)
     assert expr.type.value == "scalar"

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb.errors import InvalidSyntax, TsdbError
-from tsdb.sql.expansion import Size, measure
+from tsdb.sql.expansion import QuerySize, measure
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.rewrite import Layout
+from tsdb.sql.rewrite import TokenLayout
 from tsdb.sql.statements import Dialect
 
-VIEWS = {("v",): Size(100, 10), ("w",): Size(1500, 10)}
+VIEWS = {("v",): QuerySize(100, 10), ("w",): QuerySize(1500, 10)}
 
 
-def size(text: str, dialect: Dialect = Dialect.GENERIC) -> Size:
-    return measure(Layout(text, tokenize(text, dialect)), dialect, VIEWS.get)
+def size(text: str, dialect: Dialect = Dialect.GENERIC) -> QuerySize:
+    return measure(TokenLayout(text, tokenize(text, dialect)), dialect, VIEWS.get)
 
 
 def doubling(levels: int, step: str = "SELECT * FROM {0} UNION ALL SELECT * FROM {0}") -> str:
@@ -134,6 +134,6 @@ def test_any_text_is_measured_or_refused(text: str, dialect: Dialect) -> None:
     except TsdbError:
         return
     try:
-        measure(Layout(text, tokens), dialect, VIEWS.get)
+        measure(TokenLayout(text, tokens), dialect, VIEWS.get)
     except InvalidSyntax:
         return

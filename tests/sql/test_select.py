@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tsdb.sql.clauses import Comparison, Declined, IsNull, Junction, Literal, Match, Membership, Not
+from tsdb.sql.clauses import Comparison, ConditionLiteral, Declined, IsNull, Junction, Match, Membership, Not
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.outer_query import Apart, take_apart
 from tsdb.sql.range_query import RangeQuery
@@ -96,8 +96,8 @@ def test_what_is_no_expression_of_the_table_is_declined(item: str) -> None:
     assert isinstance(found.term, Declined)
 
 
-def number(text: str) -> Literal:
-    return Literal(text, is_string=False)
+def number(text: str) -> ConditionLiteral:
+    return ConditionLiteral(text, is_string=False)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def number(text: str) -> Literal:
         ("a = 1", Comparison("a", "=", number("1"))),
         ("5 <= t.a", Comparison("a", ">=", number("5"))),
         ("a <> -1.5", Comparison("a", "<>", number("-1.5"))),
-        ("a IN ('x', 'y')", Membership("a", (Literal("x", True), Literal("y", True)))),
-        ("a NOT LIKE 'x%'", Not(Match("a", Literal("x%", True), is_regex=False))),
-        ("a !~ 'x'", Not(Match("a", Literal("x", True), is_regex=True))),
+        ("a IN ('x', 'y')", Membership("a", (ConditionLiteral("x", True), ConditionLiteral("y", True)))),
+        ("a NOT LIKE 'x%'", Not(Match("a", ConditionLiteral("x%", True), is_regex=False))),
+        ("a !~ 'x'", Not(Match("a", ConditionLiteral("x", True), is_regex=True))),
         ("a IS NOT NULL", Not(IsNull("a"))),
-        ("ts > TIMESTAMP '2024-01-01'", Comparison("ts", ">", Literal("2024-01-01", True, is_timestamp=True))),
+        ("ts > TIMESTAMP '2024-01-01'", Comparison("ts", ">", ConditionLiteral("2024-01-01", True, is_timestamp=True))),
         (
             "(a = 1 OR NOT b = 2)",
             Junction((Comparison("a", "=", number("1")), Not(Comparison("b", "=", number("2")))), is_and=False),

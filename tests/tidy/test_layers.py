@@ -1,4 +1,4 @@
-"""The layers of the house: a package imports only packages with a lower number."""
+"""The layers of the packages: a package imports only packages with a lower number."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_change, plan_database, plan_table, plan_view, put_database, put_table
 from tsdb.catalog._recover import check_undone, load_snapshot
 from tsdb.catalog._regions import alter_regions, check_alter, create_regions, drop_regions, set_region_options
-from tsdb.catalog._snapshot import Relation, Snapshot
+from tsdb.catalog._snapshot import CatalogSnapshot, Relation
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
@@ -101,7 +101,7 @@ class Catalog:
         self._regions = regions
         self._clock = clock
         self._changes = threading.RLock()
-        self._snapshot = Snapshot()
+        self._snapshot = CatalogSnapshot()
         self._has_written = False
         self._is_stale = False
         """A change failed after its first transaction: what memory shows may be older than the store."""
@@ -558,16 +558,16 @@ class Catalog:
         return self._clock.now_ns() // 1_000_000
 
 
-def _database_of(snapshot: Snapshot, name: str) -> DatabaseInfo:
+def _database_of(snapshot: CatalogSnapshot, name: str) -> DatabaseInfo:
     found = snapshot.databases.get(name)
     if found is None:
         raise DatabaseNotFound(name)
     return found
 
 
-def _effective(snapshot: Snapshot, table: TableInfo) -> dict[str, str]:
+def _effective(snapshot: CatalogSnapshot, table: TableInfo) -> dict[str, str]:
     return _options.effective_options(table, _database_of(snapshot, table.database))
 
 
-def _region_options(snapshot: Snapshot, table: TableInfo) -> RegionOptions:
+def _region_options(snapshot: CatalogSnapshot, table: TableInfo) -> RegionOptions:
     return _options.region_options(_effective(snapshot, table))

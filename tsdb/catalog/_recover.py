@@ -13,7 +13,7 @@ from tsdb.catalog._drop import dropped_tables
 from tsdb.catalog._intents import load_intents
 from tsdb.catalog._keys import DATABASES, TABLES, VIEWS
 from tsdb.catalog._regions import directories_of
-from tsdb.catalog._snapshot import Relation, Snapshot
+from tsdb.catalog._snapshot import CatalogSnapshot, Relation
 from tsdb.engine import Regions
 from tsdb.engine.errors import RegionNotFound
 from tsdb.engine.listing import DATA, DROPPING, Listing
@@ -26,12 +26,12 @@ LOST_SHOWN_MAX = 10
 """How many directories without a table an error names."""
 
 
-def load_snapshot(kv: KvStore) -> Snapshot:
+def load_snapshot(kv: KvStore) -> CatalogSnapshot:
     """Read everything that is published."""
     databases = [decode(key, value, DatabaseInfo.from_json) for key, value in kv.scan(DATABASES)]
     relations: list[Relation] = [decode(key, value, TableInfo.from_json) for key, value in kv.scan(TABLES)]
     relations += [decode(key, value, ViewInfo.from_json) for key, value in kv.scan(VIEWS)]
-    return Snapshot.of(databases, relations)
+    return CatalogSnapshot.of(databases, relations)
 
 
 def known_regions(kv: KvStore, store: ObjectStore) -> dict[RegionId, str]:

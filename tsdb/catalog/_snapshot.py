@@ -14,7 +14,7 @@ Relation = TableInfo | ViewInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CatalogSnapshot:
     """Databases, tables and views."""
 
     databases: Mapping[str, DatabaseInfo] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Snapshot:
     tables_by_id: Mapping[int, TableInfo] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, databases: Iterable[DatabaseInfo], relations: Iterable[Relation]) -> Snapshot:
+    def of(cls, databases: Iterable[DatabaseInfo], relations: Iterable[Relation]) -> CatalogSnapshot:
         by_database: dict[str, dict[str, Relation]] = {}
         tables: dict[int, TableInfo] = {}
         for relation in relations:
@@ -35,18 +35,18 @@ class Snapshot:
     def of_database(self, database: str) -> Mapping[str, Relation]:
         return self.relations.get(database, {})
 
-    def with_database(self, info: DatabaseInfo) -> Snapshot:
+    def with_database(self, info: DatabaseInfo) -> CatalogSnapshot:
         return replace(self, databases={**self.databases, info.name: info})
 
-    def without_database(self, name: str) -> Snapshot:
+    def without_database(self, name: str) -> CatalogSnapshot:
         """Without a database and everything in it."""
-        return Snapshot(
+        return CatalogSnapshot(
             {key: info for key, info in self.databases.items() if key != name},
             {key: relations for key, relations in self.relations.items() if key != name},
             {key: table for key, table in self.tables_by_id.items() if table.database != name},
         )
 
-    def with_relations(self, new: Iterable[Relation]) -> Snapshot:
+    def with_relations(self, new: Iterable[Relation]) -> CatalogSnapshot:
         """With relations, each in the place of the one that has its name or id."""
         copied: dict[str, dict[str, Relation]] = {}
         tables = dict(self.tables_by_id)
@@ -58,7 +58,7 @@ class Snapshot:
                 tables[relation.id] = relation
         return replace(self, relations={**self.relations, **copied}, tables_by_id=tables)
 
-    def without_relations(self, gone: Iterable[Relation]) -> Snapshot:
+    def without_relations(self, gone: Iterable[Relation]) -> CatalogSnapshot:
         relations = {database: dict(inside) for database, inside in self.relations.items()}
         tables = dict(self.tables_by_id)
         for relation in gone:

@@ -18,7 +18,7 @@ from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
-from tsdb.engine import Engine, EngineOptions, WalOptions
+from tsdb.engine import Engine, EngineOptions, WalSettings
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
@@ -35,7 +35,7 @@ class LocalOptions:
     """The settings of the parts of a local database."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
-    wal: WalOptions = field(default_factory=WalOptions)
+    wal: WalSettings = field(default_factory=WalSettings)
     query: QueryEngineOptions = field(default_factory=QueryEngineOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     authenticator: Authenticator = field(default_factory=Authenticator)

@@ -90,7 +90,7 @@ class ClaimedDirectory:
     key: str
 
 
-class Process:
+class ComponentProcess:
     """One running component."""
 
     def __init__(self, loaded: LoadedConfig, directory: ClaimedDirectory, announce: Announce, parts: Parts) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tsdb.components._memory import give_back_when_idle, keep_memory
-from tsdb.components._process import Announce, ClaimedDirectory, Process
+from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
 from tsdb.config import LoadedConfig, StandaloneConfig
 from tsdb.errors import StartError
 
@@ -20,7 +20,7 @@ def run_component(loaded: LoadedConfig, announce: Announce) -> None:
         runner.run(_run(process))
 
 
-async def _run(process: Process) -> None:
+async def _run(process: ComponentProcess) -> None:
     memory = asyncio.create_task(give_back_when_idle())
     try:
         await process.run()
@@ -28,7 +28,7 @@ async def _run(process: Process) -> None:
         memory.cancel()
 
 
-def _process(loaded: LoadedConfig, announce: Announce) -> Process:
+def _process(loaded: LoadedConfig, announce: Announce) -> ComponentProcess:
     """Make the process of a component; StartError for those that cannot serve anything yet."""
     config = loaded.config
     if not isinstance(config, StandaloneConfig):
@@ -39,7 +39,7 @@ def _process(loaded: LoadedConfig, announce: Announce) -> Process:
     from tsdb.components.standalone import Standalone
 
     directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
-    return Process(loaded, directory, announce, Standalone(config))
+    return ComponentProcess(loaded, directory, announce, Standalone(config))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -18,11 +18,18 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
-from tsdb.config import FileStorage, IndexMode, MitoOptions, StandaloneConfig, memory_bytes, settings_of
-from tsdb.config import SlowQueryOptions as SlowQueryConfig
-from tsdb.config import WalOptions as WalConfig
-from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQueryOptions
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.config import (
+    FileStorage,
+    IndexMode,
+    MitoOptions,
+    SlowQueryOptions,
+    StandaloneConfig,
+    WalOptions,
+    memory_bytes,
+    settings_of,
+)
+from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
 from tsdb.query import QueryEngineOptions
@@ -235,9 +242,9 @@ def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
     )
 
 
-def slow_query_options(options: SlowQueryConfig) -> SlowQueryOptions:
+def slow_query_options(options: SlowQueryOptions) -> SlowQuerySettings:
     """The settings of `[slow_query]` as the database takes them."""
-    return SlowQueryOptions(
+    return SlowQuerySettings(
         is_enabled=options.enable,
         record_type=RecordType(options.record_type.value),
         threshold=options.threshold,
@@ -282,9 +289,9 @@ def merge_memory() -> Size:
     return Size(min(MERGE_BYTES_MAX, memory_bytes() // 10))
 
 
-def wal_options(wal: WalConfig) -> WalOptions:
+def wal_options(wal: WalOptions) -> WalSettings:
     """The settings of `[wal]` as the log takes them."""
-    return WalOptions(
+    return WalSettings(
         file_size=wal.file_size,
         sync_write=wal.sync_write,
         purge_interval=wal.purge_interval,

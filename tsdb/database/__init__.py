@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
-from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQueryOptions
+from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQuerySettings
 from tsdb.database.database import Database
 from tsdb.database.port import DatabaseGate, DatabasePort, NotReady, resolve_database
 from tsdb.database.prometheus.metrics import FederatedSample, Metrics
@@ -31,7 +31,7 @@ __all__ = [
     "RejectionLog",
     "Services",
     "Session",
-    "SlowQueryOptions",
+    "SlowQuerySettings",
     "TableRecords",
     "canonical_json",
     "note_text",

@@ -30,7 +30,7 @@ class RecordType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SlowQueryOptions:
+class SlowQuerySettings:
     """The section `slow_query` of the configuration."""
 
     is_enabled: bool = False
@@ -50,7 +50,7 @@ class DatabaseOptions:
     """The storages a table may choose beside the default one, in lower case."""
     write_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for room in the write buffer."""
-    slow_queries: SlowQueryOptions = field(default_factory=SlowQueryOptions)
+    slow_queries: SlowQuerySettings = field(default_factory=SlowQuerySettings)
     """Which statements are recorded as slow, and where."""
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tsdb.catalog import TableAlreadyExists
-from tsdb.database._services import RecordType, Services, SlowQueryOptions
+from tsdb.database._services import RecordType, Services, SlowQuerySettings
 from tsdb.errors import TsdbError
 from tsdb.query import WriteToken
 from tsdb.query.promql import QueryTimes
@@ -70,7 +70,7 @@ class SlowQueries:
     """Records slow statements of one database. To be closed."""
 
     def __init__(
-        self, services: Services, options: SlowQueryOptions, *, draw: Callable[[], float] = random.random
+        self, services: Services, options: SlowQuerySettings, *, draw: Callable[[], float] = random.random
     ) -> None:
         self._services = services
         self._options = options

@@ -34,7 +34,7 @@ from tsdb.embedded._frames import to_arrow
 from tsdb.embedded._parameters import Parameters, bind
 from tsdb.embedded._result import Result
 from tsdb.embedded._sources import Paths, caller_frames, read_files, with_files
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import InvalidArguments, Status, TsdbError
 from tsdb.model import parse_timestamp, zone_of
 from tsdb.promql import parse_duration_ms
@@ -284,7 +284,7 @@ def _options(home: Path, *, sync_write: bool, write_buffer: str) -> LocalOptions
             global_write_buffer_size=size,
             global_write_buffer_reject_size=Size(size * 2),
         ),
-        wal=WalOptions(sync_write=sync_write, ballast_bytes=Size(0)),
+        wal=WalSettings(sync_write=sync_write, ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=home / "spill"),
         database=DatabaseOptions(copy_root=home / "copy"),
         address="embedded",

@@ -26,7 +26,7 @@ from tsdb.embedded._frames import is_frame, to_arrow
 from tsdb.errors import InvalidArguments
 from tsdb.sql import Dialect
 from tsdb.sql.lexer import Token, TokenKind, tokenize, unquote
-from tsdb.sql.rewrite import Edits, Layout, find_tables
+from tsdb.sql.rewrite import Edits, TokenLayout, find_tables
 
 FILES_MAX = 10_000
 """How many files a pattern may match."""
@@ -134,7 +134,7 @@ def caller_frames(text: str, caller: FrameType, is_known: IsKnown) -> dict[str, 
 
 
 def _bare_names(text: str) -> list[str]:
-    layout = Layout(text, tokenize(text, Dialect.GENERIC))
+    layout = TokenLayout(text, tokenize(text, Dialect.GENERIC))
     return [each.name for each in find_tables(layout, Dialect.GENERIC) if len(each.parts) == 1]
 
 

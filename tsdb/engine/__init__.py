@@ -19,7 +19,7 @@ from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.regions import Regions
-from tsdb.engine.wal import WalOptions
+from tsdb.engine.wal import WalSettings
 
 __all__ = [
     "Engine",
@@ -29,6 +29,6 @@ __all__ = [
     "Regions",
     "SchemaOutdated",
     "StrictWindows",
-    "WalOptions",
+    "WalSettings",
     "region_directory",
 ]

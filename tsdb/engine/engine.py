@@ -40,14 +40,14 @@ from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.sweep import start_sweep
-from tsdb.engine.region.worker import Worker, WriteRequest
+from tsdb.engine.region.worker import PendingWrite, Worker
 from tsdb.engine.region.write import check_batch, check_operation, commit_writes
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
-from tsdb.engine.wal import Recovery, Wal, WalOptions
+from tsdb.engine.wal import Recovery, Wal, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
@@ -96,7 +96,7 @@ class Engine:
         wal_directory: Path,
         *,
         options: EngineOptions | None = None,
-        wal_options: WalOptions | None = None,
+        wal_options: WalSettings | None = None,
         regions: Mapping[RegionId, str] | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
@@ -110,7 +110,7 @@ class Engine:
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
         `names` returns the table of a region, for the log. The caller holds the lock of the data directory.
         """
-        options, wal_options = options or EngineOptions(), wal_options or WalOptions()
+        options, wal_options = options or EngineOptions(), wal_options or WalSettings()
         clock = clock or SystemClock()
         # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
         started_ms = -(-clock.now_ns() // 1_000_000)
@@ -250,7 +250,7 @@ class Engine:
             return done
         wait = self._context.options.stall_timeout if timeout is None else timeout
         payload = encode_batch(version.schema, batch)
-        request = WriteRequest(
+        request = PendingWrite(
             region=region,
             batch=batch,
             schema=version.schema,
@@ -393,7 +393,7 @@ class Engine:
         if self._is_closed:
             raise StorageUnavailable("the engine is closed")
 
-    def _commit(self, requests: list[WriteRequest]) -> None:
+    def _commit(self, requests: list[PendingWrite]) -> None:
         commit_writes(requests, self._context.wal, self.housekeeping.after_write)
 
     def _region(self, region_id: RegionId) -> Region:

@@ -6,8 +6,8 @@ from tsdb.ingest._builder import single_value_rows
 from tsdb.ingest._survivors import drop_rejected
 from tsdb.ingest.rows import (
     IngestRejected,
-    KnownSeries,
     NewTable,
+    NumberedSeries,
     ParsedTags,
     Rejection,
     TableRows,
@@ -16,8 +16,8 @@ from tsdb.ingest.rows import (
 
 __all__ = [
     "IngestRejected",
-    "KnownSeries",
     "NewTable",
+    "NumberedSeries",
     "ParsedTags",
     "Rejection",
     "TableRows",

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.errors import InvalidArguments, InvalidSyntax
-from tsdb.ingest.rows import KnownSeries, ParsedTags, TableRows
+from tsdb.ingest.rows import NumberedSeries, ParsedTags, TableRows
 
 KEYS_MAX = 1_000_000
 """How many keys (measurement and tags as written) are kept between requests; beyond that it starts over."""
@@ -66,7 +66,7 @@ def _to_rows(rows: _kernels.LineRows) -> TableRows:
         fields={name: pa.array(column) for name, column in rows.fields},
         columns=tuple(rows.columns),
         places=_numpy(rows.lines),
-        known=KnownSeries(rows.source, numbers, rows.series_bound, names, _LineTags(rows.tags)),
+        known=NumberedSeries(rows.source, numbers, rows.series_bound, names, _LineTags(rows.tags)),
     )
 
 

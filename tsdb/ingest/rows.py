@@ -28,7 +28,7 @@ class ParsedTags(TagKeeper):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class KnownSeries:
+class NumberedSeries:
     """Series that a parser has numbered, so that a writer that has seen a number need not look at its tags again.
 
     Within one `source` a number means the same tags for ever; sources are never used twice in a process.
@@ -76,7 +76,7 @@ class TableRows:
     """The database the rows themselves name; None is the request's."""
     types: Mapping[str, DataType] = field(default_factory=dict)
     """Types of fields whose Arrow type does not tell them, JSON for one."""
-    known: KnownSeries | None = None
+    known: NumberedSeries | None = None
     """The numbers of the series, from a parser that keeps them; tags are not decoded until they are read."""
     physical_table: str | None = None
     """The physical table that a new metric asks for; None is the request's."""

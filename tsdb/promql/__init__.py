@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tsdb.promql._ast import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     MatrixSelector,
     NumberLiteral,
     Paren,
@@ -25,10 +25,10 @@ from tsdb.promql._parser import parse_promql, parse_selector
 from tsdb.promql._printer import format_query
 
 __all__ = [
-    "Aggregate",
+    "Aggregation",
     "Binary",
-    "Call",
     "Expr",
+    "FunctionCall",
     "MatrixSelector",
     "NumberLiteral",
     "Paren",

@@ -200,7 +200,7 @@ class Binary(Expr):
 
 
 @dataclass(slots=True)
-class Aggregate(Expr):
+class Aggregation(Expr):
     op: str
     expr: Expr
     param: Expr | None = None
@@ -216,7 +216,7 @@ class Aggregate(Expr):
 
 
 @dataclass(slots=True)
-class Call(Expr):
+class FunctionCall(Expr):
     name: str
     args: tuple[Expr, ...]
     returns: ValueType = ValueType.VECTOR

@@ -12,8 +12,8 @@ from tsdb.promql._ast import (
     PARAM_AGGREGATORS,
     SET_OPERATORS,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     Matching,
     Subquery,
     ValueType,
@@ -113,7 +113,7 @@ def check_subquery(parser: Parser, expr: Subquery) -> None:
         raise parser.error(expr.span.start, f"subquery is only allowed on instant vector, got {expr.expr.type} instead")
 
 
-def check_call(parser: Parser, call: Call, signature: Signature) -> None:
+def check_call(parser: Parser, call: FunctionCall, signature: Signature) -> None:
     most = len(signature.types)
     count = len(call.args)
     name = go_quote(call.name)
@@ -133,7 +133,7 @@ def check_call(parser: Parser, call: Call, signature: Signature) -> None:
         _check_info(parser, call)
 
 
-def _check_info(parser: Parser, call: Call) -> None:
+def _check_info(parser: Parser, call: FunctionCall) -> None:
     selector = call.args[1]
     if not isinstance(selector, VectorSelector):
         raise parser.error(selector.span.start, "expected label selectors only")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tsdb.promql._ast import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     MatrixSelector,
     NumberLiteral,
     Paren,
@@ -37,7 +37,7 @@ def expr_to_json(expr: Expr, depth: int = 0) -> dict[str, Any]:
     if depth > _DEPTH_MAX:
         raise PromqlFailure(f"the query has a chain of more than {_DEPTH_MAX} operators, which is too deep for JSON")
     below = depth + 1
-    if isinstance(expr, Aggregate):
+    if isinstance(expr, Aggregation):
         return {
             "type": "aggregation",
             "op": expr.op,
@@ -48,7 +48,7 @@ def expr_to_json(expr: Expr, depth: int = 0) -> dict[str, Any]:
         }
     if isinstance(expr, Binary):
         return _binary(expr, below)
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         return _call(expr, below)
     if isinstance(expr, MatrixSelector):
         return {
@@ -101,7 +101,7 @@ def _binary(expr: Binary, depth: int) -> dict[str, Any]:
     }
 
 
-def _call(expr: Call, depth: int) -> dict[str, Any]:
+def _call(expr: FunctionCall, depth: int) -> dict[str, Any]:
     signature = FUNCTIONS[expr.name]
     return {
         "type": "call",

@@ -14,10 +14,10 @@ from tsdb.model import Matcher, MatchOp
 from tsdb.promql import _checks as checks
 from tsdb.promql._ast import (
     AGGREGATORS,
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     Matching,
     MatrixSelector,
     NumberLiteral,
@@ -315,7 +315,7 @@ class Parser:
         outer, self._is_info = self._is_info, name.text == "info"
         args = self._arguments("function call")
         self._is_info = outer
-        call = Call(TextSpan(name.start, self.last_end), name.text, args, signature.returns)
+        call = FunctionCall(TextSpan(name.start, self.last_end), name.text, args, signature.returns)
         checks.check_call(self, call, signature)
         return call
 
@@ -346,7 +346,7 @@ class Parser:
             grouping = self._label_names("grouping opts")
         span = TextSpan(op.start, self.last_end)
         param, inner = checks.check_aggregate(self, op, args)
-        return Aggregate(span, op.lower, inner, param, grouping or (), is_without)
+        return Aggregation(span, op.lower, inner, param, grouping or (), is_without)
 
     def _selector(self, name: str, start: int) -> VectorSelector:
         matchers: list[Matcher] = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tsdb.promql._ast import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     DurationExpr,
     Expr,
+    FunctionCall,
     Matching,
     MatrixSelector,
     NumberLiteral,
@@ -51,9 +51,9 @@ def format_expr(expr: Expr) -> str:
         return f"{expr.op}{format_expr(expr.expr)}"
     if isinstance(expr, Paren):
         return f"({format_expr(expr.expr)})"
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         return f"{expr.name}({', '.join(format_expr(arg) for arg in expr.args)})"
-    assert isinstance(expr, Aggregate)
+    assert isinstance(expr, Aggregation)
     param = "" if expr.param is None else f"{format_expr(expr.param)}, "
     return f"{expr.op}{_grouping(expr)}({param}{format_expr(expr.expr)})"
 
@@ -103,7 +103,7 @@ def _is_metric(name: str) -> bool:
     return name.isascii() and name.replace(":", "_").isidentifier()
 
 
-def _grouping(expr: Aggregate) -> str:
+def _grouping(expr: Aggregation) -> str:
     if expr.is_without:
         return f" without ({_names(expr.grouping)}) "
     return f" by ({_names(expr.grouping)}) " if expr.grouping else ""
@@ -190,10 +190,10 @@ def _pretty(expr: Expr, level: int) -> str:
         return line
     if isinstance(expr, Binary):
         return _pretty_chain(expr, level)
-    if isinstance(expr, Aggregate):
+    if isinstance(expr, Aggregation):
         args = [expr.expr] if expr.param is None else [expr.param, expr.expr]
         return _pretty_call(f"{expr.op}{_grouping(expr)}", args, level)
-    if isinstance(expr, Call) and expr.args:
+    if isinstance(expr, FunctionCall) and expr.args:
         return _pretty_call(expr.name, list(expr.args), level)
     if isinstance(expr, Paren):
         return f"{indent}(\n{_pretty(expr.expr, level + 1)}\n{indent})"

@@ -39,9 +39,9 @@ class Slot:
     """A literal of a condition: which of the text's it is, and what it was."""
 
     number: int
-    literal: clauses.Literal
+    literal: clauses.ConditionLiteral
 
-    def fill(self, literals: Sequence[str], dialect: Dialect) -> clauses.Literal:
+    def fill(self, literals: Sequence[str], dialect: Dialect) -> clauses.ConditionLiteral:
         """Return the literal that stands there now."""
         written = literals[self.number]
         if self.literal.is_string:
@@ -141,7 +141,7 @@ class Where:
                 return
         self._rest.append(part)
 
-    def _slot(self, literal: clauses.Literal) -> Slot:
+    def _slot(self, literal: clauses.ConditionLiteral) -> Slot:
         return Slot(self._numbers[literal.place], literal)
 
     def bind(self, literals: Sequence[str]) -> Conditions | None:
@@ -162,7 +162,7 @@ class Where:
         return None if rest is None else Conditions(span, tags, rest)
 
     def _bind_rest(self, literals: Sequence[str]) -> Node | None:
-        def fill(literal: clauses.Literal) -> clauses.Literal:
+        def fill(literal: clauses.ConditionLiteral) -> clauses.ConditionLiteral:
             return self._slot(literal).fill(literals, self._dialect)
 
         parts = tuple(_mapped(part, fill) for part in self._rest)
@@ -174,7 +174,7 @@ def _is_text_tag(semantic: Semantic, kind: Kind) -> bool:
     return semantic is Semantic.TAG and kind is Kind.STRING
 
 
-def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
+def literals_of(condition: clauses.Condition | None) -> list[clauses.ConditionLiteral]:
     """Return all literals of a condition."""
     if condition is None or isinstance(condition, clauses.IsNull | TagExpression):
         return []
@@ -190,13 +190,15 @@ def literals_of(condition: clauses.Condition | None) -> list[clauses.Literal]:
 def shifted(condition: clauses.Condition | None, shift: int) -> clauses.Condition | None:
     """Return a condition whose literals stand further back by so much."""
 
-    def move(literal: clauses.Literal) -> clauses.Literal:
+    def move(literal: clauses.ConditionLiteral) -> clauses.ConditionLiteral:
         return replace(literal, place=literal.place + shift)
 
     return None if condition is None else _mapped(condition, move)
 
 
-def _mapped(condition: clauses.Condition, change: Callable[[clauses.Literal], clauses.Literal]) -> clauses.Condition:
+def _mapped(
+    condition: clauses.Condition, change: Callable[[clauses.ConditionLiteral], clauses.ConditionLiteral]
+) -> clauses.Condition:
     """Return a condition with other literals."""
     if isinstance(condition, clauses.Comparison | clauses.Match):
         return replace(condition, literal=change(condition.literal))

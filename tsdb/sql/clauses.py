@@ -38,7 +38,7 @@ class Unread(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class ConditionLiteral:
     """A literal: what a string says, or a number as written, with its sign."""
 
     text: str
@@ -55,7 +55,7 @@ class Comparison:
 
     column: str
     operator: str
-    literal: Literal
+    literal: ConditionLiteral
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Membership:
     """A column that is one of some literals."""
 
     column: str
-    literals: tuple[Literal, ...]
+    literals: tuple[ConditionLiteral, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Match:
     """A column of text that is like a pattern, or that a regular expression finds something in."""
 
     column: str
-    literal: Literal
+    literal: ConditionLiteral
     is_regex: bool
 
 
@@ -237,7 +237,7 @@ class _ConditionReader(TokenReader):
             raise Unread(_NOT_PLAIN)
         return Not(found) if is_negated else found
 
-    def _list(self) -> tuple[Literal, ...]:
+    def _list(self) -> tuple[ConditionLiteral, ...]:
         self.operator("(")
         found = [self._literal()]
         while self.take_operator(","):
@@ -257,17 +257,17 @@ class _ConditionReader(TokenReader):
             return token.word != "TIMESTAMP" or self.tokens[self.at + 1].kind == TokenKind.STRING
         return token.kind == TokenKind.OPERATOR and token.text == "-"
 
-    def _literal(self) -> Literal:
+    def _literal(self) -> ConditionLiteral:
         """Read a literal that nothing is added to."""
         sign = "-" if self.take_operator("-") else ""
         token = self.next()
         if token.kind == TokenKind.NUMBER:
-            found = Literal(sign + token.text, is_string=False, place=token.start)
+            found = ConditionLiteral(sign + token.text, is_string=False, place=token.start)
         elif token.kind == TokenKind.STRING and not sign:
-            found = Literal(unquote(token, self.dialect), is_string=True, place=token.start)
+            found = ConditionLiteral(unquote(token, self.dialect), is_string=True, place=token.start)
         elif token.word == "TIMESTAMP" and not sign and self.tokens[self.at].kind == TokenKind.STRING:
             token = self.next()
-            found = Literal(unquote(token, self.dialect), is_string=True, is_timestamp=True, place=token.start)
+            found = ConditionLiteral(unquote(token, self.dialect), is_string=True, is_timestamp=True, place=token.start)
         else:
             raise Unread("a column is compared with something that is no plain literal")
         self.end_operand()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tsdb.sql.headings import item_heading, select_items
 from tsdb.sql.lexer import Token, unquote
-from tsdb.sql.rewrite import Edits, Layout
+from tsdb.sql.rewrite import Edits, TokenLayout
 from tsdb.sql.statements import Dialect
 
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "LATERAL"})
@@ -21,14 +21,14 @@ def name_derived(text: str, tokens: list[Token], dialect: Dialect) -> str:
     """Return a query whose inner SELECT lists have names for their columns."""
     if sum(token.word == "SELECT" for token in tokens) < 2:
         return text
-    layout, edits = Layout(text, tokens), Edits(text)
+    layout, edits = TokenLayout(text, tokens), Edits(text)
     for index, word in enumerate(layout.words):
         if word == "SELECT" and index and layout.is_operator(index - 1, "(") and _is_table(layout, index - 1):
             _name_items(layout, edits, index, dialect)
     return edits.render() if edits else text
 
 
-def _is_table(layout: Layout, opening: int) -> bool:
+def _is_table(layout: TokenLayout, opening: int) -> bool:
     """Whether a bracket opens a derived table, or the query of a CTE."""
     if layout.words[opening - 1] in _BEFORE_TABLES:
         return True
@@ -37,7 +37,7 @@ def _is_table(layout: Layout, opening: int) -> bool:
     return behind_with and layout.words[opening - 2] != "MATERIALIZED"
 
 
-def _name_items(layout: Layout, edits: Edits, select: int, dialect: Dialect) -> None:
+def _name_items(layout: TokenLayout, edits: Edits, select: int, dialect: Dialect) -> None:
     closing = layout.partner.get(select - 1)
     if closing is None or not _SORTS.isdisjoint(layout.words[select:closing]):
         return  # what is sorted by must be an item as it is written
@@ -53,5 +53,5 @@ def _name_items(layout: Layout, edits: Edits, select: int, dialect: Dialect) -> 
         edits.insert(layout.tokens[end - 1].end, f" AS {quote}{heading.replace(quote, quote * 2)}{quote}")
 
 
-def _own_name(layout: Layout, end: int, dialect: Dialect) -> str:
+def _own_name(layout: TokenLayout, end: int, dialect: Dialect) -> str:
     return unquote(layout.tokens[end - 1], dialect)

@@ -24,7 +24,7 @@ from math import inf
 from tsdb.errors import InvalidSyntax
 from tsdb.sql.lexer import Token, TokenKind, unquote
 from tsdb.sql.parser import QUERY_OPERATORS_MAX
-from tsdb.sql.rewrite import Layout
+from tsdb.sql.rewrite import TokenLayout
 from tsdb.sql.statements import Dialect
 
 QUERY_RELATIONS_MAX = 2000
@@ -77,7 +77,7 @@ class ColumnGrowth:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class QuerySize:
     """The size of a query after expansion."""
 
     relations: int
@@ -119,20 +119,20 @@ class Size:
             )
 
 
-ViewSize = Callable[[tuple[str, ...]], Size | None]
+ViewSize = Callable[[tuple[str, ...]], QuerySize | None]
 """The size of the view that a name of one to three parts stands for, None for anything else."""
 
-_TABLE = Size(1, 0)
+_TABLE = QuerySize(1, 0)
 
 
-def measure(layout: Layout, dialect: Dialect, view: ViewSize) -> Size:
+def measure(layout: TokenLayout, dialect: Dialect, view: ViewSize) -> QuerySize:
     """Return the size of a query; raises InvalidSyntax as soon as a part of it is too large."""
     reader = _GrowthReader(layout, dialect, view)
     return reader.query(0, len(layout.tokens) - 1, {})
 
 
 class _GrowthReader:
-    def __init__(self, layout: Layout, dialect: Dialect, view: ViewSize) -> None:
+    def __init__(self, layout: TokenLayout, dialect: Dialect, view: ViewSize) -> None:
         self._layout = layout
         self._dialect = dialect
         self._view = view
@@ -140,13 +140,13 @@ class _GrowthReader:
         self._own_tokens = len(layout.tokens)
         self._grows = not GROWING_FUNCTIONS.isdisjoint(layout.words)
 
-    def query(self, start: int, end: int, known: Mapping[str, Size]) -> Size:
+    def query(self, start: int, end: int, known: Mapping[str, QuerySize]) -> QuerySize:
         """Measure WITH …, SELECT … UNION SELECT …, VALUES …, or one of these in brackets."""
         if start < end and self._layout.is_operator(start, "(") and self._closing(start, end) == end - 1:
             return self.query(start + 1, end - 1, known)
         if self._words[start] == "WITH":
             start, known = self._common_tables(start + 1, end, known)
-        total = Size(0, 0)
+        total = QuerySize(0, 0)
         for number, (left, right) in enumerate(self._branches(start, end)):
             if left >= right:
                 continue
@@ -160,7 +160,7 @@ class _GrowthReader:
         total.check(own_tokens=self._own_tokens)
         return total
 
-    def _common_tables(self, index: int, end: int, known: Mapping[str, Size]) -> tuple[int, dict[str, Size]]:
+    def _common_tables(self, index: int, end: int, known: Mapping[str, QuerySize]) -> tuple[int, dict[str, QuerySize]]:
         """Measure the definitions behind WITH; returns where the query itself starts."""
         found = dict(known)
         if self._words[index] == "RECURSIVE":
@@ -195,14 +195,14 @@ class _GrowthReader:
                     left += 1
         yield left, end
 
-    def _select(self, start: int, end: int, known: Mapping[str, Size]) -> Size:
+    def _select(self, start: int, end: int, known: Mapping[str, QuerySize]) -> QuerySize:
         if self._words[start] == "VALUES":
             listed = sum(1 for each in self._outermost(start, end) if self._layout.is_operator(each, "("))
-            return Size(1, end - start, rows=float(listed))
+            return QuerySize(1, end - start, rows=float(listed))
         if self._words[start] == "TABLE" and self._layout.is_name(start + 1):
             return self._source(start + 1, end, known)[0]
         bounds = self._clause_bounds(start, end)
-        sources, rest, count = Size(0, 0), 0, 0
+        sources, rest, count = QuerySize(0, 0), 0, 0
         conditions_equal, source_rows = False, 1.0
         from_start, from_end = bounds.get("FROM", (end, end))
         for source, stop in self._sources(from_start, from_end, known):
@@ -243,7 +243,7 @@ class _GrowthReader:
             found[word] = (left, end)
         return found
 
-    def _sources(self, start: int, end: int, known: Mapping[str, Size]) -> Iterator[tuple[Size, int]]:
+    def _sources(self, start: int, end: int, known: Mapping[str, QuerySize]) -> Iterator[tuple[QuerySize, int]]:
         """Yield what a FROM clause reads and where each of them ends."""
         is_next = True
         index = start
@@ -256,7 +256,7 @@ class _GrowthReader:
             is_next = is_next or self._words[index] == "JOIN" or self._layout.is_operator(index, ",")
             index = self._closing(index, end) + 1 if self._layout.is_operator(index, "(") else index + 1
 
-    def _source(self, index: int, end: int, known: Mapping[str, Size]) -> tuple[Size, int]:
+    def _source(self, index: int, end: int, known: Mapping[str, QuerySize]) -> tuple[QuerySize, int]:
         """Measure one table of a FROM clause; returns the place behind it."""
         layout = self._layout
         if layout.is_operator(index, "("):
@@ -264,7 +264,7 @@ class _GrowthReader:
             if self._words[index + 1] in _QUERY_STARTS or layout.is_operator(index + 1, "("):
                 source = self.query(index + 1, closing, known)
             else:
-                source = Size(0, 0)
+                source = QuerySize(0, 0)
                 for each, _ in self._sources(index + 1, closing, known):
                     source = replace(
                         _sum(source, each), rows=source.rows * each.rows, columns=source.columns + each.columns
@@ -276,12 +276,12 @@ class _GrowthReader:
         if layout.is_operator(last + 1, "("):
             closing = self._closing(last + 1, end)
             rows = self._series_rows(last, closing) if self._words[last] in _SERIES else 1.0
-            return self._aliased(Size(1, closing - index, rows=rows), closing + 1, end)
+            return self._aliased(QuerySize(1, closing - index, rows=rows), closing + 1, end)
         parts = tuple(unquote(layout.tokens[each], self._dialect) for each in range(index, last + 1, 2))
         own = known.get(parts[0]) if len(parts) == 1 else None
         return self._aliased(own or self._view(parts) or _TABLE, last + 1, end)
 
-    def _aliased(self, source: Size, index: int, end: int) -> tuple[Size, int]:
+    def _aliased(self, source: QuerySize, index: int, end: int) -> tuple[QuerySize, int]:
         """Give a source the column names of its alias: `AS x (a, b)`."""
         if self._words[index] == "AS":
             index += 1
@@ -297,16 +297,16 @@ class _GrowthReader:
         end: int,
         all_columns: tuple[ColumnGrowth, ...],
         columns: Mapping[str, ColumnGrowth],
-        known: Mapping[str, Size],
-    ) -> tuple[list[ColumnGrowth], Size]:
+        known: Mapping[str, QuerySize],
+    ) -> tuple[list[ColumnGrowth], QuerySize]:
         """Measure the items of a SELECT list."""
         items: list[ColumnGrowth] = []
-        total, left = Size(0, 0), start
+        total, left = QuerySize(0, 0), start
         commas = [each for each in self._outermost(start, end) if self._layout.is_operator(each, ",")]
         for right in (*commas, end):
             if right > left and self._layout.is_operator(right - 1, "*") and right - left <= 4:
                 items += all_columns
-                total = _sum(total, Size(0, sum(each.tokens for each in all_columns) + 1))
+                total = _sum(total, QuerySize(0, sum(each.tokens for each in all_columns) + 1))
             elif right > left:
                 named = self._item_name(left, right)
                 size = self._expression(left, right, columns, known)
@@ -324,13 +324,13 @@ class _GrowthReader:
         start: int,
         end: int,
         columns: Mapping[str, ColumnGrowth],
-        known: Mapping[str, Size],
+        known: Mapping[str, QuerySize],
         *,
         is_from: bool = False,
-    ) -> Size:
+    ) -> QuerySize:
         """Measure expressions: their tokens, with those behind derived columns, and the queries inside of them."""
         layout, words = self._layout, self._words
-        total = Size(0, 0)
+        total = QuerySize(0, 0)
         tokens = operators = depth = 0
         growth = _Growth()
         index = start
@@ -489,7 +489,7 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def _sum(one: Size, other: Size) -> Size:
+def _sum(one: QuerySize, other: QuerySize) -> QuerySize:
     return replace(
         one,
         relations=one.relations + other.relations,
@@ -500,7 +500,7 @@ def _sum(one: Size, other: Size) -> Size:
     )
 
 
-def _renamed(size: Size, names: list[str]) -> Size:
+def _renamed(size: QuerySize, names: list[str]) -> QuerySize:
     if not names:
         return size
     renamed = [replace(column, name=name) for column, name in zip(size.columns, names, strict=False)]

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from tsdb.sql.headings_pg import VALUE_WORDS, pg_heading
 from tsdb.sql.lexer import TokenKind, tokenize, unquote
-from tsdb.sql.rewrite import KEYWORDS, Layout
+from tsdb.sql.rewrite import KEYWORDS, TokenLayout
 from tsdb.sql.statements import Dialect
 
 TEXT_CHARS_MAX = 64 << 10
@@ -89,20 +89,20 @@ def _aligned(names: Sequence[str], found: Sequence[object]) -> list[str]:
 
 def headings(text: str, dialect: Dialect) -> tuple[object, ...] | None:
     """Return what each item of the SELECT list is headed by: text, None for a name of its own, or WILDCARD."""
-    layout = Layout(text, tokenize(text, dialect))
+    layout = TokenLayout(text, tokenize(text, dialect))
     first = _find_select(layout, 0)
     return (
         None if first is None else tuple(item_heading(layout, *item, dialect) for item in select_items(layout, first))
     )
 
 
-def outer_items(layout: Layout) -> list[tuple[int, int]]:
+def outer_items(layout: TokenLayout) -> list[tuple[int, int]]:
     """Return the items that give a query its columns: the first token of each, and the one behind it."""
     select = _find_select(layout, 0)
     return [] if select is None else select_items(layout, select)
 
 
-def is_distinct(layout: Layout) -> bool:
+def is_distinct(layout: TokenLayout) -> bool:
     """Whether the SELECT list that gives a query its columns begins with DISTINCT."""
     select = _find_select(layout, 0)
     return select is not None and layout.words[select + 1] == "DISTINCT"
@@ -111,7 +111,7 @@ def is_distinct(layout: Layout) -> bool:
 _kept_headings = lru_cache(maxsize=KEPT_MAX)(headings)
 
 
-def _find_select(layout: Layout, at: int) -> int | None:
+def _find_select(layout: TokenLayout, at: int) -> int | None:
     """Return the token SELECT whose list names the columns: the first one outside of the brackets of WITH."""
     while layout.is_operator(at, "("):
         at += 1
@@ -126,7 +126,7 @@ def _find_select(layout: Layout, at: int) -> int | None:
     return None
 
 
-def select_items(layout: Layout, select: int) -> list[tuple[int, int]]:
+def select_items(layout: TokenLayout, select: int) -> list[tuple[int, int]]:
     """Return the first token of each item of a SELECT list and the one behind it."""
     start = _list_start(layout, select + 1)
     depth, items = layout.depths[select], []
@@ -143,7 +143,7 @@ def select_items(layout: Layout, select: int) -> list[tuple[int, int]]:
     return [*items, (start, at)] if at > start else items
 
 
-def _list_start(layout: Layout, at: int) -> int:
+def _list_start(layout: TokenLayout, at: int) -> int:
     while layout.words[at] in _MODIFIERS:
         at += 1
         if layout.words[at] == "ON" and layout.is_operator(at + 1, "("):
@@ -151,7 +151,7 @@ def _list_start(layout: Layout, at: int) -> int:
     return at
 
 
-def _ends_list(layout: Layout, at: int) -> bool:
+def _ends_list(layout: TokenLayout, at: int) -> bool:
     if layout.is_operator(at, ";"):
         return True
     word = layout.words[at]
@@ -160,7 +160,7 @@ def _ends_list(layout: Layout, at: int) -> bool:
     return (layout.words[at - 1], word) not in (("DISTINCT", "FROM"), ("WITHIN", "GROUP"))
 
 
-def item_heading(layout: Layout, start: int, end: int, dialect: Dialect) -> object:
+def item_heading(layout: TokenLayout, start: int, end: int, dialect: Dialect) -> object:
     """Return what an item is headed by: text, None for a name of its own, or WILDCARD."""
     if _is_wildcard(layout, start, end):
         return WILDCARD
@@ -169,13 +169,13 @@ def item_heading(layout: Layout, start: int, end: int, dialect: Dialect) -> obje
     return pg_heading(layout, start, end) if dialect is Dialect.POSTGRESQL else _mysql_heading(layout, start, end)
 
 
-def _is_wildcard(layout: Layout, start: int, end: int) -> bool:
+def _is_wildcard(layout: TokenLayout, start: int, end: int) -> bool:
     while layout.is_name(start) and layout.is_operator(start + 1, ".") and start + 2 < end:
         start += 2
     return layout.is_operator(start, "*")
 
 
-def _has_alias(layout: Layout, start: int, end: int, dialect: Dialect) -> bool:
+def _has_alias(layout: TokenLayout, start: int, end: int, dialect: Dialect) -> bool:
     if end - start < 2:
         return False
     last, before = layout.tokens[end - 1], layout.tokens[end - 2]
@@ -193,7 +193,7 @@ def _has_alias(layout: Layout, start: int, end: int, dialect: Dialect) -> bool:
     return True
 
 
-def _mysql_heading(layout: Layout, start: int, end: int) -> str | None:
+def _mysql_heading(layout: TokenLayout, start: int, end: int) -> str | None:
     """The text of an expression; a string is headed by what it says, a column has its own name."""
     first = layout.tokens[start]
     if end - start == 1:

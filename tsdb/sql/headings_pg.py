@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tsdb.sql.lexer import TokenKind, unquote
-from tsdb.sql.rewrite import Layout
+from tsdb.sql.rewrite import TokenLayout
 from tsdb.sql.statements import Dialect
 
 UNNAMED = "?column?"
@@ -43,12 +43,12 @@ class _Other(Exception):
     """An expression that has no name: an operation, a literal, something unknown."""
 
 
-def pg_heading(layout: Layout, start: int, end: int) -> str:
+def pg_heading(layout: TokenLayout, start: int, end: int) -> str:
     """Return the name of the column that an expression between two tokens gives."""
     return _name(layout, start, end, 0)[0] or UNNAMED
 
 
-def _name(layout: Layout, start: int, end: int, depth: int) -> tuple[str | None, int]:
+def _name(layout: TokenLayout, start: int, end: int, depth: int) -> tuple[str | None, int]:
     """Return the name of a whole expression and its strength."""
     if depth > _DEPTH_MAX or start >= end:
         return None, 0
@@ -59,7 +59,7 @@ def _name(layout: Layout, start: int, end: int, depth: int) -> tuple[str | None,
     return (found.text, found.strength) if found.end == end else (None, 0)
 
 
-def _primary(layout: Layout, at: int, end: int, depth: int) -> _Name:
+def _primary(layout: TokenLayout, at: int, end: int, depth: int) -> _Name:
     token, word = layout.tokens[at], layout.words[at]
     if token.kind in (TokenKind.NUMBER, TokenKind.STRING, TokenKind.HEX):
         return _Name(None, 0, at + 1)
@@ -86,7 +86,7 @@ def _primary(layout: Layout, at: int, end: int, depth: int) -> _Name:
     return _chain(layout, at)
 
 
-def _chain(layout: Layout, at: int) -> _Name:
+def _chain(layout: TokenLayout, at: int) -> _Name:
     """A column, or the call of a function; either may have a schema or a table before it."""
     if not layout.is_name(at):
         raise _Other
@@ -99,7 +99,7 @@ def _chain(layout: Layout, at: int) -> _Name:
     return _Name(name, 2, _closing(layout, last + 1) + 1)
 
 
-def _bracketed(layout: Layout, at: int, depth: int) -> _Name:
+def _bracketed(layout: TokenLayout, at: int, depth: int) -> _Name:
     closing = _closing(layout, at)
     if layout.words[at + 1] in ("SELECT", "WITH"):
         return _Name(_subquery_name(layout, at + 1, closing, depth), 2, closing + 1)
@@ -109,7 +109,7 @@ def _bracketed(layout: Layout, at: int, depth: int) -> _Name:
     return _Name(name, strength, closing + 1)
 
 
-def _subquery_name(layout: Layout, at: int, closing: int, depth: int) -> str | None:
+def _subquery_name(layout: TokenLayout, at: int, closing: int, depth: int) -> str | None:
     """A subquery is called what its only column is."""
     inside = layout.depths[at]
     select = next(
@@ -126,7 +126,7 @@ def _subquery_name(layout: Layout, at: int, closing: int, depth: int) -> str | N
     return _name(layout, select + 1, last, depth + 1)[0] or UNNAMED
 
 
-def _case(layout: Layout, at: int, end: int, depth: int) -> _Name:
+def _case(layout: TokenLayout, at: int, end: int, depth: int) -> _Name:
     nested, otherwise = 0, None
     for index in range(at, end):
         word = layout.words[index]
@@ -142,7 +142,7 @@ def _case(layout: Layout, at: int, end: int, depth: int) -> _Name:
     raise _Other
 
 
-def _cast(layout: Layout, at: int, depth: int) -> _Name:
+def _cast(layout: TokenLayout, at: int, depth: int) -> _Name:
     closing, inside = _closing(layout, at + 1), layout.depths[at] + 1
     marks = [each for each in range(at + 2, closing) if layout.words[each] == "AS" and layout.depths[each] == inside]
     if not marks:
@@ -153,14 +153,14 @@ def _cast(layout: Layout, at: int, depth: int) -> _Name:
     return _Name(_type(layout, marks[-1] + 1)[0], 1, closing + 1)
 
 
-def _literal(layout: Layout, at: int, end: int) -> _Name:
+def _literal(layout: TokenLayout, at: int, end: int) -> _Name:
     behind = at + 2
     while behind < end and layout.words[at] == "INTERVAL" and layout.words[behind] in _INTERVAL_UNITS:
         behind += 1
     return _Name(layout.words[at].lower(), 1, behind)
 
 
-def _type(layout: Layout, at: int) -> tuple[str, int]:
+def _type(layout: TokenLayout, at: int) -> tuple[str, int]:
     """Return PostgreSQL's own name of a type and the token behind it."""
     while layout.is_operator(at + 1, "."):
         at += 2
@@ -184,7 +184,7 @@ def _type(layout: Layout, at: int) -> tuple[str, int]:
     return shown, at
 
 
-def _postfix(layout: Layout, found: _Name, end: int) -> _Name:
+def _postfix(layout: TokenLayout, found: _Name, end: int) -> _Name:
     """Take what may stand behind an operand without being an operation."""
     while found.end < end:
         at = found.end
@@ -209,13 +209,13 @@ def _postfix(layout: Layout, found: _Name, end: int) -> _Name:
     return found
 
 
-def _clause_end(layout: Layout, at: int) -> int:
+def _clause_end(layout: TokenLayout, at: int) -> int:
     """Return the token behind FILTER (…), OVER (…), OVER name, WITHIN GROUP (…) or RANGE '5m'."""
     at += 2 if layout.words[at] == "WITHIN" else 1
     return (_closing(layout, at) if layout.is_operator(at, "(") else at) + 1
 
 
-def _closing(layout: Layout, opening: int) -> int:
+def _closing(layout: TokenLayout, opening: int) -> int:
     closing = layout.partner.get(opening)
     if closing is None:
         raise _Other

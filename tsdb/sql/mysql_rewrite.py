@@ -23,7 +23,7 @@ from tsdb.sql.derived_names import name_derived
 from tsdb.sql.headings import is_distinct, item_heading, outer_items
 from tsdb.sql.lexer import Token, TokenKind, tokenize, unquote
 from tsdb.sql.mysql_calls import EXPANSIONS, interval, unit_of
-from tsdb.sql.rewrite import Edits, Layout
+from tsdb.sql.rewrite import Edits, TokenLayout
 from tsdb.sql.statements import Dialect
 
 _OPERATOR_WORDS = frozenset({"DIV", "MOD"})
@@ -42,11 +42,11 @@ def rewrite_mysql(text: str, tokens: list[Token]) -> str:
     if words.isdisjoint(_WORDS) and "<=>" not in text and "/" not in text and "%" not in text:
         return text
     edits = Edits(text)
-    layout = before = Layout(text, tokens)
+    layout = before = TokenLayout(text, tokens)
     _edit_operators(layout, edits)
     if edits:
         text = edits.render()
-        layout, edits = Layout(text, tokenize(text, Dialect.MYSQL)), Edits(text)
+        layout, edits = TokenLayout(text, tokenize(text, Dialect.MYSQL)), Edits(text)
     _edit_calls(layout, edits)
     return _named(before, edits.render())
 
@@ -62,13 +62,13 @@ def as_generic(text: str) -> str:
     return edits.render() if edits else text
 
 
-def _named(before: Layout, text: str) -> str:
+def _named(before: TokenLayout, text: str) -> str:
     """Give the items of the SELECT list that were edited their headings as names.
 
     The query engine names a cast after what is cast, so `SELECT ts, DATE(ts)` would have one name twice.
     """
     items = outer_items(before)
-    after = Layout(text, tokenize(text, Dialect.MYSQL))
+    after = TokenLayout(text, tokenize(text, Dialect.MYSQL))
     places = outer_items(after)
     headings = [item_heading(before, *item, Dialect.MYSQL) for item in items]
     if len(items) != len(places) or is_distinct(after):
@@ -80,7 +80,7 @@ def _named(before: Layout, text: str) -> str:
     return edits.render()
 
 
-def _edit_operators(layout: Layout, edits: Edits) -> None:
+def _edit_operators(layout: TokenLayout, edits: Edits) -> None:
     """Edit operators from the inside of brackets to the outside, from left to right."""
     order = sorted(range(len(layout.tokens)), key=lambda index: (-layout.depths[index], index))
     for index in order:
@@ -97,14 +97,14 @@ def _edit_operators(layout: Layout, edits: Edits) -> None:
             edits.replace(token.start, token.end, "DISTINCT" if word == "DISTINCTROW" else "")
 
 
-def _ends_operand(layout: Layout, index: int) -> bool:
+def _ends_operand(layout: TokenLayout, index: int) -> bool:
     token = layout.tokens[index]
     if token.kind == TokenKind.OPERATOR:
         return token.text in ")]"
     return token.kind != TokenKind.WORD or layout.words[index] == "END" or layout.is_name(index)
 
 
-def _edit_division(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_division(layout: TokenLayout, edits: Edits, index: int) -> None:
     token = layout.tokens[index]
     if layout.words[index] == "MOD":
         edits.replace(token.start, token.end, "%")
@@ -119,7 +119,7 @@ def _edit_division(layout: Layout, edits: Edits, index: int) -> None:
     layout.operand_starts[end] = start
 
 
-def _edit_divisor(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_divisor(layout: TokenLayout, edits: Edits, index: int) -> None:
     """Make a division by zero NULL; a divisor that is a number other than zero stays."""
     end = _right(layout, index)
     if end is None or _is_constant(layout, end):
@@ -128,12 +128,12 @@ def _edit_divisor(layout: Layout, edits: Edits, index: int) -> None:
     edits.take(layout.tokens[index + 1].start, layout.tokens[end].end, f"nullif({right}, 0)")
 
 
-def _is_constant(layout: Layout, index: int) -> bool:
+def _is_constant(layout: TokenLayout, index: int) -> bool:
     token = layout.tokens[index]
     return token.kind == TokenKind.NUMBER and any(digit in "123456789" for digit in token.text.lower().split("e")[0])
 
 
-def _left(layout: Layout, index: int) -> int | None:
+def _left(layout: TokenLayout, index: int) -> int | None:
     """Return where the left operand starts: DIV binds like `*`, from left to right."""
     start = layout.operand_start(index - 1)
     while start is not None and start:
@@ -150,33 +150,33 @@ def _left(layout: Layout, index: int) -> int | None:
     return start
 
 
-def _is_sign(layout: Layout, index: int) -> bool:
+def _is_sign(layout: TokenLayout, index: int) -> bool:
     is_sign = layout.is_operator(index, "-") or layout.is_operator(index, "+")
     return is_sign and not (index and _ends_operand(layout, index - 1))
 
 
-def _right(layout: Layout, index: int) -> int | None:
+def _right(layout: TokenLayout, index: int) -> int | None:
     at = index + 1
     while _is_sign(layout, at):
         at += 1
     return layout.operand_end(at)
 
 
-def _edit_match(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_match(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`x [NOT] REGEXP 'p'`: letters of both cases match."""
     is_negated = layout.words[index - 1] == "NOT"
     first = layout.tokens[index - 1 if is_negated else index]
     edits.replace(first.start, layout.tokens[index].end, "!~*" if is_negated else "~*")
 
 
-def _is_modifier(layout: Layout, index: int) -> bool:
+def _is_modifier(layout: TokenLayout, index: int) -> bool:
     before = index - 1
     while before > 0 and layout.words[before] in _MODIFIERS | {"DISTINCT", "ALL"}:
         before -= 1
     return layout.words[before] == "SELECT"
 
 
-def _edit_calls(layout: Layout, edits: Edits) -> None:
+def _edit_calls(layout: TokenLayout, edits: Edits) -> None:
     """Edit every call, inner ones before outer ones."""
     for index in range(len(layout.tokens) - 1, -1, -1):
         word = layout.words[index]
@@ -191,7 +191,7 @@ def _edit_calls(layout: Layout, edits: Edits) -> None:
                 edits.absorb(layout.tokens[index].start, closing.end, replacement)
 
 
-def _expand(layout: Layout, edits: Edits, index: int) -> str | None:
+def _expand(layout: TokenLayout, edits: Edits, index: int) -> str | None:
     word = layout.words[index]
     if word == "GROUP_CONCAT":
         return _group_concat(layout, edits, index + 1)
@@ -210,7 +210,7 @@ def _expand(layout: Layout, edits: Edits, index: int) -> str | None:
     return EXPANSIONS[word.lower()](arguments)
 
 
-def _cast(layout: Layout, edits: Edits, opening: int, mark: str) -> str | None:
+def _cast(layout: TokenLayout, edits: Edits, opening: int, mark: str) -> str | None:
     """`(x AS type)`, or `(x USING charset)`; None for types the query engine knows."""
     closing, depth = layout.partner[opening], layout.depths[opening] + 1
     marks = [each for each in range(opening, closing) if layout.words[each] == mark and layout.depths[each] == depth]
@@ -234,7 +234,7 @@ def _converted(value: str, kind: list[str]) -> str | None:
     return f"left({text}, {digits})" if digits.isdigit() else text
 
 
-def _edit_interval(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_interval(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`INTERVAL number unit`; the query engine's own form, with the unit in the string, stays."""
     end = _right(layout, index)
     if end is None or not layout.words[end + 1]:
@@ -245,7 +245,7 @@ def _edit_interval(layout: Layout, edits: Edits, index: int) -> None:
         edits.absorb(layout.tokens[index].start, layout.tokens[end + 1].end, written)
 
 
-def _group_concat(layout: Layout, edits: Edits, opening: int) -> str | None:
+def _group_concat(layout: TokenLayout, edits: Edits, opening: int) -> str | None:
     """`([DISTINCT] x, … [ORDER BY …] [SEPARATOR ','])`."""
     closing, depth = layout.partner[opening], layout.depths[opening] + 1
     level = [each for each in range(opening + 1, closing) if layout.depths[each] == depth]

@@ -12,7 +12,7 @@ from tests.ingest.prometheus_messages import write_request
 from tsdb.auth import PermissionDenied, UserNotFound, open_authenticator
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, Database, DatabaseOptions, Session, read_all
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import Status, TsdbError
 from tsdb.ingest import NewTable, TableRows
 from tsdb.ingest.influx import parse_lines
@@ -34,7 +34,7 @@ DENIED = {Status.PERMISSION_DENIED, Status.ACCESS_DENIED}
 def open_guarded(directory: Path, provider: str = PROVIDER) -> LocalDatabase:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
-        wal=WalOptions(ballast_bytes=Size(0)),
+        wal=WalSettings(ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=directory / "spill"),
         database=DatabaseOptions(copy_root=directory / "copy"),
         authenticator=open_authenticator(provider),

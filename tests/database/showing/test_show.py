@@ -10,7 +10,7 @@ import pytest
 
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory
 from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import Status, TsdbError
 from tsdb.query import QueryEngineOptions
 from tsdb.sql.statements import SHOW_KINDS
@@ -24,7 +24,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalDatabase]:
     directory: Path = tmp_path_factory.mktemp("show")
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
-        wal=WalOptions(ballast_bytes=Size(0)),
+        wal=WalSettings(ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=directory / "spill"),
         database=DatabaseOptions(copy_root=directory / "copy"),
         has_housekeeping=False,

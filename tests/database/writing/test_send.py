@@ -11,7 +11,7 @@ import pytest
 
 from tsdb.clock import SystemClock
 from tsdb.database.writing.request import Again
-from tsdb.database.writing.send import Part, Retry, Sender
+from tsdb.database.writing.send import RegionBatch, Retry, Sender
 from tsdb.engine import Regions
 from tsdb.errors import Cancelled, Unsupported
 from tsdb.model import Batch, RegionId, RegionSchema, Semantic, SeriesTable
@@ -21,10 +21,10 @@ from tsdb.units import Duration
 SCHEMA = RegionSchema.create([("ts", pa.timestamp("ms"), Semantic.TIMESTAMP)])
 
 
-def part(region: int, rows: int = 2) -> Part:
+def part(region: int, rows: int = 2) -> RegionBatch:
     series = SeriesTable.of_tags(SCHEMA, [], 1)
     batch = Batch(series, np.zeros(rows, np.uint32), np.arange(rows, dtype=np.int64), {})
-    return Part(RegionId(region), batch, 0)
+    return RegionBatch(RegionId(region), batch, 0)
 
 
 class FakeRegions:

@@ -14,7 +14,7 @@ import pytest
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, make_schema, put, row, rows_of
 from tsdb.engine.scan.filters.compare import compare, is_in
-from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref, decode_expression
+from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref, decode_expression
 from tsdb.engine.scan.filters.filter import Opaque, make_filter
 from tsdb.engine.scan.filters.time_span import find_time_span
 from tsdb.errors import InvalidArguments
@@ -28,7 +28,7 @@ def shape(node: Node) -> Any:
     """A tree as nested tuples."""
     if isinstance(node, Ref):
         return node.name
-    if isinstance(node, Literal):
+    if isinstance(node, Constant):
         return [node.value.as_py()]
     return (node.function, *(shape(argument) for argument in node.arguments))
 
@@ -60,7 +60,7 @@ def test_an_expression_is_decoded_exactly(expression: pc.Expression, tree: Any) 
 def test_literals_keep_their_types_and_calls_their_options() -> None:
     node = decode_expression(pc.field("ts") == at(7, "ns"))
     assert isinstance(node, Call)
-    assert isinstance(node.arguments[1], Literal)
+    assert isinstance(node.arguments[1], Constant)
     assert node.arguments[1].value.type == pa.timestamp("ns")
     listed = decode_expression(HOST.isin(["a", None]))
     assert isinstance(listed, Call)

@@ -7,14 +7,14 @@ import pytest
 
 from tests.engine.reads import scan_batches
 from tests.engine.scan.regions import Region, put, row, rows_of
-from tsdb.engine.scan import Call, Conditions, Literal, Ref, ScanStatistics, TagIs
+from tsdb.engine.scan import Call, Conditions, Constant, Ref, ScanStatistics, TagIs
 from tsdb.engine.scan.plan.tag_index import HashIndex, hash_values
 from tsdb.engine.tuning import ScanTuning
 from tsdb.model import TimeRange
 
 HOSTS = ["a", "b", "c", "", None, "it's"]
-ZONE_1 = Call("equal", (Ref("zone"), Literal(pa.scalar(1, pa.int64()))))
-V_LOW = Call("less", (Ref("v"), Literal(pa.scalar(8.0, pa.float64()))))
+ZONE_1 = Call("equal", (Ref("zone"), Constant(pa.scalar(1, pa.int64()))))
+V_LOW = Call("less", (Ref("v"), Constant(pa.scalar(8.0, pa.float64()))))
 EITHER = Call("or_kleene", (ZONE_1, V_LOW))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tsdb.clock import ManualClock
-from tsdb.engine.wal import Frame, FrameKind, Recovery, Wal, WalOptions, encode_frame_payload
+from tsdb.engine.wal import Frame, FrameKind, Recovery, Wal, WalSettings, encode_frame_payload
 from tsdb.engine.wal._segment import ScannedFrame, SegmentReader, scan
 from tsdb.store import Files
 from tsdb.units import Duration, Size
@@ -23,14 +23,14 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-def make_options(**changes: Any) -> WalOptions:
+def make_options(**changes: Any) -> WalSettings:
     """Settings that suit small logs; sizes and durations may be plain numbers."""
     chosen: dict[str, Any] = {"sync_write": True, "ballast_bytes": 0, "close_timeout": Duration.of_seconds(10)}
     chosen.update(changes)
     for name in ("file_size", "purge_threshold", "queue_bytes_max", "ballast_bytes"):
         if name in chosen:
             chosen[name] = Size(chosen[name])
-    return WalOptions(**chosen)
+    return WalSettings(**chosen)
 
 
 def open_wal(

@@ -21,7 +21,7 @@ from tests.engine.wal.logs import (
 )
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import EntryOutOfOrder, StorageUnavailable
-from tsdb.engine.wal import EntryRange, Frame, FrameKind, Wal, WalOptions, encode_frame_payload
+from tsdb.engine.wal import EntryRange, Frame, FrameKind, Wal, WalSettings, encode_frame_payload
 from tsdb.errors import DeadlineExceeded
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -262,7 +262,7 @@ def test_many_threads_append_at_once(tmp_path: Path) -> None:
 
 
 def test_a_caller_that_waits_writes_by_itself_when_nobody_else_does(tmp_path: Path) -> None:
-    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
     threads: set[str] = set()
     with on_crash_point(lambda name: threads.add(threading.current_thread().name)):
         for entry in range(1, 4):
@@ -271,7 +271,7 @@ def test_a_caller_that_waits_writes_by_itself_when_nobody_else_does(tmp_path: Pa
     assert wal.append([Frame(7, 4, encode_frame_payload(b"last"), rows=1)]).result(timeout=10) is None
     assert wal.statistics().queued_bytes == 0
     wal.close()
-    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
     frames = [frame for batch in wal.replay(lambda region: 0) for frame in batch]
     assert [frame.entry_id for frame in frames] == [1, 2, 3, 4]
     with pytest.raises(EntryOutOfOrder):
@@ -280,7 +280,7 @@ def test_a_caller_that_waits_writes_by_itself_when_nobody_else_does(tmp_path: Pa
 
 
 def test_callers_that_wait_and_callers_that_queue_share_one_order(tmp_path: Path) -> None:
-    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0), file_size=Size(4096)))
+    wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0), file_size=Size(4096)))
 
     def write(region: int) -> None:
         for entry in range(1, 201):
@@ -296,7 +296,7 @@ def test_callers_that_wait_and_callers_that_queue_share_one_order(tmp_path: Path
     for writer in writers:
         writer.join()
     wal.close()
-    wal, _ = Wal.open(tmp_path, WalOptions(ballast_bytes=Size(0)))
+    wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
     seen: dict[int, list[int]] = {}
     for batch in wal.replay(lambda region: 0):
         for frame in batch:

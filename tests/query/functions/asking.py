@@ -11,12 +11,12 @@ from datafusion import SessionContext
 from tsdb.query.functions import function_error, functions_for
 from tsdb.query.session import Session
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.rewrite import Layout, RewriteRules, header_of, rewrite
+from tsdb.sql.rewrite import RewriteRules, TokenLayout, header_of, rewrite
 
 
 def edited(text: str) -> str:
     """The text that the query engine gets."""
-    return rewrite(Layout(text, tokenize(text)), RewriteRules())
+    return rewrite(TokenLayout(text, tokenize(text)), RewriteRules())
 
 
 def register(context: SessionContext, function: Any) -> None:

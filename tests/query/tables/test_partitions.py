@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tsdb
 from tsdb.embedded import Connection
 from tsdb.engine import Engine
-from tsdb.engine.reading import Call, Conditions, Literal, Node, Ref, TagIs, TagMatch
+from tsdb.engine.reading import Call, Conditions, Constant, Node, Ref, TagIs, TagMatch
 from tsdb.errors import Status, TsdbError
 from tsdb.model import ColumnInfo, DataType, Kind, Matcher, RegionId, Semantic, TableInfo, TimeRange, region_id
 from tsdb.query import matching_regions
@@ -51,7 +51,7 @@ def table_of(rules: tuple[str, ...], columns: tuple[str, ...] = ("host", "n")) -
 
 def compare(column: str, function: str, value: Any, *, is_flipped: bool = False) -> Node:
     kind = pa.string() if column == "host" else pa.int64()
-    sides = (Ref(column), Literal(pa.scalar(value, kind)))
+    sides = (Ref(column), Constant(pa.scalar(value, kind)))
     return Call(function, sides[::-1] if is_flipped else sides)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import DatabaseGate
-from tsdb.engine import EngineOptions, WalOptions
+from tsdb.engine import EngineOptions, WalSettings
 from tsdb.query import QueryEngine, QueryEngineOptions
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers.http import HttpApp, sql_routes
@@ -30,7 +30,7 @@ def inline() -> InlinePolicy:
 def app(tmp_path: Path, inline: InlinePolicy) -> Iterator[HttpApp]:
     options = LocalOptions(
         engine=EngineOptions(num_workers=1, max_background_jobs=1),
-        wal=WalOptions(ballast_bytes=Size(0)),
+        wal=WalSettings(ballast_bytes=Size(0)),
         query=QueryEngineOptions(spill_dir=tmp_path / "spill"),
         has_housekeeping=False,
     )

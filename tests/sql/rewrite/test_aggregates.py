@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.rewrite import Layout, RewriteRules, header_of, rewrite
+from tsdb.sql.rewrite import RewriteRules, TokenLayout, header_of, rewrite
 
 
 def edited(text: str) -> str:
-    return rewrite(Layout(text, tokenize(text)), RewriteRules())
+    return rewrite(TokenLayout(text, tokenize(text)), RewriteRules())
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from tsdb.model import DataType, Kind
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.rewrite import (
     ColumnTypes,
-    Layout,
     RewriteRules,
+    TokenLayout,
     expand_interval,
     find_tables,
     header_of,
@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def edited(text: str, *, zone: str = "UTC", dialect: Dialect = Dialect.GENERIC) -> str:
-    layout = Layout(text, tokenize(text, dialect))
+    layout = TokenLayout(text, tokenize(text, dialect))
     columns = ColumnTypes(COLUMNS, redefined_names(layout, dialect))
     return rewrite(layout, RewriteRules(dialect, columns, zone, {"time_zone": "it's"}.get))
 
@@ -244,7 +244,7 @@ def test_stacked_derived_tables_that_share_a_column_get_names_and_lose_them_in_h
     ],
 )
 def test_the_tables_a_query_names_are_found(text: str, names: list[str]) -> None:
-    found = find_tables(Layout(text, tokenize(text)), Dialect.GENERIC)
+    found = find_tables(TokenLayout(text, tokenize(text)), Dialect.GENERIC)
     assert [".".join(each.parts) for each in found] == names
 
 
@@ -260,7 +260,7 @@ def test_the_tables_a_query_names_are_found(text: str, names: list[str]) -> None
     ],
 )
 def test_queries_that_keep_the_order_of_their_table_are_known(text: str, expected: bool) -> None:
-    layout = Layout(text, tokenize(text))
+    layout = TokenLayout(text, tokenize(text))
     assert keeps_order(layout, {"max", "sum"}) is expected
 
 
@@ -311,14 +311,14 @@ def test_long_lists_take_linear_time() -> None:
     ],
 )
 def test_is_distinct_from_ends_where_its_right_side_ends(text: str, expected: str) -> None:
-    assert rewrite(Layout(text, tokenize(text)), RewriteRules()) == expected
+    assert rewrite(TokenLayout(text, tokenize(text)), RewriteRules()) == expected
 
 
 @pytest.mark.parametrize(("operator", "count"), [("+", 50), ("*", 50), ("-", 50)])
 def test_a_chain_of_integers_is_cast_back_once_at_its_end(operator: str, count: int) -> None:
     columns = ColumnTypes({"t": {"n": DataType(Kind.INT32)}})
     text = f"SELECT {operator.join(['n'] * count)} AS s FROM t"
-    edited = rewrite(Layout(text, tokenize(text)), RewriteRules(columns=columns))
+    edited = rewrite(TokenLayout(text, tokenize(text)), RewriteRules(columns=columns))
     assert edited.count(" AS INT)") == 1, "each cast within another triples the time of planning"
     assert edited.count("CAST(n AS DECIMAL(20,0))") == count
 
@@ -329,5 +329,5 @@ def test_casts_of_integers_are_not_nested_deeply() -> None:
     for _ in range(14):
         expression = f"({expression} + 1) / 1"
     text = f"SELECT {expression} AS s FROM t"
-    edited = rewrite(Layout(text, tokenize(text)), RewriteRules(columns=columns))
+    edited = rewrite(TokenLayout(text, tokenize(text)), RewriteRules(columns=columns))
     assert 0 < edited.count(" AS BIGINT)") <= 5

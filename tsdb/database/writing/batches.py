@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.database.writing.known_series import KnownHashes
-from tsdb.database.writing.send import Part
+from tsdb.database.writing.send import RegionBatch
 from tsdb.database.writing.values import Fitted, is_known
 from tsdb.metric import encode_labels, make_series
 from tsdb.model import (
@@ -76,7 +76,7 @@ def _make_series(fitted: Fitted, schema: RegionSchema, hashes: KnownHashes | Non
     return SeriesTable.of_tags(schema, columns, count)
 
 
-def make_parts(fitted: Fitted, rule: PartitionRule | None, batch_of: BatchOf) -> list[Part]:
+def make_parts(fitted: Fitted, rule: PartitionRule | None, batch_of: BatchOf) -> list[RegionBatch]:
     """Divide rows among the regions of their table."""
     table = fitted.table
     if rule is None:
@@ -138,15 +138,15 @@ def _take(batch: Batch, rows: Positions) -> Batch:
     )
 
 
-def _limited(region: RegionId, batch: Batch, version: int) -> list[Part]:
+def _limited(region: RegionId, batch: Batch, version: int) -> list[RegionBatch]:
     if batch.rows <= ROWS_PER_BATCH:
-        return [Part(region, batch, version)]
+        return [RegionBatch(region, batch, version)]
     starts = range(0, batch.rows, ROWS_PER_BATCH)
     pieces = [np.arange(start, min(start + ROWS_PER_BATCH, batch.rows)) for start in starts]
-    return [Part(region, _take(batch, piece), version) for piece in pieces]
+    return [RegionBatch(region, _take(batch, piece), version) for piece in pieces]
 
 
-def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[Part]:
+def make_metric_parts(target: Target, many: Sequence[Fitted]) -> list[RegionBatch]:
     """Return the rows of logical tables as batches of their physical table, which `target` is."""
     index: list[Index] = []
     owners: list[npt.NDArray[np.uint32]] = []

@@ -1,7 +1,7 @@
 """What the numbers of a parser mean to one version of a table: the hashes of each series that was written before.
 
-A parser that keeps series between requests numbers them (`KnownSeries`). For a number that was here before, the series
-of a batch are two look-ups in arrays; its tags are read from the parser when they are needed, never for a row.
+A parser that keeps series between requests numbers them (`NumberedSeries`). For a number that was here before, the
+series of a batch are two look-ups in arrays; its tags are read from the parser when they are needed, never for a row.
 
 - Bound to one version of the region's schema: hashes depend on the names of tags.
 - Bound to one source: for another one (another parser, or one that has started over) it starts over.
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.entry import TagPacker
-from tsdb.ingest import KnownSeries, ParsedTags
+from tsdb.ingest import NumberedSeries, ParsedTags
 from tsdb.model import LateTags, RegionSchema, SeriesTable
 
 Numbers = npt.NDArray[np.uint32]
@@ -53,7 +53,7 @@ class KnownHashes:
         self._lock = threading.Lock()
         self._seen = _Seen.empty((0, 0), 0)
 
-    def series(self, known: KnownSeries) -> SeriesTable:
+    def series(self, known: NumberedSeries) -> SeriesTable:
         """Return the series of a request."""
         seen, numbers = self._seen, known.numbers
         if seen.source != known.source or len(seen.is_there) < known.bound or not seen.is_there[numbers].all():
@@ -62,7 +62,7 @@ class KnownHashes:
         late = LateTags(self._schema.arrow_tags, numbers, _TableTags(known.keeper, self._schema))
         return SeriesTable(seen.tsid[numbers], seen.check[numbers], late)
 
-    def _learn(self, known: KnownSeries) -> _Seen:
+    def _learn(self, known: NumberedSeries) -> _Seen:
         seen, numbers = self._seen, known.numbers
         if seen.source != known.source:
             seen = _Seen.empty(known.source, known.bound)

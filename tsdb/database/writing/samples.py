@@ -23,7 +23,7 @@ from tsdb.catalog import Catalog
 from tsdb.database.writing.region_series import Positions, RegionSeries
 from tsdb.database.writing.rejections import count_accepted
 from tsdb.database.writing.request import WriteRequest
-from tsdb.database.writing.send import Part
+from tsdb.database.writing.send import RegionBatch
 from tsdb.database.writing.series_directory import Found, SeriesDirectory
 from tsdb.database.writing.writer import Writer
 from tsdb.engine import Regions
@@ -147,7 +147,7 @@ class SampleWriter:
         directory.enter(series, samples.numbers[positions], made, [table for table, _ in members], owner)
 
 
-def _part(samples: Samples, found: Found) -> Part:
+def _part(samples: Samples, found: Found) -> RegionBatch:
     """Return samples of known series as a batch of their region."""
     schema = found.series.schema
     index, times, fields = samples.index, samples.times, {schema.fields[0].name: samples.values}
@@ -160,7 +160,7 @@ def _part(samples: Samples, found: Found) -> Part:
     elif samples.histograms is not None:
         fields[HISTOGRAM_COLUMN] = samples.histograms
     batch = Batch(found.series.take(found.places), index, times, fields)
-    return Part(found.series.region, batch, schema.version)
+    return RegionBatch(found.series.region, batch, schema.version)
 
 
 def _count(protocol: str, written: Future[int]) -> None:

@@ -24,8 +24,8 @@ PAUSE_SECONDS_MAX = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A batch for one region, made for one version of its schema."""
+class RegionBatch:
+    """The part of a write that goes to one region: a batch made for one version of its schema."""
 
     region: RegionId
     batch: Batch
@@ -49,7 +49,7 @@ class Sender:
         self._clock = clock
         self._timeout = timeout
 
-    def send(self, parts: Sequence[Part], token: WriteToken) -> list[Sent]:
+    def send(self, parts: Sequence[RegionBatch], token: WriteToken) -> list[Sent]:
         """Write parts, and count in the token what was written; the error of a part that was not sent is Cancelled."""
         futures: list[Future[int]] = []
         stopped: Cancelled | None = None
@@ -62,14 +62,14 @@ class Sender:
         sent = [_wait(future, token) for future in futures]
         return sent + [Sent(error=stopped)] * (len(parts) - len(sent))
 
-    def begin(self, part: Part, token: WriteToken) -> Future[int]:
+    def begin(self, part: RegionBatch, token: WriteToken) -> Future[int]:
         """Write a part without waiting for the end; what it writes is counted in the token."""
         token.enter()
         done = self._begin(part)
         done.add_done_callback(lambda done: None if done.exception() else token.note(rows=done.result()))
         return done
 
-    def _begin(self, part: Part) -> Future[int]:
+    def _begin(self, part: RegionBatch) -> Future[int]:
         try:
             return self._regions.write(
                 part.region, part.batch, timeout=self._timeout, schema_version=part.schema_version

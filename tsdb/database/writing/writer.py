@@ -26,7 +26,7 @@ from tsdb.database.writing.conform import conform_rows
 from tsdb.database.writing.plan import Drafts, Planner, TablePlan
 from tsdb.database.writing.rejections import RejectionLog, count_accepted
 from tsdb.database.writing.request import Again, Progress, WriteRequest
-from tsdb.database.writing.send import Part, Sender, Sent
+from tsdb.database.writing.send import RegionBatch, Sender, Sent
 from tsdb.database.writing.values import place_rejection
 from tsdb.engine import Regions, SchemaOutdated
 from tsdb.errors import Cancelled, Status, TsdbError
@@ -46,7 +46,7 @@ class _Writing:
     numbers: tuple[int, ...]
     """The rows of the request of which it holds some."""
     key: tuple[int, RegionId, int]
-    part: Part
+    part: RegionBatch
 
 
 class Writer:
@@ -108,11 +108,11 @@ class Writer:
         draft = self._planner.draft(rows, rows.database or request.database, request)
         return create_table(self._catalog, draft.table, Progress(request.token))
 
-    def send(self, parts: Sequence[Part], token: WriteToken) -> list[Sent]:
+    def send(self, parts: Sequence[RegionBatch], token: WriteToken) -> list[Sent]:
         """Write batches that need no plan."""
         return self._sender.send(parts, token)
 
-    def begin(self, part: Part, token: WriteToken) -> Future[int]:
+    def begin(self, part: RegionBatch, token: WriteToken) -> Future[int]:
         """Write a batch that needs no plan, without waiting for the end."""
         return self._sender.begin(part, token)
 
@@ -182,7 +182,7 @@ class Writer:
             writings += [_Writing(tuple(numbers), (numbers[0], each.region, at), each) for at, each in enumerate(parts)]
         return [each for each in writings if each.key not in progress.written], outdated
 
-    def _parts(self, plan: TablePlan) -> list[Part] | Again:
+    def _parts(self, plan: TablePlan) -> list[RegionBatch] | Again:
         fitted = plan.fitted
         if fitted.rows.made_for is not None:
             return self._made_parts(plan)
@@ -192,7 +192,7 @@ class Writer:
         batch = make_batch(fitted, target.schema, target.known), target.schema.version
         return make_parts(fitted, target.rule, lambda _: batch)
 
-    def _made_parts(self, plan: TablePlan) -> list[Part]:
+    def _made_parts(self, plan: TablePlan) -> list[RegionBatch]:
         """Return the parts of rows that were made for a description of a table, each under its region's schema."""
         table = plan.table
         target = self._target(table)

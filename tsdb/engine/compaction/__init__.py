@@ -16,15 +16,15 @@ from tsdb.engine.compaction._policy import (
     choose_window,
     policy_of,
 )
-from tsdb.engine.compaction._write import Task, estimate_input_bytes, estimate_task_bytes, write_files
+from tsdb.engine.compaction._write import CompactionTask, estimate_input_bytes, estimate_task_bytes, write_files
 
 __all__ = [
     "FAN_IN_MAX",
     "FILES_MIN",
     "OUTPUT_BYTES_MAX",
+    "CompactionTask",
     "Pick",
     "Policy",
-    "Task",
     "choose_window",
     "estimate_input_bytes",
     "estimate_task_bytes",

@@ -38,7 +38,7 @@ LEVEL = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class CompactionTask:
     """A rewriting that was decided on."""
 
     schema: RegionSchema
@@ -71,7 +71,7 @@ def estimate_task_bytes(schema: RegionSchema, tuning: MergeTuning, files: Sequen
 
 
 def write_files(
-    task: Task,
+    task: CompactionTask,
     *,
     store: ObjectStore,
     directory: str,
@@ -111,7 +111,7 @@ def write_files(
 
 
 def _write_file(
-    task: Task,
+    task: CompactionTask,
     selections: list[Selection],
     *,
     store: ObjectStore,

@@ -37,7 +37,7 @@ from tsdb.engine.manifest._apply import apply_delta
 from tsdb.engine.manifest._checkpoint import delete_covered, write_checkpoint
 from tsdb.engine.manifest._codec import encode_delta, parse_delta
 from tsdb.engine.manifest._layout import before_version, delta_path, manifest_directory, parse_manifest_path
-from tsdb.engine.manifest._recover import Recovered, read_manifest
+from tsdb.engine.manifest._recover import RecoveredManifest, read_manifest
 from tsdb.engine.manifest._state import ManifestState
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import RegionId, RegionOptions, RegionSchema
@@ -73,7 +73,7 @@ class Manifest:
         self,
         store: ObjectStore,
         directory: str,
-        recovered: Recovered,
+        recovered: RecoveredManifest,
         *,
         epoch: int,
         checkpoint_distance: int,

@@ -33,7 +33,7 @@ READ_ATTEMPTS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredManifest:
     """A manifest as the store has it."""
 
     state: ManifestState
@@ -43,7 +43,7 @@ class Recovered:
     """Of that checkpoint and the deltas behind it."""
 
 
-def read_manifest(store: ObjectStore, directory: str, objects: Sequence[ObjectMeta] | None = None) -> Recovered:
+def read_manifest(store: ObjectStore, directory: str, objects: Sequence[ObjectMeta] | None = None) -> RecoveredManifest:
     """Read the newest state, or raise ManifestNotFound or ManifestCorrupted.
 
     `objects` are those of the directory, if they are known; they are not looked at twice.
@@ -77,7 +77,7 @@ class _Reader:
         self._damaged: dict[int, ManifestCorrupted] = {}
         """Checkpoints that could not be read, by version."""
 
-    def read(self) -> Recovered:
+    def read(self) -> RecoveredManifest:
         pointer = self._read_pointer()
         base = None if pointer is None else self._read_pointed(pointer)
         listing = self._list(after=0 if base is None else base.version)
@@ -89,7 +89,7 @@ class _Reader:
                 raise ManifestNotFound(directory=self._directory)
             raise self._loss(self._directory, "neither a whole checkpoint nor a first delta is there", version=0)
         self._check_reached(state, pointer)
-        return Recovered(state, base_version, self._base_bytes + self._delta_bytes)
+        return RecoveredManifest(state, base_version, self._base_bytes + self._delta_bytes)
 
     def _read_pointer(self) -> Pointer | None:
         path = pointer_path(self._directory)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tsdb.engine.compaction import (
+    CompactionTask,
     Pick,
     Policy,
-    Task,
     choose_window,
     estimate_input_bytes,
     estimate_task_bytes,
@@ -82,7 +82,7 @@ class CompactionJob:
     """What one compaction rewrites, and what it may leave out."""
 
     inputs: tuple[FileHandle, ...]
-    task: Task
+    task: CompactionTask
     window_seconds: int | None
     """To be remembered, if it is news."""
 
@@ -200,7 +200,7 @@ def make_job(context: EngineContext, version: Version, pick: Pick, window_second
     handles = {handle.meta.file_id: handle for handle in version.files}
     inputs = tuple(handles[meta.file_id] for meta in pick.files)
     _check_space(context, pick.files)
-    task = Task(
+    task = CompactionTask(
         schema=stored_schema(version.schema, inputs[0].source.schema),
         options=version.options,
         inputs=tuple(handle.source for handle in inputs),

@@ -29,13 +29,13 @@ from tsdb.engine.scan import (
     Aggregated,
     Conditions,
     Evaluate,
-    Filter,
     LearnedSeries,
     Partition,
     Projection,
     RegionScan,
     RowFilter,
     RunPlan,
+    ScanFilter,
     ScanStatistics,
     SeriesRegisters,
     Snapshot,
@@ -164,5 +164,5 @@ class LocalReader:
         self._learned = self._registers.learn(self._region_id, self._view, self._whole, time_range)
         return self._learned
 
-    def _filter(self, filter: RowFilter, *, within: TimeRange = TimeRange.ALL) -> Filter:
+    def _filter(self, filter: RowFilter, *, within: TimeRange = TimeRange.ALL) -> ScanFilter:
         return make_filter(self._snapshot.schema, filter, within=within, also=self._also)

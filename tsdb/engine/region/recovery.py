@@ -39,7 +39,7 @@ _EPOCH = 0
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredRegions:
     """What opening found."""
 
     regions: dict[RegionId, Region] = field(default_factory=dict)
@@ -104,9 +104,9 @@ def recover(
     directories: Mapping[RegionId, str],
     listing: Listing,
     worker_of: Callable[[RegionId], Worker],
-) -> Recovered:
+) -> RecoveredRegions:
     """Open regions and replay the log into them."""
-    found = Recovered()
+    found = RecoveredRegions()
     for region_id, directory in directories.items():
         try:
             objects = listing.below(directory)
@@ -118,7 +118,7 @@ def recover(
     return found
 
 
-def _replay(context: EngineContext, found: Recovered) -> None:
+def _replay(context: EngineContext, found: RecoveredRegions) -> None:
     def floor(region_id: int) -> int | None:
         region = found.regions.get(RegionId(region_id))
         if region is not None:
@@ -141,7 +141,7 @@ def _replay(context: EngineContext, found: Recovered) -> None:
         _log.info("replayed the log", rows=found.replayed_rows, regions=len(found.regions))
 
 
-def _apply_all(context: EngineContext, found: Recovered, batches: Iterator[list[ReplayedFrame]]) -> None:
+def _apply_all(context: EngineContext, found: RecoveredRegions, batches: Iterator[list[ReplayedFrame]]) -> None:
     """Put all entries into memtables; the next batch is read and decompressed meanwhile."""
     reported_ns = context.clock.monotonic_ns()
     for frames in batches:
@@ -181,7 +181,7 @@ def _use_memtable(context: EngineContext, region: Region, schema: RegionSchema, 
         region.version = replace(region.version, mutable=context.new_memtable(schema, options, region.window_seconds))
 
 
-def _relieve(context: EngineContext, found: Recovered) -> None:
+def _relieve(context: EngineContext, found: RecoveredRegions) -> None:
     """Flush the largest regions while the replayed rows take more memory than writing would be allowed.
 
     If that fails, the replay goes on as far as writing could have come without a flush.

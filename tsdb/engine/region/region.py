@@ -15,7 +15,7 @@ from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFoun
 from tsdb.engine.manifest import Action, Manifest
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.names import RegionNames
-from tsdb.engine.region.state import Access, CompactionState, FlushState, RegionState, Written
+from tsdb.engine.region.state import CompactionState, FlushState, RegionAccess, RegionState, Written
 from tsdb.engine.region.version import FileHandle, FrozenMemtable, Version
 from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.sst import delete_files
@@ -54,7 +54,7 @@ class Region:
     written: Written
     flush: FlushState
     compaction: CompactionState
-    access: Access = field(default_factory=Access)
+    access: RegionAccess = field(default_factory=RegionAccess)
     names: RegionNames = field(default_factory=RegionNames)
     """Knows what the table of the region is called."""
 

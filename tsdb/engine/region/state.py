@@ -21,7 +21,7 @@ class RegionState(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Access:
+class RegionAccess:
     """Whether a region takes writes, and what a commit of unknown outcome left to find out."""
 
     state: RegionState = RegionState.WRITABLE

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class WriteRequest:
+class PendingWrite:
     """A batch on its way into a region; `schema` is the one it was made and encoded under."""
 
     region: Region
@@ -73,7 +73,7 @@ class _Wake:
 
 
 _WAKE = _Wake()
-_Message = WriteRequest | _Call | _Wake | None
+_Message = PendingWrite | _Call | _Wake | None
 
 
 class Worker:
@@ -85,7 +85,7 @@ class Worker:
         *,
         buffer: WriteBuffer,
         clock: Clock,
-        commit: Callable[[list[WriteRequest]], None],
+        commit: Callable[[list[PendingWrite]], None],
         is_synced: bool = False,
     ) -> None:
         """With `is_synced` a commit waits for the disk: then writes always queue, because one wait serves several."""
@@ -95,7 +95,7 @@ class Worker:
         self._commit = commit
         self._queue: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(QUEUE_MAX)
-        self._waiting: deque[WriteRequest] = deque()
+        self._waiting: deque[PendingWrite] = deque()
         self._gate = threading.Lock()
         """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
         self._turns = threading.Lock()
@@ -112,7 +112,7 @@ class Worker:
         """How many writes wait for memory."""
         return len(self._waiting)
 
-    def submit(self, request: WriteRequest) -> None:
+    def submit(self, request: PendingWrite) -> None:
         """Do a write if nothing is ahead of it, else queue it; RegionBusy without a place there before its deadline."""
         if not self._is_synced and self._turns.acquire(blocking=False):
             try:
@@ -177,9 +177,9 @@ class Worker:
         """Do what is queued; False if that was the end."""
         messages = self._drain()
         with self._turns:
-            writes: list[WriteRequest] = []
+            writes: list[PendingWrite] = []
             for message in messages:
-                if isinstance(message, WriteRequest):
+                if isinstance(message, PendingWrite):
                     self._slots.release()
                     writes.append(message)
                 elif isinstance(message, _Call):
@@ -210,10 +210,10 @@ class Worker:
         seconds = (nearest - self._clock.monotonic_ns()) / 1e9
         return min(_TICK_SECONDS, max(_PATIENCE_SECONDS_MIN, seconds))
 
-    def _write(self, writes: list[WriteRequest]) -> None:
+    def _write(self, writes: list[PendingWrite]) -> None:
         """Commit what there is memory for, oldest first; let the rest wait or refuse it."""
         self._expire()
-        ready: list[WriteRequest] = []
+        ready: list[PendingWrite] = []
         ahead = 0
         while self._waiting and not self._buffer.should_stall(ahead):
             request = self._stop_waiting()
@@ -232,7 +232,7 @@ class Worker:
         if ready:
             self._commit_safely(ready)
 
-    def _commit_safely(self, ready: list[WriteRequest]) -> None:
+    def _commit_safely(self, ready: list[PendingWrite]) -> None:
         try:
             self._commit(ready)
         except BaseException as error:  # noqa: BLE001 - handed to the waiter; the thread lives on
@@ -251,7 +251,7 @@ class Worker:
             REJECTED_WRITES.inc()
             request.done.set_exception(RegionBusy("the write waited too long for memory", region_id=request.region.id))
 
-    def _refuse(self, request: WriteRequest) -> None:
+    def _refuse(self, request: PendingWrite) -> None:
         REJECTED_WRITES.inc()
         request.done.set_exception(
             RegionBusy(
@@ -262,7 +262,7 @@ class Worker:
             )
         )
 
-    def _stop_waiting(self) -> WriteRequest:
+    def _stop_waiting(self) -> PendingWrite:
         request = self._waiting.popleft()
         self._buffer.wait(-request.memory_bytes)
         return request

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
 from tsdb.engine.errors import SchemaOutdated
 from tsdb.engine.region.region import Region
-from tsdb.engine.region.worker import WriteRequest
+from tsdb.engine.region.worker import PendingWrite
 from tsdb.engine.rows.series import conform_series
 from tsdb.engine.wal import Frame, Wal
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
@@ -25,12 +25,12 @@ _log = get_logger("tsdb.region")
 class _Planned:
     """A request with the numbers it gets if the log takes it."""
 
-    request: WriteRequest
+    request: PendingWrite
     entry_id: int
     base_sequence: int
 
 
-def commit_writes(requests: Sequence[WriteRequest], wal: Wal, after: Callable[[set[Region]], None]) -> None:
+def commit_writes(requests: Sequence[PendingWrite], wal: Wal, after: Callable[[set[Region]], None]) -> None:
     """Log and apply writes; each request is answered, well or with an error that says why not."""
     planned = _plan(requests)
     frames = [_frame(each) for each in planned if not each.request.region.version.options.skip_wal]
@@ -50,7 +50,7 @@ def commit_writes(requests: Sequence[WriteRequest], wal: Wal, after: Callable[[s
     after({each.request.region for each in planned})
 
 
-def _plan(requests: Sequence[WriteRequest]) -> list[_Planned]:
+def _plan(requests: Sequence[PendingWrite]) -> list[_Planned]:
     """Number the writes that are allowed; answer those that are not."""
     entries: dict[Region, int] = {}
     sequences: dict[Region, int] = {}
@@ -98,7 +98,7 @@ def _apply(planned: _Planned) -> None:
     region.written.nbytes += request.nbytes
 
 
-def _follow_schema(request: WriteRequest) -> None:
+def _follow_schema(request: PendingWrite) -> None:
     """Bring a batch that was made under an older schema to the current one, and encode it again."""
     region, current = request.region, request.region.version.schema
     if request.schema.version != current.version:

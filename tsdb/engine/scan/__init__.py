@@ -12,19 +12,19 @@
 | `queries`  | rows in batches, `RunPlan` for aggregates, `scan_series` and registers for whole series   |
 
 A package imports only those before it. All readers see exactly the newest version of every key. Filters are expressions
-of Arrow over the region's columns, or trees of `Call`, `Ref` and `Literal`, and mean what they mean in SQL.
+of Arrow over the region's columns, or trees of `Call`, `Ref` and `Constant`, and mean what they mean in SQL.
 """
 
 from __future__ import annotations
 
 from tsdb.engine.scan.cells.groups import GroupKeys
 from tsdb.engine.scan.cells.run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
-from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref, Undecodable, decode_expression, joined
+from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref, Undecodable, decode_expression, joined
 from tsdb.engine.scan.filters.filter import (
     Conditions,
     Evaluate,
-    Filter,
     RowFilter,
+    ScanFilter,
     TagIs,
     TagMatch,
     TagsAsked,
@@ -49,12 +49,11 @@ __all__ = [
     "Cells",
     "ComputedKey",
     "Conditions",
+    "Constant",
     "Ends",
     "Evaluate",
-    "Filter",
     "GroupKeys",
     "LearnedSeries",
-    "Literal",
     "Node",
     "Partition",
     "Projection",
@@ -65,6 +64,7 @@ __all__ = [
     "RunPlan",
     "RunQuery",
     "RunStatistics",
+    "ScanFilter",
     "ScanStatistics",
     "SeriesRegister",
     "SeriesRegisters",

@@ -10,7 +10,7 @@ from tsdb.engine.wal._frame import (
     encode_frame_payload,
     sealed_payload,
 )
-from tsdb.engine.wal._options import WalOptions, WalStatistics
+from tsdb.engine.wal._options import WalSettings, WalStatistics
 from tsdb.engine.wal._purge import PurgeResult
 from tsdb.engine.wal._recover import Recovery, TornTail
 from tsdb.engine.wal._replay import Floor, Replay
@@ -46,7 +46,7 @@ __all__ = [
     "ReplayedFrame",
     "TornTail",
     "Wal",
-    "WalOptions",
+    "WalSettings",
     "WalStatistics",
     "encode_frame_payload",
     "sealed_payload",

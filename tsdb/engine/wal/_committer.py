@@ -29,7 +29,7 @@ from tsdb.engine.errors import StorageFull, StorageUnavailable
 from tsdb.engine.wal._ballast import Ballast
 from tsdb.engine.wal._frame import Frame, frame_bytes
 from tsdb.engine.wal._index import LogIndex
-from tsdb.engine.wal._options import WalOptions
+from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._writer import Mark, SegmentWriter, SyncFailed
 from tsdb.errors import DeadlineExceeded, TsdbError
 from tsdb.store import NO_SPACE, crash_point
@@ -63,7 +63,7 @@ class Committer:
         writer: SegmentWriter,
         index: LogIndex,
         ballast: Ballast,
-        options: WalOptions,
+        options: WalSettings,
         where: str,
         on_fatal: Callable[[TsdbError], None] | None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Options and statistics of the log."""
+"""Settings and statistics of the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tsdb.units import Duration, Size
 
 
 @dataclass(frozen=True, slots=True)
-class WalOptions:
+class WalSettings:
     """The settings of section `[wal]`, and bounds that have no key."""
 
     file_size: Size = Size(256 << 20)

@@ -16,7 +16,7 @@ from tsdb.engine.wal._committer import Committer
 from tsdb.engine.wal._frame import Frame, FrameKind, encode_frame_payload
 from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._marker import CleanMarker, remove_marker, write_marker
-from tsdb.engine.wal._options import WalOptions, WalStatistics
+from tsdb.engine.wal._options import WalSettings, WalStatistics
 from tsdb.engine.wal._purge import PurgePlan, PurgeResult
 from tsdb.engine.wal._recover import RecoveredLog, Recovery, recover
 from tsdb.engine.wal._replay import Floor, Replay
@@ -45,7 +45,7 @@ class Wal:
         recovered: RecoveredLog,
         *,
         directory: Path,
-        options: WalOptions,
+        options: WalSettings,
         files: Files,
         clock: Clock,
         on_fatal: Callable[[TsdbError], None] | None,
@@ -76,7 +76,7 @@ class Wal:
     def open(
         cls,
         directory: str | Path,
-        options: WalOptions | None = None,
+        options: WalSettings | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
         *,
@@ -95,7 +95,7 @@ class Wal:
             wal = cls(
                 recovered,
                 directory=directory,
-                options=options or WalOptions(),
+                options=options or WalSettings(),
                 files=files,
                 clock=clock or SystemClock(),
                 on_fatal=on_fatal,

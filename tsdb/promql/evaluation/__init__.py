@@ -6,7 +6,7 @@ from tsdb.promql.evaluation._budget import SHARED_SAMPLES_MAX, PromqlBusy, Sampl
 from tsdb.promql.evaluation._context import LOOKBACK_MS, SAMPLES_MAX, SERIES_MAX, Limits
 from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_labels
 from tsdb.promql.evaluation._numbers import format_float
-from tsdb.promql.evaluation._run import Answer, QueryOptions, run_instant, run_range
+from tsdb.promql.evaluation._run import Answer, EvaluationOptions, run_instant, run_range
 from tsdb.promql.evaluation._source import STALE_BITS, SeriesSet, SeriesSource
 from tsdb.promql.evaluation._values import Natives, Scalar, StringValue, Vector, concat_vectors
 
@@ -17,12 +17,12 @@ __all__ = [
     "SHARED_SAMPLES_MAX",
     "STALE_BITS",
     "Answer",
+    "EvaluationOptions",
     "LabelColumn",
     "LabelTable",
     "Limits",
     "Natives",
     "PromqlBusy",
-    "QueryOptions",
     "SampleBudget",
     "Scalar",
     "SeriesSet",

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import Aggregate
+from tsdb.promql._ast import Aggregation
 from tsdb.promql._checks import is_utf8
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._lexer import go_quote
@@ -26,7 +26,7 @@ _OF_NUMBERS = frozenset({"bottomk", "max", "min", "quantile", "stddev", "stdvar"
 """Aggregations that leave histograms out."""
 
 
-def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Value | None) -> Vector:
+def aggregate(context: EvalContext, node: Aggregation, vector: Vector, param: Value | None) -> Vector:
     """Return the value of an aggregation."""
     if isinstance(param, Scalar):
         _check_param(node, param.values)
@@ -64,13 +64,13 @@ def aggregate(context: EvalContext, node: Aggregate, vector: Vector, param: Valu
     return add_histograms(context, node, vector, groups, result) if has_sums else result
 
 
-def _group(node: Aggregate, labels: LabelTable) -> tuple[Codes, Codes]:
+def _group(node: Aggregation, labels: LabelTable) -> tuple[Codes, Codes]:
     if not node.is_without:
         return labels.group(node.grouping)
     return labels.group([name for name in labels.columns if name != NAME and name not in node.grouping])
 
 
-def _group_labels(node: Aggregate, labels: LabelTable) -> LabelTable:
+def _group_labels(node: Aggregation, labels: LabelTable) -> LabelTable:
     return labels.without((NAME, *node.grouping)) if node.is_without else labels.keep(node.grouping)
 
 
@@ -80,7 +80,7 @@ def _any_of(groups: Codes, flags: Bools, count: int) -> Bools:
     return out
 
 
-def _check_param(node: Aggregate, values: Floats) -> None:
+def _check_param(node: Aggregation, values: Floats) -> None:
     if node.op in ("topk", "bottomk", "limitk"):
         if np.isnan(values).any():
             raise PromqlFailure("Parameter value is NaN")
@@ -91,7 +91,7 @@ def _check_param(node: Aggregate, values: Floats) -> None:
         raise PromqlFailure("Ratio value is NaN")
 
 
-def _some_of(context: EvalContext, node: Aggregate, vector: Vector, groups: Codes, param: Floats) -> Vector:
+def _some_of(context: EvalContext, node: Aggregation, vector: Vector, groups: Codes, param: Floats) -> Vector:
     """Return some series of each group, as they are."""
     if node.op == "limit_ratio":
         return vector.masked(vector.present & _sampled(context, node, vector, param))
@@ -117,7 +117,7 @@ def _ranked(op: str, values: Floats, groups: Codes) -> Codes:
     return np.lexsort((-values if op == "topk" else values, np.isnan(values), groups)).astype(np.int64)
 
 
-def _sampled(context: EvalContext, node: Aggregate, vector: Vector, param: Floats) -> Bools:
+def _sampled(context: EvalContext, node: Aggregation, vector: Vector, param: Floats) -> Bools:
     """Choose series by the hash of their labels, so that the same ones are chosen every time."""
     ratios = np.clip(param, -1.0, 1.0)
     for value in dict.fromkeys(param[ratios != param].tolist()):
@@ -134,7 +134,7 @@ def _sampled(context: EvalContext, node: Aggregate, vector: Vector, param: Float
     return chosen
 
 
-def _count_values(context: EvalContext, node: Aggregate, vector: Vector, label: str) -> Vector:
+def _count_values(context: EvalContext, node: Aggregation, vector: Vector, label: str) -> Vector:
     if not label or not is_utf8(label):
         raise PromqlFailure(f"invalid label name {go_quote(label)}")
     if not vector.rows:

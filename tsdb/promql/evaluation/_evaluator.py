@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tsdb.promql._ast import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     MatrixSelector,
     NumberLiteral,
     Paren,
@@ -79,9 +79,9 @@ class Evaluator:
             return StringValue(expr.value)
         if isinstance(expr, VectorSelector):
             return instant_vector(self.context, expr, times)
-        if isinstance(expr, Call):
+        if isinstance(expr, FunctionCall):
             return self._call(expr, times)
-        if isinstance(expr, Aggregate):
+        if isinstance(expr, Aggregation):
             return self._aggregate(expr, times)
         if isinstance(expr, Binary):
             return self._chain(expr, times)
@@ -122,7 +122,7 @@ class Evaluator:
 
     # Nodes
 
-    def _call(self, call: Call, times: Times) -> Value:
+    def _call(self, call: FunctionCall, times: Times) -> Value:
         if call.name == "info":
             matchers = call.args[1] if len(call.args) > 1 else None
             assert matchers is None or isinstance(matchers, VectorSelector)
@@ -138,7 +138,7 @@ class Evaluator:
                 return vector.mapped(seen / 1000, vector.present)
         return call_vector(self.context, call, [self.evaluate(arg, times) for arg in call.args], times)
 
-    def _aggregate(self, expr: Aggregate, times: Times) -> Vector:
+    def _aggregate(self, expr: Aggregation, times: Times) -> Vector:
         param: Value | None = None
         if expr.param is not None:
             param = self.evaluate(expr.param, times)
@@ -187,6 +187,6 @@ class Evaluator:
             return expr.selector.shift.is_fixed
         if isinstance(expr, Subquery):
             return expr.shift.is_fixed
-        if isinstance(expr, Call) and expr.name in _STEP_FUNCTIONS:
+        if isinstance(expr, FunctionCall) and expr.name in _STEP_FUNCTIONS:
             return False
         return all(self._fixed[id(child)] for child in expr.children())

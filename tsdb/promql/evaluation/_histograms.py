@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import Call, TextSpan
+from tsdb.promql._ast import FunctionCall, TextSpan
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes, LabelColumn, LabelTable
@@ -65,7 +65,7 @@ class _Input:
     span: TextSpan
 
 
-def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> Vector:
+def histogram_function(context: EvalContext, call: FunctionCall, args: list[Value]) -> Vector:
     """Evaluate a function of histograms."""
     if call.name == "histogram_quantile":
         quantiles = cast(Scalar, args[0]).values
@@ -81,7 +81,7 @@ def histogram_function(context: EvalContext, call: Call, args: list[Value]) -> V
     return statistic(cast(Vector, args[0]), call.name.removeprefix("histogram_"))
 
 
-def _quantiles(context: EvalContext, call: Call, args: list[Value]) -> Vector:
+def _quantiles(context: EvalContext, call: FunctionCall, args: list[Value]) -> Vector:
     found = _find(context, cast(Vector, args[0]), call.args[0].span)
     label = cast(StringValue, args[1]).value
     context.reserve(found.vector.rows * (len(args) - 2), found.vector.steps)

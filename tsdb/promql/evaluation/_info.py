@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tsdb.model import Matcher, matches, matches_empty
-from tsdb.promql._ast import Call, Expr, Subquery, VectorSelector
+from tsdb.promql._ast import Expr, FunctionCall, Subquery, VectorSelector
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, LabelTable, format_labels
@@ -32,7 +32,9 @@ class _InfoSeries:
     by_identity: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
 
-def info(context: EvalContext, call: Call, base: Vector, selector: VectorSelector | None, times: Times) -> Vector:
+def info(
+    context: EvalContext, call: FunctionCall, base: Vector, selector: VectorSelector | None, times: Times
+) -> Vector:
     """Return series with the labels of their infos."""
     given = selector.matchers if selector is not None else ()
     names = _info_names(given)
@@ -78,7 +80,7 @@ def _times_of_first_selector(context: EvalContext, expr: Expr, times: Times) -> 
     return times
 
 
-def _find(context: EvalContext, call: Call, matchers: tuple[Matcher, ...], times: Times) -> _InfoSeries:
+def _find(context: EvalContext, call: FunctionCall, matchers: tuple[Matcher, ...], times: Times) -> _InfoSeries:
     """Read the info series at the times at which the first selector of the argument looks."""
     node = VectorSelector(call.span, "", matchers)
     vector, seen = timed_vector(context, node, _times_of_first_selector(context, call.args[0], times))

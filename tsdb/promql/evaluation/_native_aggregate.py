@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.promql._ast import Aggregate
+from tsdb.promql._ast import Aggregation
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME, Codes
@@ -18,7 +18,7 @@ from tsdb.promql.evaluation._values import Natives, Vector
 _RECONCILED, _COLLISION = 64, 128
 
 
-def leave_out_histograms(context: EvalContext, node: Aggregate, vector: Vector) -> Vector:
+def leave_out_histograms(context: EvalContext, node: Aggregation, vector: Vector) -> Vector:
     """Return only the numbers, for an aggregation that has no use for histograms."""
     if vector.histograms.any():
         span = node.span if node.op in ("topk", "bottomk") else node.expr.span
@@ -26,7 +26,7 @@ def leave_out_histograms(context: EvalContext, node: Aggregate, vector: Vector) 
     return vector.without_histograms()
 
 
-def add_histograms(context: EvalContext, node: Aggregate, vector: Vector, groups: Codes, numbers: Vector) -> Vector:
+def add_histograms(context: EvalContext, node: Aggregation, vector: Vector, groups: Codes, numbers: Vector) -> Vector:
     """Add the sums or means of histograms to those of numbers; a group with both has no result."""
     assert vector.natives is not None
     mask = vector.histograms
@@ -52,7 +52,7 @@ def add_histograms(context: EvalContext, node: Aggregate, vector: Vector, groups
 
 def _remark(
     context: EvalContext,
-    node: Aggregate,
+    node: Aggregation,
     vector: Vector,
     flags: npt.NDArray[np.int32],
     culprits: npt.NDArray[np.int32],

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import Call, TextSpan
+from tsdb.promql._ast import FunctionCall, TextSpan
 from tsdb.promql._lexer import go_quote
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._labels import NAME
@@ -32,7 +32,7 @@ _IGNORED = 256
 
 
 def native_range(
-    context: EvalContext, call: Call, windows: Windows, function: str, times: Times, arguments: list[Floats]
+    context: EvalContext, call: FunctionCall, windows: Windows, function: str, times: Times, arguments: list[Floats]
 ) -> tuple[Floats, Bools, Natives | None]:
     """Return what a function gives for each window, where it gives something, and where that is a histogram."""
     natives = windows.natives

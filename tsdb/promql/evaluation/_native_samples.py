@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.promql._ast import TRIMS, Binary, Call, Expr, Subquery, VectorSelector
+from tsdb.promql._ast import TRIMS, Binary, Expr, FunctionCall, Subquery, VectorSelector
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._source import SeriesSet
 from tsdb.promql.evaluation._values import Bools, Cells, Natives, Times
@@ -56,7 +56,7 @@ def watched_selectors(expr: Expr) -> frozenset[int]:
         node, is_wanted, is_vetoed = pending.pop()
         if isinstance(node, VectorSelector) and is_wanted and not is_vetoed:
             found.add(id(node))
-        if isinstance(node, Call):
+        if isinstance(node, FunctionCall):
             is_wanted |= node.name in _STATISTICS
             is_vetoed |= node.name in _OF_BUCKETS
         is_vetoed |= isinstance(node, Subquery) or (isinstance(node, Binary) and node.op in TRIMS)

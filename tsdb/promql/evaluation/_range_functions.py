@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tsdb.promql._ast import Call, MatrixSelector, TextSpan, VectorSelector, unwrap
+from tsdb.promql._ast import FunctionCall, MatrixSelector, TextSpan, VectorSelector, unwrap
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql._functions import ANCHORED_FUNCTIONS, SMOOTHED_FUNCTIONS
 from tsdb.promql._lexer import go_quote
@@ -20,7 +20,9 @@ _COUNTER_ENDS = ("_total", "_sum", "_count", "_bucket")
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}
 
 
-def call_range(context: EvalContext, call: Call, windows: Windows, scalars: list[Scalar], times: Times) -> Vector:
+def call_range(
+    context: EvalContext, call: FunctionCall, windows: Windows, scalars: list[Scalar], times: Times
+) -> Vector:
     """Evaluate a function of a range vector and scalars."""
     _check_extension(call, windows)
     function = _ALIASES.get(call.name, call.name)
@@ -46,7 +48,7 @@ def call_range(context: EvalContext, call: Call, windows: Windows, scalars: list
     return range_vector(windows, values, present, keeps_name=function in _KEEPS_NAME, natives=natives)
 
 
-def _check_extension(call: Call, windows: Windows) -> None:
+def _check_extension(call: FunctionCall, windows: Windows) -> None:
     allowed = {"anchored": ANCHORED_FUNCTIONS, "smoothed": SMOOTHED_FUNCTIONS}.get(windows.extension)
     if allowed is not None and call.name not in allowed:
         raise PromqlFailure(
@@ -54,7 +56,9 @@ def _check_extension(call: Call, windows: Windows) -> None:
         )
 
 
-def _check_arguments(context: EvalContext, call: Call, windows: Windows, scalars: list[Scalar], function: str) -> None:
+def _check_arguments(
+    context: EvalContext, call: FunctionCall, windows: Windows, scalars: list[Scalar], function: str
+) -> None:
     if not windows.rows or (windows.natives is not None and (windows.natives.cells >= 0).all()):
         return
     if function == "quantile_over_time":
@@ -73,7 +77,7 @@ def remark_quantiles(context: EvalContext, quantiles: Floats, span: TextSpan) ->
         context.annotations.warn(f"quantile value should be between 0 and 1, got {go_float(value)}", span)
 
 
-def _remark_names(context: EvalContext, call: Call, windows: Windows, has: Bools) -> None:
+def _remark_names(context: EvalContext, call: FunctionCall, windows: Windows, has: Bools) -> None:
     """Hint at metrics that do not look like counters; `has` says which series have a value."""
     column = windows.series.labels.column(NAME)
     kinds = windows.series.labels.columns.get("__type__")
@@ -98,14 +102,14 @@ def _any_sample(context: EvalContext, windows: Windows, times: Times) -> Bools:
     return has
 
 
-def absent(call: Call, has: Bools, times: Times) -> Vector:
+def absent(call: FunctionCall, has: Bools, times: Times) -> Vector:
     """Return 1 at the steps where there is nothing, with the labels of the selector."""
     if has.all():
         return Vector.empty(len(times))
     return Vector.single(_wanted_labels(call), np.ones(len(times)), ~has)
 
 
-def _wanted_labels(call: Call) -> dict[str, str]:
+def _wanted_labels(call: FunctionCall) -> dict[str, str]:
     arg = unwrap(call.args[0])
     if isinstance(arg, MatrixSelector):
         arg = arg.selector

@@ -33,7 +33,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryOptions:
+class EvaluationOptions:
     """How a query is evaluated."""
 
     lookback_ms: int = LOOKBACK_MS
@@ -44,10 +44,10 @@ class QueryOptions:
 
 
 def run_instant(
-    expr: Expr, text: str, source: SeriesSource, time_ms: int, options: QueryOptions | None = None
+    expr: Expr, text: str, source: SeriesSource, time_ms: int, options: EvaluationOptions | None = None
 ) -> Answer:
     """Evaluate a query at one time."""
-    options = options or QueryOptions()
+    options = options or EvaluationOptions()
     times = np.array([time_ms], np.int64)
     with _context(text, source, time_ms, time_ms, 0, options, expr) as context, np.errstate(all="ignore"):
         if expr.type is ValueType.MATRIX:
@@ -66,14 +66,14 @@ def run_range(
     start_ms: int,
     end_ms: int,
     step_ms: int,
-    options: QueryOptions | None = None,
+    options: EvaluationOptions | None = None,
 ) -> Answer:
     """Evaluate a query at each step from `start_ms` to `end_ms`; numbers become series without labels."""
     if expr.type not in (ValueType.SCALAR, ValueType.VECTOR):
         raise PromqlFailure(f'invalid expression type "{expr.type}" for range query, must be Scalar or instant Vector')
     if step_ms <= 0:
         raise PromqlFailure("the step of a range query must be greater than 0")
-    options = options or QueryOptions()
+    options = options or EvaluationOptions()
     with _context(text, source, start_ms, end_ms, step_ms, options, expr) as context, np.errstate(all="ignore"):
         context.reserve(1, max(0, (end_ms - start_ms) // step_ms + 1))
         times = np.arange(start_ms, end_ms + 1, step_ms, dtype=np.int64)
@@ -92,7 +92,7 @@ def run_range(
 
 @contextmanager
 def _context(
-    text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: QueryOptions, expr: Expr
+    text: str, source: SeriesSource, start_ms: int, end_ms: int, step_ms: int, options: EvaluationOptions, expr: Expr
 ) -> Iterator[EvalContext]:
     context = EvalContext(
         source,

@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from tsdb.promql._ast import Call
+from tsdb.promql._ast import FunctionCall
 from tsdb.promql._errors import PromqlFailure
 from tsdb.promql.evaluation._context import EvalContext
 from tsdb.promql.evaluation._histograms import HISTOGRAM_FUNCTIONS, histogram_function
@@ -47,7 +47,7 @@ _DATES = frozenset(["day_of_month", "day_of_week", "day_of_year", "days_in_month
 _SORTS = frozenset({"sort", "sort_desc", "sort_by_label", "sort_by_label_desc"})
 
 
-def call_vector(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def call_vector(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     """Evaluate a function that takes no range vector."""
     name = call.name
     if name in _MATH:
@@ -66,46 +66,48 @@ def _number(args: list[Value], position: int) -> Floats:
     return cast(Scalar, args[position]).values
 
 
-def _time(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _time(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     return Scalar(times / 1000)
 
 
-def _constant(compute: Callable[[EvalContext], float]) -> Callable[[EvalContext, Call, list[Value], Times], Value]:
-    def function(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _constant(
+    compute: Callable[[EvalContext], float],
+) -> Callable[[EvalContext, FunctionCall, list[Value], Times], Value]:
+    def function(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
         return Scalar(np.full(len(times), compute(context)))
 
     return function
 
 
-def _extreme(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _extreme(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     """The larger or the smaller of two numbers: infinity on its side wins, else NaN does."""
     left, right = _number(args, 0), _number(args, 1)
     most, choose = (np.inf, np.maximum) if call.name == "max_of" else (-np.inf, np.minimum)
     return Scalar(np.where((left == most) | (right == most), most, choose(left, right)))
 
 
-def _vector(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _vector(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     return Vector.single({}, _number(args, 0))
 
 
-def _scalar(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _scalar(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     vector = cast(Vector, args[0]).without_histograms()
     counts = vector.present.sum(axis=0)
     sums = np.where(vector.present, vector.values, 0.0).sum(axis=0)
     return Scalar(np.where(counts == 1, sums, np.nan))
 
 
-def _timestamp(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _timestamp(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     vector = cast(Vector, args[0])
     return vector.mapped(np.broadcast_to(times / 1000, vector.values.shape), vector.present)
 
 
-def _absent(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _absent(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     has = np.logical_or.reduce(cast(Vector, args[0]).present, axis=0)
     return absent(call, has, times)
 
 
-def _clamp(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _clamp(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     vector = cast(Vector, args[0])
     low = np.full(len(times), -np.inf) if call.name == "clamp_max" else _number(args, 1)
     high = np.full(len(times), np.inf) if call.name == "clamp_min" else _number(args, -1)
@@ -115,23 +117,23 @@ def _clamp(context: EvalContext, call: Call, args: list[Value], times: Times) ->
     return vector.mapped(values, vector.floats & ~(high < low))
 
 
-def _round(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _round(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     vector = cast(Vector, args[0])
     inverse = 1.0 / (_number(args, 1) if len(args) > 1 else np.ones(len(times)))
     return vector.mapped(np.floor(vector.values * inverse + 0.5) / inverse)
 
 
-def _label_replace(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _label_replace(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     target, template, source, pattern = (cast(StringValue, arg).value for arg in args[1:])
     return label_replace(context, cast(Vector, args[0]), target, template, source, pattern)
 
 
-def _label_join(context: EvalContext, call: Call, args: list[Value], times: Times) -> Value:
+def _label_join(context: EvalContext, call: FunctionCall, args: list[Value], times: Times) -> Value:
     target, separator, *sources = (cast(StringValue, arg).value for arg in args[1:])
     return label_join(context, cast(Vector, args[0]), target, separator, sources)
 
 
-_OTHERS: dict[str, Callable[[EvalContext, Call, list[Value], Times], Value]] = {
+_OTHERS: dict[str, Callable[[EvalContext, FunctionCall, list[Value], Times], Value]] = {
     "absent": _absent,
     "clamp": _clamp,
     "clamp_max": _clamp,
@@ -153,7 +155,7 @@ _OTHERS: dict[str, Callable[[EvalContext, Call, list[Value], Times], Value]] = {
 }
 
 
-def _sort(context: EvalContext, call: Call, args: list[Value]) -> Vector:
+def _sort(context: EvalContext, call: FunctionCall, args: list[Value]) -> Vector:
     vector = cast(Vector, args[0])
     if not call.name.startswith("sort_by_label"):
         vector = vector.without_histograms()

@@ -40,9 +40,9 @@ from tsdb.sql.lexer import Token, tokenize
 from tsdb.sql.parser import check_query_limits
 from tsdb.sql.rewrite import (
     ColumnTypes,
-    Layout,
     RewriteRules,
     TableRef,
+    TokenLayout,
     find_tables,
     keeps_order,
     limit_of,
@@ -101,7 +101,7 @@ class Preparer:
             and (edited := translate_query(text, tokens, session.dialect)) != text
         ):
             text, tokens = edited, tokenize(edited, session.dialect)
-        layout = Layout(text, tokens)
+        layout = TokenLayout(text, tokens)
         refuse_clauses(layout)
         named = find_tables(layout, session.dialect)
         is_small = self._check_size(layout, named, session, tables)
@@ -130,7 +130,9 @@ class Preparer:
         derived = replace(rules, derived=lambda: self._derived_columns(layout, rules, job, named))
         return replace(job, text=prefix + rewrite(layout, derived))
 
-    def _derived_columns(self, layout: Layout, rules: RewriteRules, job: Job, named: Sequence[TableRef]) -> ColumnTypes:
+    def _derived_columns(
+        self, layout: TokenLayout, rules: RewriteRules, job: Job, named: Sequence[TableRef]
+    ) -> ColumnTypes:
         """Return the types of columns that no table of ours has; names that stand for several types are left out."""
         kinds: dict[str, set[DataType | None]] = {}
         for rows in job.tables.values():
@@ -151,7 +153,7 @@ class Preparer:
         return _certain(kinds)
 
     def _is_wide(
-        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+        self, layout: TokenLayout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
         """Return whether a table that a query names may have times that nanoseconds do not hold.
 
@@ -179,7 +181,7 @@ class Preparer:
         return any(span is not None and (span.start < first or span.last > last) for span in spans)
 
     def _check_size(
-        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+        self, layout: TokenLayout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
         """Refuse a query that is too large after expansion; return whether it is a small one."""
         known = {each.parts for each in named if len(each.parts) == 1 and each.name in tables}
@@ -187,7 +189,7 @@ class Preparer:
         return check_size(layout, named, session.dialect, sizes)
 
     def _is_single(
-        self, layout: Layout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
+        self, layout: TokenLayout, named: Sequence[TableRef], session: Session, tables: Mapping[str, pa.Table]
     ) -> bool:
         if not named and "FROM" not in layout.words:
             return _ENDLESS_WORDS.isdisjoint(layout.words)
@@ -197,14 +199,14 @@ class Preparer:
             return False
         return layout.words.count("FROM") == 1
 
-    def _is_plain(self, layout: Layout, named: Sequence[TableRef], session: Session) -> bool:
+    def _is_plain(self, layout: TokenLayout, named: Sequence[TableRef], session: Session) -> bool:
         if not _ENDLESS_WORDS.isdisjoint(layout.words) or layout.words.count("FROM") > 1:
             return False
         return not named or (len(named) == 1 and self._find_view(named[0], session) is None)
 
     def _columns(
         self,
-        layout: Layout,
+        layout: TokenLayout,
         named: Sequence[TableRef],
         session: Session,
         tables: Mapping[str, pa.Table],

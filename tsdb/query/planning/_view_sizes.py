@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from tsdb.errors import InvalidArguments
 from tsdb.model import ViewInfo
-from tsdb.sql.expansion import GROWING_FUNCTIONS, Size, measure
+from tsdb.sql.expansion import GROWING_FUNCTIONS, QuerySize, measure
 from tsdb.sql.lexer import tokenize
-from tsdb.sql.rewrite import Layout, TableRef
+from tsdb.sql.rewrite import TableRef, TokenLayout
 from tsdb.sql.statements import Dialect
 
 VIEWS_DEPTH_MAX = 50
@@ -27,13 +27,13 @@ class ViewSizes:
 
     def __init__(self, find: Callable[[tuple[str, ...]], ViewInfo | None]) -> None:
         self._find = find
-        self._known: dict[str, Size] = {}
+        self._known: dict[str, QuerySize] = {}
         self._open: list[str] = []
 
     def is_view(self, parts: tuple[str, ...]) -> bool:
         return self._find(parts) is not None
 
-    def of(self, parts: tuple[str, ...]) -> Size | None:
+    def of(self, parts: tuple[str, ...]) -> QuerySize | None:
         """Return the size of a view; None for anything else."""
         view = self._find(parts)
         if view is None:
@@ -47,16 +47,16 @@ class ViewSizes:
             self._open.pop()
         return self._known[name]
 
-    def _measure(self, view: ViewInfo) -> Size:
+    def _measure(self, view: ViewInfo) -> QuerySize:
         inside = ViewSizes(lambda parts: self._find(parts if len(parts) > 1 else (view.database, *parts)))
         inside._known, inside._open = self._known, self._open
         if len(self._open) > VIEWS_DEPTH_MAX:
             raise ViewsTooDeep(f"views read views deeper than {VIEWS_DEPTH_MAX}", view=view.name)
-        layout = Layout(view.query, tokenize(view.query, Dialect.GENERIC))
+        layout = TokenLayout(view.query, tokenize(view.query, Dialect.GENERIC))
         return measure(layout, Dialect.GENERIC, inside.of)
 
 
-def check_size(layout: Layout, named: Sequence[TableRef], dialect: Dialect, views: ViewSizes) -> bool:
+def check_size(layout: TokenLayout, named: Sequence[TableRef], dialect: Dialect, views: ViewSizes) -> bool:
     """Refuse a query that is too large after expansion; return whether it is a small one."""
     grows = any(word in _MEASURED and layout.is_operator(index + 1, "(") for index, word in enumerate(layout.words))
     is_small = len(named) <= SMALL_RELATIONS_MAX and len(layout.tokens) <= SMALL_TOKENS_MAX

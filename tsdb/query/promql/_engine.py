@@ -17,9 +17,9 @@ from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
     Answer,
+    EvaluationOptions,
     LabelColumn,
     Limits,
-    QueryOptions,
     SampleBudget,
     Vector,
     concat_vectors,
@@ -128,7 +128,7 @@ class PromqlEngine:
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: QueryTimes) -> Answer:
         """Evaluate a query over a source."""
-        options = QueryOptions(
+        options = EvaluationOptions(
             lookback_ms=span.lookback_ms, limits=self._limits, check=source.check, budget=self._budget
         )
         if span.step_ms == 0:

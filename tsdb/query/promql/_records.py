@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tsdb.errors import Unsupported
 from tsdb.model import TableInfo
-from tsdb.promql import Aggregate, Expr, VectorSelector, parse_promql, walk
+from tsdb.promql import Aggregation, Expr, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import Answer, LabelTable, Natives, Scalar, Vector, concat_labels, format_float
 from tsdb.query.promql._engine import PromqlEngine, QueryTimes, fields_of
 from tsdb.query.promql._shape import ExpressionColumns, shape_of
@@ -35,7 +35,7 @@ def rows_of(
         values = (alias,) if len(shape.values) == 1 else tuple(f"{alias}_{each}" for each in shape.values)
         shape = replace(shape, values=values, layout="aliased")
     fields = fields_of(expr, source)
-    if len(fields) > 1 and any(isinstance(node, Aggregate) and node.op == "group" for node in walk(expr)):
+    if len(fields) > 1 and any(isinstance(node, Aggregation) and node.op == "group" for node in walk(expr)):
         raise Unsupported("Multi fields calculation is not supported in group()")
     sources = [replace(source, field=field) for field in fields] if len(fields) > 1 else [source]
     vectors = [_vector_of(engine, expr, text, each, span) for each in sources]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from tsdb.model import TableInfo
 from tsdb.promql import (
-    Aggregate,
+    Aggregation,
     Binary,
-    Call,
     Expr,
+    FunctionCall,
     MatrixSelector,
     NumberLiteral,
     StringLiteral,
@@ -100,9 +100,9 @@ def shape_of(expr: Expr, find_table: FindTable) -> ExpressionColumns:
     if isinstance(expr, Unary):
         inner = shape_of(expr.expr, find_table)
         return _computed(inner, tuple(f"(- {each})" for each in inner.values))
-    if isinstance(expr, Call):
+    if isinstance(expr, FunctionCall):
         return _of_call(expr, find_table)
-    if isinstance(expr, Aggregate):
+    if isinstance(expr, Aggregation):
         return _of_aggregate(expr, find_table)
     assert isinstance(expr, Binary)
     return _of_binary(expr, find_table)
@@ -154,9 +154,9 @@ def _number(expr: Expr) -> str:
         return f"{_number(expr.lhs)} {expr.op} {_number(expr.rhs)}"
     if isinstance(expr, Unary):
         return f"(- {_number(expr.expr)})"
-    if isinstance(expr, Call) and expr.name == "time":
+    if isinstance(expr, FunctionCall) and expr.name == "time":
         return "time / Float64(1000)"
-    return "" if not isinstance(expr, Call) else f"{expr.name}()"
+    return "" if not isinstance(expr, FunctionCall) else f"{expr.name}()"
 
 
 def is_literal(expr: Expr) -> bool:
@@ -171,13 +171,13 @@ def is_literal(expr: Expr) -> bool:
 
 def _is_constant_call(expr: Expr) -> bool:
     expr = unwrap(expr)
-    return isinstance(expr, Call) and not expr.args and expr.type is ValueType.SCALAR
+    return isinstance(expr, FunctionCall) and not expr.args and expr.type is ValueType.SCALAR
 
 
 # Functions
 
 
-def _of_call(expr: Call, find_table: FindTable) -> ExpressionColumns:
+def _of_call(expr: FunctionCall, find_table: FindTable) -> ExpressionColumns:
     ranges = [arg for arg in expr.args if arg.type is ValueType.MATRIX]
     vectors = [arg for arg in expr.args if arg.type is ValueType.VECTOR]
     if ranges:
@@ -202,7 +202,7 @@ def _of_call(expr: Call, find_table: FindTable) -> ExpressionColumns:
     return _computed(inner, tuple(f"{name}({each}{rest})" for each in inner.values), "function")
 
 
-def _kept(expr: Call, arg: Expr, inner: ExpressionColumns) -> ExpressionColumns:
+def _kept(expr: FunctionCall, arg: Expr, inner: ExpressionColumns) -> ExpressionColumns:
     shape = _computed(inner, inner.values, "function")
     if not expr.name.startswith("absent"):
         return shape
@@ -213,7 +213,7 @@ def _kept(expr: Call, arg: Expr, inner: ExpressionColumns) -> ExpressionColumns:
     return replace(shape, tags=tuple(tag for tag in inner.tags if tag in wanted), is_open=False)
 
 
-def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> ExpressionColumns:
+def _of_range_call(expr: FunctionCall, arg: Expr, find_table: FindTable) -> ExpressionColumns:
     inner = shape_of(arg, find_table)
     if expr.name in _KEEPS_VALUE:
         return _kept(expr, arg, inner)
@@ -225,7 +225,7 @@ def _of_range_call(expr: Call, arg: Expr, find_table: FindTable) -> ExpressionCo
     return _computed(inner, tuple(f"{head},{each}{rest})" for each in inner.values), "function")
 
 
-def _of_aggregate(expr: Aggregate, find_table: FindTable) -> ExpressionColumns:
+def _of_aggregate(expr: Aggregation, find_table: FindTable) -> ExpressionColumns:
     inner = shape_of(expr.expr, find_table)
     if expr.op in ("topk", "bottomk", "limitk", "limit_ratio"):
         return inner if inner.layout == "table" else replace(inner, layout="computed")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.query.range._plan import SLOT, Call, RangePlan
+from tsdb.query.range._plan import SLOT, PlannedCall, RangePlan
 from tsdb.query.range._runner import RangeRunner
 from tsdb.query.range._series import series_starts
 from tsdb.sql.range_query import Fill, FillKind, RangePlanError
@@ -104,7 +104,7 @@ def _grid(slots: np.ndarray, starts: np.ndarray, counts: np.ndarray, align: int)
     return _Grid(all_slots, grid_starts, series, rows, starts)
 
 
-def _filled(call: Call, values: pa.Array, grid: _Grid, constants: dict[str, pa.Scalar]) -> pa.Array:
+def _filled(call: PlannedCall, values: pa.Array, grid: _Grid, constants: dict[str, pa.Scalar]) -> pa.Array:
     kind = None if call.fill is None else call.fill.kind
     if kind is FillKind.PREV:
         return _previous(values, grid)
@@ -170,7 +170,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
-def _constant(fill: Fill, call: Call) -> pa.Scalar:
+def _constant(fill: Fill, call: PlannedCall) -> pa.Scalar:
     try:
         if pt.is_boolean(call.kind) and fill.constant.lower() not in ("true", "false"):
             raise pa.ArrowInvalid("not a boolean")

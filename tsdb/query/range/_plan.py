@@ -59,7 +59,7 @@ class BinColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """A call of the query, planned."""
 
     call: RangeCall
@@ -82,7 +82,7 @@ class RangePlan:
     times: Times
     slot: BinColumn
     by: tuple[BinColumn, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[PlannedCall, ...]
     form: Form
     bin_width: int
     sql: str
@@ -156,12 +156,12 @@ def _plan_columns(
     return BinColumn(SLOT, source.name, names[-1].removesuffix(_TIME_PROBE), source.column), by
 
 
-def _plan_call(call: RangeCall, name: str, field: pa.Field, source: TimeSource, runner: RangeRunner) -> Call:
+def _plan_call(call: RangeCall, name: str, field: pa.Field, source: TimeSource, runner: RangeRunner) -> PlannedCall:
     header = f"{'count(Int64(1))' if field.name == 'count(*)' else field.name} RANGE {span_label(call.span, runner)}"
     if call.fill is not None:
         header += f" FILL {call.fill.label}"
     column = BinColumn(name, header, header, _ordered(call, source))
-    return Call(call, column, plain_type(field.type), _parts_of(call, source, field.type))
+    return PlannedCall(call, column, plain_type(field.type), _parts_of(call, source, field.type))
 
 
 def _call_field(query: RangeQuery, runner: RangeRunner, call: str) -> pa.Field:
@@ -210,7 +210,7 @@ def _parts_of(call: RangeCall, source: TimeSource, kind: pa.DataType) -> tuple[s
     return ()
 
 
-def _choose_form(times: Times, calls: Sequence[Call]) -> tuple[Form, int]:
+def _choose_form(times: Times, calls: Sequence[PlannedCall]) -> tuple[Form, int]:
     if times.steps == 1:
         return Form.SINGLE, times.align
     width = math.gcd(times.align, *times.spans)
@@ -228,7 +228,7 @@ class _Shape:
     source: TimeSource
     times: Times
     by: tuple[BinColumn, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[PlannedCall, ...]
 
     def direct(self) -> str:
         """Every row goes straight to its slots."""
@@ -295,6 +295,6 @@ def _group_and_order(keys: int) -> str:
     return f" GROUP BY {groups} ORDER BY {order}"
 
 
-def part_name(call: Call, number: int) -> str:
+def part_name(call: PlannedCall, number: int) -> str:
     """Return the name of a column that holds a part of a call."""
     return f"{call.column.name}_{number}"

@@ -10,10 +10,10 @@ from collections.abc import Sequence, Set
 
 from tsdb.query.range._plan import RangePlan
 from tsdb.sql.lexer import Token, TokenKind, unquote
-from tsdb.sql.range_query import Expression
+from tsdb.sql.range_query import RangeExpression
 
 
-def references(plan: RangePlan, expression: Expression, hidden: Set[str]) -> list[tuple[int, int, str]]:
+def references(plan: RangePlan, expression: RangeExpression, hidden: Set[str]) -> list[tuple[int, int, str]]:
     """Return where an expression names BY expressions and the time, and the columns that hold them.
 
     `hidden` are names that mean something else.

@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from tsdb.model import InvalidTimestamp, parse_timestamp, zone_of
 from tsdb.query.range._runner import RangeRunner
-from tsdb.sql.range_query import Origin, RangePlanError, Span, check_span_ms
+from tsdb.sql.range_query import AlignOrigin, RangePlanError, Span, check_span_ms
 
 _NOW = re.compile(r"\b(?:now|current_timestamp|current_date|current_time|today)\b", re.IGNORECASE)
 _STRING = re.compile(r"'(?:[^']|'')*'")
@@ -32,7 +32,7 @@ def span_label(span: Span, runner: RangeRunner) -> str:
     return span.text if span.ms is not None else str(runner.schema(f"SELECT {span.text}").names[0])
 
 
-def origin_ms(origin: Origin | None, runner: RangeRunner) -> int:
+def origin_ms(origin: AlignOrigin | None, runner: RangeRunner) -> int:
     """Return the time slots are counted from: without TO, the zone's offset at the epoch."""
     if origin is None:
         offset = zone_of(runner.time_zone).utcoffset(datetime(1970, 1, 1)) or timedelta(0)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.query.range._plan import SLOT, Call, RangePlan, part_name
+from tsdb.query.range._plan import SLOT, PlannedCall, RangePlan, part_name
 from tsdb.query.range._runner import RangeRunner
 from tsdb.query.range._series import series_starts
 from tsdb.query.range._times import Times
@@ -127,7 +127,7 @@ class _Keys:
         return series * self.stride + offsets
 
 
-def _aggregate(call: Call, bins: pa.Table, low: np.ndarray, high: np.ndarray) -> pa.Array:
+def _aggregate(call: PlannedCall, bins: pa.Table, low: np.ndarray, high: np.ndarray) -> pa.Array:
     parts = [bins.column(part_name(call, number)).combine_chunks() for number in range(len(call.parts))]
     function = call.call.function
     if function == "count":

@@ -10,7 +10,7 @@ import re
 
 import pyarrow as pa
 
-from tsdb.engine.reading import Call, Literal, Node, Ref, joined
+from tsdb.engine.reading import Call, Constant, Node, Ref, joined
 from tsdb.model import ColumnInfo, InvalidTimestamp, Kind, TableInfo, check_range, parse_timestamp
 from tsdb.sql import clauses
 from tsdb.sql.tag_expression import TagExpression
@@ -63,7 +63,7 @@ def fit_condition(condition: clauses.Condition, table: TableInfo, zone: str) -> 
     if isinstance(condition, clauses.Match):
         return _fit_match(condition, column)
     value = _fit_literal(condition.literal, column, zone)
-    return None if value is None else Call(_FUNCTIONS[condition.operator], (Ref(column.name), Literal(value)))
+    return None if value is None else Call(_FUNCTIONS[condition.operator], (Ref(column.name), Constant(value)))
 
 
 def conjuncts(condition: clauses.Condition | None) -> list[clauses.Condition]:
@@ -104,7 +104,7 @@ def _is_plain_regex(pattern: str) -> bool:
     return True
 
 
-def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.Scalar | None:
+def _fit_literal(literal: clauses.ConditionLiteral, column: ColumnInfo, zone: str) -> pa.Scalar | None:
     kind, arrow = column.type.kind, column.type.arrow
     if pa.types.is_timestamp(arrow):
         return _fit_time(literal, arrow, zone)
@@ -123,7 +123,7 @@ def _fit_literal(literal: clauses.Literal, column: ColumnInfo, zone: str) -> pa.
         return None
 
 
-def _fit_time(literal: clauses.Literal, arrow: pa.DataType, zone: str) -> pa.Scalar | None:
+def _fit_time(literal: clauses.ConditionLiteral, arrow: pa.DataType, zone: str) -> pa.Scalar | None:
     """A number counts units of the column; a text is local time of the session, to the nanosecond."""
     try:
         if not literal.is_string:

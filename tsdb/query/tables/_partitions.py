@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.engine.reading import Call, Conditions, Literal, Node, Ref, RegionReader, RowFilter, TagIs, TagMatch, as_node
+from tsdb.engine.reading import Call, Conditions, Constant, Node, Ref, RegionReader, RowFilter, TagIs, TagMatch, as_node
 from tsdb.errors import InvalidArguments
 from tsdb.model import PartitionRule, RegionId, Semantic, TableInfo
 
@@ -147,9 +147,9 @@ def _comparison(node: Call, kinds: Kinds) -> tuple[str, list[Interval]] | None:
     if len(node.arguments) != 2:
         return None
     column, literal, function = *node.arguments, node.function
-    if isinstance(column, Literal):
+    if isinstance(column, Constant):
         column, literal, function = literal, column, _FLIPPED.get(function, function)
-    if not isinstance(column, Ref) or not isinstance(literal, Literal) or column.name not in kinds:
+    if not isinstance(column, Ref) or not isinstance(literal, Constant) or column.name not in kinds:
         return None
     value = literal.value.as_py()
     if literal.value.type != kinds[column.name] or value is None:

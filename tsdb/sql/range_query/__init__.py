@@ -10,24 +10,24 @@ from tsdb.sql.range_query._duration import check_span_ms
 from tsdb.sql.range_query._errors import RangeExecutionError, RangePlanError
 from tsdb.sql.range_query._find import find_range
 from tsdb.sql.range_query._model import (
-    Expression,
+    AlignOrigin,
     Fill,
     FillKind,
     Item,
-    Origin,
     RangeCall,
+    RangeExpression,
     RangeQuery,
     Span,
 )
 
 __all__ = [
-    "Expression",
+    "AlignOrigin",
     "Fill",
     "FillKind",
     "Item",
-    "Origin",
     "RangeCall",
     "RangeExecutionError",
+    "RangeExpression",
     "RangePlanError",
     "RangeQuery",
     "Span",

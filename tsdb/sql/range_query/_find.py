@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from tsdb.sql.lexer import Token, TokenKind, syntax_error, unquote
 from tsdb.sql.range_query._blocks import SelectBlock, find_selects, level, match_parentheses
 from tsdb.sql.range_query._items import CallReader
-from tsdb.sql.range_query._model import Expression, Fill, Item, Origin, RangeQuery, Span
+from tsdb.sql.range_query._model import AlignOrigin, Fill, Item, RangeExpression, RangeQuery, Span
 
 _TAIL = frozenset({"ORDER", "LIMIT", "OFFSET", "FETCH"})
 _REFUSED = frozenset({"GROUP", "HAVING", "WINDOW", "QUALIFY"})
@@ -146,8 +146,8 @@ class _Clauses:
 
     align: Span
     end: int
-    origin: Origin | None = None
-    by: tuple[Expression, ...] | None = None
+    origin: AlignOrigin | None = None
+    by: tuple[RangeExpression, ...] | None = None
     fill: Fill | None = None
 
 
@@ -180,22 +180,22 @@ def _read_align(reader: CallReader, cut: _Cut, end: int) -> _Clauses:
     return clauses
 
 
-def _read_origin(reader: CallReader, position: int) -> tuple[Origin, int]:
+def _read_origin(reader: CallReader, position: int) -> tuple[AlignOrigin, int]:
     token = reader.tokens[position]
     if token.word == "NOW":
         following = reader.tokens[position + 1 : position + 3]
-        return Origin(is_now=True), position + (3 if [each.text for each in following] == ["(", ")"] else 1)
+        return AlignOrigin(is_now=True), position + (3 if [each.text for each in following] == ["(", ")"] else 1)
     if token.kind == TokenKind.STRING:
         written = unquote(token)
-        return (Origin(is_now=True) if written.upper() == "NOW" else Origin(timestamp=written)), position + 1
+        return (AlignOrigin(is_now=True) if written.upper() == "NOW" else AlignOrigin(timestamp=written)), position + 1
     close = reader.partners.get(position)
     if token.text == "(" and close is not None and close > position + 1:
-        return Origin(expression=reader.text[token.end : reader.tokens[close].start].strip()), close + 1
+        return AlignOrigin(expression=reader.text[token.end : reader.tokens[close].start].strip()), close + 1
     message = "expected NOW, a timestamp in quotes or an expression in parentheses behind TO"
     raise syntax_error(reader.text, token.start, message)
 
 
-def _read_by(reader: CallReader, position: int) -> tuple[tuple[Expression, ...], int]:
+def _read_by(reader: CallReader, position: int) -> tuple[tuple[RangeExpression, ...], int]:
     token = reader.tokens[position]
     if token.text != "(":
         raise syntax_error(reader.text, token.start, "expected a list in parentheses behind BY")
@@ -268,7 +268,7 @@ def _is_bare_alias(tokens: Sequence[Token], start: int, stop: int) -> bool:
     return before.kind == TokenKind.WORD and before.word not in _NEVER_BEFORE_ALIAS
 
 
-def _read_tail(reader: CallReader, begin: int, end: int) -> tuple[Expression | None, str]:
+def _read_tail(reader: CallReader, begin: int, end: int) -> tuple[RangeExpression | None, str]:
     tokens = reader.tokens
     if begin == end or tokens[begin].word != "ORDER":
         return None, _slice(reader.text, tokens, begin, end)
@@ -281,8 +281,8 @@ def _read_tail(reader: CallReader, begin: int, end: int) -> tuple[Expression | N
     return reader.expression(begin + 2, stop), _slice(reader.text, tokens, stop, end)
 
 
-def _plain(tokens: Sequence[Token], begin: int, end: int) -> Expression:
-    return Expression(tokens[begin].start, tokens[end - 1].end, tuple(tokens[begin:end]))
+def _plain(tokens: Sequence[Token], begin: int, end: int) -> RangeExpression:
+    return RangeExpression(tokens[begin].start, tokens[end - 1].end, tuple(tokens[begin:end]))
 
 
 def _slice(text: str, tokens: Sequence[Token], begin: int, end: int) -> str:

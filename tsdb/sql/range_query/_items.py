@@ -13,7 +13,7 @@ from tsdb.errors import Unsupported
 from tsdb.sql.lexer import Token, TokenKind, syntax_error, unquote
 from tsdb.sql.range_query._blocks import level
 from tsdb.sql.range_query._duration import parse_duration_ms
-from tsdb.sql.range_query._model import CallEdit, Expression, Fill, FillKind, RangeCall, Span
+from tsdb.sql.range_query._model import CallEdit, Fill, FillKind, RangeCall, RangeExpression, Span
 
 _LITERALS = (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX)
 _FRAME_BOUNDS = frozenset({"PRECEDING", "FOLLOWING"})
@@ -35,7 +35,7 @@ class CallReader:
     default_fill: Fill | None = None
     calls: list[RangeCall] = field(default_factory=list)
 
-    def expression(self, begin: int, end: int) -> Expression:
+    def expression(self, begin: int, end: int) -> RangeExpression:
         """Read the tokens of an expression."""
         edits: list[CallEdit] = []
         position = begin
@@ -51,8 +51,8 @@ class CallReader:
                 position += 1
         if begin == end:
             at = self.tokens[begin].start
-            return Expression(at, at, ())
-        return Expression(
+            return RangeExpression(at, at, ())
+        return RangeExpression(
             self.tokens[begin].start, self.tokens[end - 1].end, tuple(self.tokens[begin:end]), tuple(edits)
         )
 

@@ -72,7 +72,7 @@ class CallEdit:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class RangeExpression:
     """A part of the statement, and the calls in it."""
 
     start: int
@@ -96,13 +96,13 @@ class Expression:
 class Item:
     """One entry of the select list."""
 
-    expression: Expression
+    expression: RangeExpression
     alias: str | None
     """As written, quotes included."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class AlignOrigin:
     """Where slots are counted from: `NOW`, a timestamp in quotes, or an expression."""
 
     is_now: bool = False
@@ -135,13 +135,13 @@ class RangeQuery:
     """`DISTINCT`, `ALL`, … or nothing."""
     items: tuple[Item, ...]
     calls: tuple[RangeCall, ...]
-    source: Expression
+    source: RangeExpression
     where: str | None
     align: Span
-    origin: Origin | None
-    by: tuple[Expression, ...] | None
+    origin: AlignOrigin | None
+    by: tuple[RangeExpression, ...] | None
     """None without a BY: the tags of the table."""
-    order: Expression | None
+    order: RangeExpression | None
     """The contents of ORDER BY."""
     tail: str
     """LIMIT and the like."""

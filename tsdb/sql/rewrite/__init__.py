@@ -26,7 +26,7 @@ from tsdb.sql.rewrite._exists import edit_exists
 from tsdb.sql.rewrite._functions import EDITED_NAMES, edit_at_signs, edit_calls
 from tsdb.sql.rewrite._integers import edit_integers
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
-from tsdb.sql.rewrite._layout import KEYWORDS, Layout
+from tsdb.sql.rewrite._layout import KEYWORDS, TokenLayout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
 from tsdb.sql.rewrite._refused import refuse_clauses
 from tsdb.sql.rewrite._same_names import first_of_same, rename_item
@@ -46,9 +46,9 @@ __all__ = [
     "KEYWORDS",
     "ColumnTypes",
     "Edits",
-    "Layout",
     "RewriteRules",
     "TableRef",
+    "TokenLayout",
     "expand_interval",
     "find_tables",
     "first_of_same",
@@ -90,7 +90,7 @@ class RewriteRules:
     """Some times may lie beyond what nanoseconds hold."""
 
 
-def rewrite(layout: Layout, rules: RewriteRules) -> str:
+def rewrite(layout: TokenLayout, rules: RewriteRules) -> str:
     """Return the text of a query for DataFusion."""
     edits = Edits(layout.text)
     words = set(layout.words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsdb.sql.lexer import unquote
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.statements import Dialect
 
 _DIRECTIONS = frozenset({"ASC", "DESC", "NULLS", "FIRST", "LAST"})
@@ -17,7 +17,7 @@ _DIRECTIONS = frozenset({"ASC", "DESC", "NULLS", "FIRST", "LAST"})
 Key = tuple[str, ...]
 
 
-def edit_aggregate_order(layout: Layout, edits: Edits, dialect: Dialect) -> None:
+def edit_aggregate_order(layout: TokenLayout, edits: Edits, dialect: Dialect) -> None:
     for index in range(1, len(layout.tokens)):
         if layout.words[index] == "ORDER" and layout.words[index + 1] == "BY":
             opening = _opening(layout, index)
@@ -25,7 +25,7 @@ def edit_aggregate_order(layout: Layout, edits: Edits, dialect: Dialect) -> None
                 _edit_list(layout, edits, dialect, index + 2, layout.partner[opening])
 
 
-def _opening(layout: Layout, index: int) -> int | None:
+def _opening(layout: TokenLayout, index: int) -> int | None:
     """Return the bracket of the call whose arguments a token is among."""
     depth = layout.depths[index]
     for each in range(index - 1, 0, -1):
@@ -36,7 +36,7 @@ def _opening(layout: Layout, index: int) -> int | None:
     return None
 
 
-def _edit_list(layout: Layout, edits: Edits, dialect: Dialect, start: int, closing: int) -> None:
+def _edit_list(layout: TokenLayout, edits: Edits, dialect: Dialect, start: int, closing: int) -> None:
     depth = layout.depths[start]
     commas = [each for each in range(start, closing) if layout.is_operator(each, ",") and layout.depths[each] == depth]
     seen: list[tuple[bool, Key]] = []
@@ -47,7 +47,7 @@ def _edit_list(layout: Layout, edits: Edits, dialect: Dialect, start: int, closi
         seen.append(item)
 
 
-def _key(layout: Layout, dialect: Dialect, start: int, end: int) -> tuple[bool, Key]:
+def _key(layout: TokenLayout, dialect: Dialect, start: int, end: int) -> tuple[bool, Key]:
     """Return whether an item is the name of a column, and its parts."""
     while end > start + 1 and layout.words[end - 1] in _DIRECTIONS:
         end -= 1

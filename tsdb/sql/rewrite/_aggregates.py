@@ -5,14 +5,14 @@ from __future__ import annotations
 from tsdb.sql.aggregate_calls import AGGREGATES
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _UNITS = frozenset({"ROWS", "RANGE", "GROUPS"})
 _DIRECTIONS = frozenset({"ASC", "DESC", "NULLS"})
 _WHOLE = ("unbounded", "unbounded")
 
 
-def edit_aggregate(layout: Layout, edits: Edits, index: int) -> None:
+def edit_aggregate(layout: TokenLayout, edits: Edits, index: int) -> None:
     """Edit the call of an aggregate whose name is the token at an index."""
     closing = layout.partner[index + 1]
     end = _call_end(layout, closing)
@@ -22,7 +22,7 @@ def edit_aggregate(layout: Layout, edits: Edits, index: int) -> None:
         edits.absorb(layout.tokens[index].start, layout.tokens[end].end, replacement)
 
 
-def edit_window(layout: Layout, edits: Edits, index: int) -> None:
+def edit_window(layout: TokenLayout, edits: Edits, index: int) -> None:
     """Pass a window function its frame, if the text after the call states it."""
     closing = layout.partner[index + 1]
     if layout.words[closing + 1] != "OVER" or not layout.is_operator(closing + 2, "("):
@@ -35,11 +35,11 @@ def edit_window(layout: Layout, edits: Edits, index: int) -> None:
     edits.absorb(layout.tokens[index].start, layout.tokens[closing].end, f"{name}__frame({arguments})")
 
 
-def _arguments(layout: Layout, edits: Edits, index: int) -> list[str]:
+def _arguments(layout: TokenLayout, edits: Edits, index: int) -> list[str]:
     return [edits.render(start, end).strip() for start, end in layout.arguments(index + 1)]
 
 
-def _call_end(layout: Layout, closing: int) -> int:
+def _call_end(layout: TokenLayout, closing: int) -> int:
     """Return the last token of a call whose brackets close at a token, with WITHIN GROUP (…), FILTER (…), OVER (…)."""
     while layout.words[closing + 1] in ("FILTER", "OVER", "WITHIN"):
         following = closing + 3 if layout.words[closing + 1] == "WITHIN" else closing + 2
@@ -52,7 +52,7 @@ def _call_end(layout: Layout, closing: int) -> int:
     return closing
 
 
-def _read_frame(layout: Layout, edits: Edits, opening: int) -> tuple[str, str] | None:
+def _read_frame(layout: TokenLayout, edits: Edits, opening: int) -> tuple[str, str] | None:
     """Return the frame of `OVER (…)` as text, `rows -4 0`, and the key of the order; None for frames of distances."""
     closing = layout.partner.get(opening)
     if closing is None:
@@ -78,7 +78,7 @@ def _read_frame(layout: Layout, edits: Edits, opening: int) -> tuple[str, str] |
     return None if key is None else (f"'range {bounds[0]} {bounds[1]}'", f"CAST({key} AS STRING)")
 
 
-def _read_bounds(layout: Layout, start: int, closing: int) -> tuple[str, str] | None:
+def _read_bounds(layout: TokenLayout, start: int, closing: int) -> tuple[str, str] | None:
     """Read `BETWEEN … AND …`, or one bound, as distances from the current row."""
     if layout.words[start] != "BETWEEN":
         first = _read_bound(layout, start)
@@ -89,7 +89,7 @@ def _read_bounds(layout: Layout, start: int, closing: int) -> tuple[str, str] | 
     return None if first is None or last is None else (first, last)
 
 
-def _read_bound(layout: Layout, index: int) -> str | None:
+def _read_bound(layout: TokenLayout, index: int) -> str | None:
     token, word, side = layout.tokens[index], layout.words[index], layout.words[index + 1]
     if (word, side) == ("CURRENT", "ROW"):
         return "0"
@@ -102,7 +102,7 @@ def _read_bound(layout: Layout, index: int) -> str | None:
     return f"-{token.text}" if side == "PRECEDING" else token.text
 
 
-def _read_key(layout: Layout, edits: Edits, start: int, end: int) -> str | None:
+def _read_key(layout: TokenLayout, edits: Edits, start: int, end: int) -> str | None:
     """Return the only expression of an ORDER BY between two tokens."""
     depth = layout.depths[start]
     same = [each for each in range(start, end) if layout.depths[each] == depth]

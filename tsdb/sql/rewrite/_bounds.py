@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 BOUNDED = "tsdb__bounded"
 COUNTED = frozenset({"LPAD", "RPAD", "ARRAY_REPEAT", "LIST_REPEAT", "ARRAY_RESIZE", "LIST_RESIZE"})
@@ -18,7 +18,7 @@ COUNTED = frozenset({"LPAD", "RPAD", "ARRAY_REPEAT", "LIST_REPEAT", "ARRAY_RESIZ
 _MARK = f"{BOUNDED}("
 
 
-def edit_bounds(layout: Layout, edits: Edits) -> None:
+def edit_bounds(layout: TokenLayout, edits: Edits) -> None:
     """Have the counts of calls checked that are not plain numbers."""
     for index in layout.calls():
         if layout.words[index] not in COUNTED:

@@ -30,7 +30,7 @@ from tsdb.sql.rewrite._casts import cast_text, is_plain_time, read_type, utc_tex
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._functions import edit_call
 from tsdb.sql.rewrite._intervals import expand_interval
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._tables import ColumnTypes
 from tsdb.sql.statements import Dialect
 
@@ -72,7 +72,7 @@ class Calendar:
     """The calendar expressions, casts and calls of one query."""
 
     def __init__(
-        self, layout: Layout, edits: Edits, dialect: Dialect, columns: ColumnTypes, zone: str, *, is_wide: bool
+        self, layout: TokenLayout, edits: Edits, dialect: Dialect, columns: ColumnTypes, zone: str, *, is_wide: bool
     ) -> None:
         self._layout = layout
         self._edits = edits
@@ -533,7 +533,7 @@ class Calendar:
         self._edits.replace(token.start, token.end, f"arrow_cast({nanoseconds // NS_PER_UNIT[unit]},'{kind}')")
 
 
-def needs_calendar(layout: Layout, zone: str, *, is_wide: bool) -> bool:
+def needs_calendar(layout: TokenLayout, zone: str, *, is_wide: bool) -> bool:
     """Return whether a query has to be edited by `Calendar`."""
     if zone != "UTC" or is_wide:
         return True

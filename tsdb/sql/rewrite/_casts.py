@@ -18,7 +18,7 @@ from tsdb.model import InvalidTimestamp, parse_timestamp
 from tsdb.sql.lexer import TokenKind, syntax_error
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._intervals import expand_interval
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _ALIASES = {
     "INT16": "Int16",
@@ -101,14 +101,14 @@ def utc_text(text: str, zone: str) -> str | None:
     return f"{np.datetime64(seconds, 's')}{fraction}"
 
 
-def edit_time_literals(layout: Layout, edits: Edits) -> None:
+def edit_time_literals(layout: TokenLayout, edits: Edits) -> None:
     """Put the text of every `TIMESTAMP '…'` into the form DataFusion reads."""
     for index, word in enumerate(layout.words):
         if word in _TIMES and layout.tokens[index + 1].kind == TokenKind.STRING:
             _edit_literal(layout, edits, index + 1, "Timestamp", word)
 
 
-def edit_casts(layout: Layout, edits: Edits) -> None:
+def edit_casts(layout: TokenLayout, edits: Edits) -> None:
     """Edit every cast, from the left to the right: of two in a row the second has the first as its operand."""
     for index, token in enumerate(layout.tokens):
         if token.kind == TokenKind.OPERATOR and token.text == "::":
@@ -117,7 +117,7 @@ def edit_casts(layout: Layout, edits: Edits) -> None:
             _edit_call(layout, edits, index)
 
 
-def _edit_operator(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_operator(layout: TokenLayout, edits: Edits, index: int) -> None:
     start = layout.operand_start(index - 1) if index else None
     if start is None:
         return
@@ -131,7 +131,7 @@ def _edit_operator(layout: Layout, edits: Edits, index: int) -> None:
     edits.replace(tokens[index].start, tokens[end].end, f",'{name}')")
 
 
-def _edit_call(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_call(layout: TokenLayout, edits: Edits, index: int) -> None:
     opening = index + 1
     closing = layout.partner.get(opening)
     if closing is None:
@@ -163,7 +163,7 @@ def cast_text(operand: str, name: str | None, written: str, *, is_try: bool) -> 
     return f"CAST({operand} AS {written})" if name is None else f"arrow_cast({operand},'{name}')"
 
 
-def read_type(layout: Layout, index: int) -> tuple[str | None, int]:
+def read_type(layout: TokenLayout, index: int) -> tuple[str | None, int]:
     """Return the Arrow name a type is to be cast to, None to leave the cast alone, and the type's last token."""
     if index >= len(layout.tokens) - 1:
         return None, index
@@ -186,7 +186,7 @@ def read_type(layout: Layout, index: int) -> tuple[str | None, int]:
     return _ALIASES.get(word), end
 
 
-def _read_timestamp(layout: Layout, index: int, end: int, arguments: list[str]) -> tuple[str | None, int]:
+def _read_timestamp(layout: TokenLayout, index: int, end: int, arguments: list[str]) -> tuple[str | None, int]:
     name = _ALIASES[layout.words[index]]
     if arguments:
         if arguments[0] not in _PRECISIONS or len(arguments) > 1:
@@ -197,11 +197,11 @@ def _read_timestamp(layout: Layout, index: int, end: int, arguments: list[str]) 
     return name, end
 
 
-def _bad_precision(layout: Layout, index: int) -> InvalidSyntax:
+def _bad_precision(layout: TokenLayout, index: int) -> InvalidSyntax:
     return syntax_error(layout.text, layout.tokens[index].start, "a timestamp has a precision of 0, 3, 6 or 9")
 
 
-def _edit_literal(layout: Layout, edits: Edits, index: int, name: str | None, word: str) -> None:
+def _edit_literal(layout: TokenLayout, edits: Edits, index: int, name: str | None, word: str) -> None:
     """Put the text of a literal that is cast into the form DataFusion reads."""
     token = layout.tokens[index]
     if token.kind != TokenKind.STRING or token.text[0] != "'":

@@ -15,7 +15,7 @@ from decimal import Decimal
 from tsdb.errors import InvalidSyntax, Unsupported
 from tsdb.sql.lexer import TokenKind, locate, unquote
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._refused import behind_operand
 from tsdb.sql.statements import Dialect
 
@@ -27,7 +27,7 @@ _SAMPLE_ORDER = "sample__order"
 _BYTE_ORDERS = frozenset({"c", "default", "posix", "ucs_basic", "binary", "utf8_bin", "utf8mb4_bin"})
 
 
-def edit_clauses(layout: Layout, edits: Edits, dialect: Dialect) -> None:
+def edit_clauses(layout: TokenLayout, edits: Edits, dialect: Dialect) -> None:
     """Edit the clauses of a query, after everything inside of them."""
     for index, word in enumerate(layout.words):
         if word == "FETCH" and layout.word(index + 1) in ("FIRST", "NEXT"):
@@ -44,12 +44,12 @@ def edit_clauses(layout: Layout, edits: Edits, dialect: Dialect) -> None:
         edits.replace(layout.tokens[0].start, layout.tokens[0].end, "SELECT * FROM")
 
 
-def _names_only(layout: Layout, index: int) -> bool:
+def _names_only(layout: TokenLayout, index: int) -> bool:
     """`FROM ONLY t`: no table inherits from another one."""
     return layout.word(index - 1) in ("FROM", "JOIN") and layout.is_name(index + 1)
 
 
-def edit_from_first(layout: Layout, edits: Edits) -> None:
+def edit_from_first(layout: TokenLayout, edits: Edits) -> None:
     """Add the list of columns to queries that begin with FROM and have none."""
     selected = [False]
     waiting: list[int | None] = [None]
@@ -74,7 +74,7 @@ def edit_from_first(layout: Layout, edits: Edits) -> None:
             waiting[-1] = index
 
 
-def _edit_fetch(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_fetch(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`FETCH FIRST [n] ROWS ONLY`."""
     position = index + 2
     count = "1"
@@ -97,7 +97,7 @@ def _edit_fetch(layout: Layout, edits: Edits, index: int) -> None:
     edits.absorb(layout.tokens[index].start, layout.tokens[position + 1].end, f"LIMIT {count}")
 
 
-def _edit_rollup(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_rollup(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`GROUP BY a, b WITH ROLLUP`."""
     depth = layout.depths[index]
     group = next(
@@ -120,7 +120,7 @@ def _edit_rollup(layout: Layout, edits: Edits, index: int) -> None:
     edits.replace(layout.tokens[index].start, layout.tokens[index + 1].end, ")")
 
 
-def _edit_sample(layout: Layout, edits: Edits, index: int) -> None:
+def _edit_sample(layout: TokenLayout, edits: Edits, index: int) -> None:
     """`t TABLESAMPLE [BERNOULLI | SYSTEM] (n [PERCENT | ROWS])`, the alias on either side."""
     opening = index + 1 if layout.is_operator(index + 1, "(") else index + 2
     if not layout.is_operator(opening, "(") or opening not in layout.partner:
@@ -147,7 +147,7 @@ def _edit_sample(layout: Layout, edits: Edits, index: int) -> None:
     edits.absorb(layout.tokens[relation_end].end, layout.tokens[end].end, f" {behind_it}{name}")
 
 
-def _relation_before(layout: Layout, index: int) -> tuple[int, str | None]:
+def _relation_before(layout: TokenLayout, index: int) -> tuple[int, str | None]:
     """Return the last token of the table or subquery before a token, and its alias."""
     last = index - 1
     if layout.is_name(last) and not layout.is_operator(last - 1, "."):
@@ -158,7 +158,7 @@ def _relation_before(layout: Layout, index: int) -> tuple[int, str | None]:
     return last, None
 
 
-def _sample_query(layout: Layout, opening: int) -> tuple[str, str]:
+def _sample_query(layout: TokenLayout, opening: int) -> tuple[str, str]:
     """Return what goes before and behind a table to make a sample of `(10 PERCENT)` or `(10 ROWS)` of it."""
     closing = layout.partner[opening]
     size = layout.tokens[opening + 1]
@@ -177,7 +177,7 @@ def _sample_query(layout: Layout, opening: int) -> tuple[str, str]:
     return before, f"ORDER BY {_SAMPLE_ORDER} LIMIT {size.text}))"
 
 
-def _edit_collate(layout: Layout, edits: Edits, index: int, dialect: Dialect) -> None:
+def _edit_collate(layout: TokenLayout, edits: Edits, index: int, dialect: Dialect) -> None:
     if not layout.is_name(index + 1):
         raise _syntax(layout, index + 1, "expected a collation behind COLLATE")
     end = layout.chain_end(index + 1)
@@ -188,7 +188,7 @@ def _edit_collate(layout: Layout, edits: Edits, index: int, dialect: Dialect) ->
     edits.replace(layout.tokens[index].start, layout.tokens[end].end, "")
 
 
-def edit_windows(layout: Layout, edits: Edits, dialect: Dialect) -> None:
+def edit_windows(layout: TokenLayout, edits: Edits, dialect: Dialect) -> None:
     """Write out windows that are made of named ones: the query engine takes such a name for nothing."""
     definitions = _window_definitions(layout, dialect)
     openings = sorted({*(opening for _, opening in definitions), *_over_openings(layout)})
@@ -206,7 +206,7 @@ def edit_windows(layout: Layout, edits: Edits, dialect: Dialect) -> None:
         edits.replace(layout.tokens[base].start, layout.tokens[base].end, text)
 
 
-def _window_definitions(layout: Layout, dialect: Dialect) -> list[tuple[str, int]]:
+def _window_definitions(layout: TokenLayout, dialect: Dialect) -> list[tuple[str, int]]:
     """Return names and opening brackets of `WINDOW a AS (…), b AS (…)`."""
     found = []
     for index, word in enumerate(layout.words):
@@ -222,7 +222,7 @@ def _window_definitions(layout: Layout, dialect: Dialect) -> list[tuple[str, int
     return found
 
 
-def _over_openings(layout: Layout) -> list[int]:
+def _over_openings(layout: TokenLayout) -> list[int]:
     return [
         index + 1
         for index, word in enumerate(layout.words)
@@ -230,11 +230,11 @@ def _over_openings(layout: Layout) -> list[int]:
     ]
 
 
-def _unsupported(layout: Layout, index: int, what: str, hint: str | None = None) -> Unsupported:
+def _unsupported(layout: TokenLayout, index: int, what: str, hint: str | None = None) -> Unsupported:
     line, column = locate(layout.text, layout.tokens[index].start)
     return Unsupported(f"{what} is not supported, at line {line}, column {column}", hint=hint)
 
 
-def _syntax(layout: Layout, index: int, message: str) -> InvalidSyntax:
+def _syntax(layout: TokenLayout, index: int, message: str) -> InvalidSyntax:
     line, column = locate(layout.text, layout.tokens[index].start)
     return InvalidSyntax(f"{message}, at line {line}, column {column}")

@@ -24,7 +24,7 @@ from tsdb.model import DataType, InvalidTimestamp, Kind, parse_timestamp
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.rewrite._casts import read_type
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._tables import ColumnTypes, is_compared
 from tsdb.sql.statements import Dialect
 
@@ -82,7 +82,7 @@ class _Column:
 class Comparisons:
     """The comparisons of one query."""
 
-    def __init__(self, layout: Layout, edits: Edits, dialect: Dialect, columns: ColumnTypes, zone: str) -> None:
+    def __init__(self, layout: TokenLayout, edits: Edits, dialect: Dialect, columns: ColumnTypes, zone: str) -> None:
         self._layout = layout
         self._edits = edits
         self._dialect = dialect

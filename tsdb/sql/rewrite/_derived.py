@@ -11,7 +11,7 @@ import re
 
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.statements import Dialect
 
 _NAME = "tsdb__derived_"
@@ -19,7 +19,7 @@ _IN_HEADER = re.compile(rf"\b{_NAME}\d+\.")
 _STARTS = frozenset({"SELECT", "WITH", "VALUES", "FROM"})
 
 
-def edit_derived(layout: Layout, edits: Edits, dialect: Dialect) -> None:
+def edit_derived(layout: TokenLayout, edits: Edits, dialect: Dialect) -> None:
     """Give derived tables names if nested ones define the same column."""
     unnamed = [index for index in layout.partner if _is_unnamed(layout, index)]
     if len(unnamed) < 2 or not _share_names(layout, unnamed, dialect):
@@ -33,7 +33,7 @@ def strip_derived(header: str) -> str:
     return _IN_HEADER.sub("", header) if _NAME in header else header
 
 
-def _is_unnamed(layout: Layout, opening: int) -> bool:
+def _is_unnamed(layout: TokenLayout, opening: int) -> bool:
     """Return whether a bracket opens a derived table that is not given a name."""
     if not layout.is_operator(opening, "(") or not opening:
         return False
@@ -46,7 +46,7 @@ def _is_unnamed(layout: Layout, opening: int) -> bool:
     return layout.words[opening - 1] in ("FROM", "JOIN")
 
 
-def _share_names(layout: Layout, unnamed: list[int], dialect: Dialect) -> bool:
+def _share_names(layout: TokenLayout, unnamed: list[int], dialect: Dialect) -> bool:
     """Return whether one of the derived tables lies in another and both define a column of the same name."""
     names = {opening: _defined(layout, opening, dialect) for opening in unnamed}
     return any(
@@ -54,7 +54,7 @@ def _share_names(layout: Layout, unnamed: list[int], dialect: Dialect) -> bool:
     )
 
 
-def _defined(layout: Layout, opening: int, dialect: Dialect) -> set[str]:
+def _defined(layout: TokenLayout, opening: int, dialect: Dialect) -> set[str]:
     """Return the names a derived table gives to the items of its own SELECT list."""
     depth = layout.depths[opening] + 1
     found = set()

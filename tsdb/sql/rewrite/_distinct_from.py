@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _BEFORE = frozenset({
     "AND", "OR", "NOT", "WHERE", "ON", "HAVING", "QUALIFY", "WHEN", "THEN", "ELSE", "CASE", "SELECT", "DISTINCT", "ALL",
@@ -22,7 +22,7 @@ _BEHIND = frozenset({
 _OPERANDS = (TokenKind.QUOTED, TokenKind.STRING, TokenKind.NUMBER)
 
 
-def edit_distinct_from(layout: Layout, edits: Edits) -> None:
+def edit_distinct_from(layout: TokenLayout, edits: Edits) -> None:
     """Put every comparison by IS [NOT] DISTINCT FROM in parentheses."""
     for index, word in enumerate(layout.words):
         if word != "IS":
@@ -34,7 +34,7 @@ def edit_distinct_from(layout: Layout, edits: Edits) -> None:
             edits.insert(layout.tokens[end].end, ")")
 
 
-def _first(layout: Layout, index: int) -> int:
+def _first(layout: TokenLayout, index: int) -> int:
     """The first token of the left side, which ends at a token."""
     cases = 0
     while index >= 0:
@@ -51,7 +51,7 @@ def _first(layout: Layout, index: int) -> int:
     return index + 1
 
 
-def _last(layout: Layout, index: int) -> int:
+def _last(layout: TokenLayout, index: int) -> int:
     """The last token of the right side, which begins at a token."""
     begin, cases = index, 0
     while index < len(layout.tokens) - 1:
@@ -68,12 +68,12 @@ def _last(layout: Layout, index: int) -> int:
     return index - 1
 
 
-def _ends_at(layout: Layout, index: int) -> bool:
+def _ends_at(layout: TokenLayout, index: int) -> bool:
     # left(…) and right(…) are functions, too.
     return layout.words[index] in _BEHIND and not layout.is_call(index)
 
 
-def _is_alias(layout: Layout, index: int) -> bool:
+def _is_alias(layout: TokenLayout, index: int) -> bool:
     """Whether a name follows an operand directly: `SELECT a IS DISTINCT FROM b differs`."""
     if not layout.is_name(index) or layout.words[index - 2] == "INTERVAL":
         return False

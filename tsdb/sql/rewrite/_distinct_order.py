@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _SET_OPERATIONS = frozenset({"UNION", "INTERSECT", "EXCEPT"})
 _ENDS = frozenset({"LIMIT", "OFFSET", "FETCH", "FOR"})
@@ -20,13 +20,13 @@ Item = tuple[int, int]
 """The first token of an item, and the one behind it."""
 
 
-def edit_distinct_order(layout: Layout, edits: Edits) -> None:
+def edit_distinct_order(layout: TokenLayout, edits: Edits) -> None:
     for index, word in enumerate(layout.words):
         if word == "DISTINCT" and index and layout.words[index - 1] == "SELECT" and layout.words[index + 1] != "ON":
             _edit_query(layout, edits, index)
 
 
-def _edit_query(layout: Layout, edits: Edits, distinct: int) -> None:
+def _edit_query(layout: TokenLayout, edits: Edits, distinct: int) -> None:
     depth = layout.depths[distinct]
     marks: dict[str, int] = {}
     end = distinct + 1
@@ -50,7 +50,7 @@ def _edit_query(layout: Layout, edits: Edits, distinct: int) -> None:
             edits.take(layout.tokens[start].start, layout.tokens[behind - 1].end, str(place))
 
 
-def _items(layout: Layout, start: int, end: int) -> list[Item]:
+def _items(layout: TokenLayout, start: int, end: int) -> list[Item]:
     """Return the items of a list between two tokens."""
     found, depth, first = [], layout.depths[start], start
     for index in range(start, end):
@@ -60,7 +60,7 @@ def _items(layout: Layout, start: int, end: int) -> list[Item]:
     return [*found, (first, end)]
 
 
-def _places(layout: Layout, items: list[Item]) -> dict[Key, int]:
+def _places(layout: TokenLayout, items: list[Item]) -> dict[Key, int]:
     """Return the positions of expressions, up to a `*`, which stands for any number of them."""
     places: dict[Key, int] = {}
     for place, (start, end) in enumerate(items, start=1):
@@ -74,10 +74,10 @@ def _places(layout: Layout, items: list[Item]) -> dict[Key, int]:
     return places
 
 
-def _key(layout: Layout, start: int, end: int) -> Key:
+def _key(layout: TokenLayout, start: int, end: int) -> Key:
     return tuple(layout.words[index] or layout.tokens[index].text for index in range(start, end))
 
 
-def _is_column(layout: Layout, start: int, end: int) -> bool:
+def _is_column(layout: TokenLayout, start: int, end: int) -> bool:
     """Return whether an item is a name or a position, which the query engine finds by itself."""
     return end == start + 1 or (layout.is_name(start) and layout.chain_end(start) == end - 1)

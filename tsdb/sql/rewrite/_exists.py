@@ -6,7 +6,7 @@ SELECT EXISTS (SELECT 1 FROM t WHERE a)     SELECT (coalesce((SELECT count(*) FR
 from __future__ import annotations
 
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _CLAUSES = frozenset({"SELECT", "FROM", "WHERE", "ON", "HAVING", "GROUP", "ORDER", "QUALIFY", "VALUES"})
 _VALUES = frozenset({"SELECT", "ORDER", "GROUP", "VALUES"})
@@ -14,7 +14,7 @@ _VALUES = frozenset({"SELECT", "ORDER", "GROUP", "VALUES"})
 _SHAPING = frozenset({"GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT", "LIMIT", "OFFSET", "FETCH", "QUALIFY"})
 
 
-def edit_exists(layout: Layout, edits: Edits) -> None:
+def edit_exists(layout: TokenLayout, edits: Edits) -> None:
     """Write EXISTS as a number of rows where it is a value."""
     clauses = [""]
     for index, token in enumerate(layout.tokens):
@@ -31,7 +31,7 @@ def edit_exists(layout: Layout, edits: Edits) -> None:
                 _edit(layout, edits, index)
 
 
-def _edit(layout: Layout, edits: Edits, index: int) -> None:
+def _edit(layout: TokenLayout, edits: Edits, index: int) -> None:
     opening = index + 1
     closing = layout.partner[opening]
     depth = layout.depths[opening] + 1
@@ -49,7 +49,7 @@ def _edit(layout: Layout, edits: Edits, index: int) -> None:
     edits.insert(tokens[closing].end, end + _heading(layout, index, closing))
 
 
-def _heading(layout: Layout, index: int, closing: int) -> str:
+def _heading(layout: TokenLayout, index: int, closing: int) -> str:
     """Return the name of a result column that is EXISTS and nothing else."""
     before, behind = layout.word(index - 1), layout.tokens[closing + 1]
     if not (before in ("SELECT", "DISTINCT") or layout.is_operator(index - 1, ",")):

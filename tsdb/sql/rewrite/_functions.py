@@ -18,7 +18,7 @@ from tsdb.sql.function_names import EXPANSIONS, OVERLOADS, RENAMES
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._aggregates import edit_aggregate, edit_window
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 VariableLookup = Callable[[str], str | int | None]
 EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANSIONS, *AGGREGATES, *WINDOWS))
@@ -27,13 +27,13 @@ EDITED_NAMES = frozenset(name.upper() for name in (*RENAMES, *OVERLOADS, *EXPANS
 _SCOPES = frozenset({"SESSION", "GLOBAL", "LOCAL"})
 
 
-def edit_calls(layout: Layout, edits: Edits) -> None:
+def edit_calls(layout: TokenLayout, edits: Edits) -> None:
     """Edit every call, inner ones before outer ones."""
     for index in layout.calls():
         edit_call(layout, edits, index)
 
 
-def edit_call(layout: Layout, edits: Edits, index: int) -> None:
+def edit_call(layout: TokenLayout, edits: Edits, index: int) -> None:
     """Edit one call; those inside of it are edited already."""
     name = layout.tokens[index].text.lower()
     if name in RENAMES:
@@ -49,13 +49,13 @@ def edit_call(layout: Layout, edits: Edits, index: int) -> None:
         edit_window(layout, edits, index)
 
 
-def _overload(layout: Layout, edits: Edits, index: int, name: str) -> None:
+def _overload(layout: TokenLayout, edits: Edits, index: int, name: str) -> None:
     inner = OVERLOADS[name].get(len(layout.arguments(index + 1)))
     if inner is not None:
         edits.absorb(layout.tokens[index].start, layout.tokens[index].end, inner)
 
 
-def _expand(layout: Layout, edits: Edits, index: int, name: str) -> None:
+def _expand(layout: TokenLayout, edits: Edits, index: int, name: str) -> None:
     if layout.is_operator(index - 1, "."):
         return
     arguments = [edits.render(start, end).strip() for start, end in layout.arguments(index + 1)]
@@ -65,7 +65,7 @@ def _expand(layout: Layout, edits: Edits, index: int, name: str) -> None:
         edits.absorb(layout.tokens[index].start, closing.end, replacement)
 
 
-def edit_at_signs(layout: Layout, edits: Edits, variable: VariableLookup) -> None:
+def edit_at_signs(layout: TokenLayout, edits: Edits, variable: VariableLookup) -> None:
     """Edit `a @@ 'term'` and `@@variable`, from the left to the right."""
     for index, token in enumerate(layout.tokens):
         if token.kind != TokenKind.OPERATOR or token.text != "@@":
@@ -83,7 +83,7 @@ def edit_at_signs(layout: Layout, edits: Edits, variable: VariableLookup) -> Non
         layout.operand_starts[end] = start
 
 
-def _edit_variable(layout: Layout, edits: Edits, index: int, variable: VariableLookup) -> None:
+def _edit_variable(layout: TokenLayout, edits: Edits, index: int, variable: VariableLookup) -> None:
     first = index + 1
     if not layout.is_name(first) and layout.words[first] not in _SCOPES:
         return
@@ -98,7 +98,7 @@ def _edit_variable(layout: Layout, edits: Edits, index: int, variable: VariableL
     edits.replace(layout.tokens[index].start, layout.tokens[last].end, literal + quoted)
 
 
-def _is_whole_item(layout: Layout, first: int, last: int) -> bool:
+def _is_whole_item(layout: TokenLayout, first: int, last: int) -> bool:
     """Return whether tokens are an item of a SELECT list that has no name of its own."""
     before_ok = layout.words[first - 1] == "SELECT" or layout.is_operator(first - 1, ",")
     behind = layout.tokens[last + 1]

@@ -35,7 +35,7 @@ from tsdb.sql.rewrite._integer_types import (
     literal,
     together,
 )
-from tsdb.sql.rewrite._layout import KEYWORDS, Layout
+from tsdb.sql.rewrite._layout import KEYWORDS, TokenLayout
 from tsdb.sql.rewrite._tables import ColumnTypes
 from tsdb.sql.statements import Dialect
 
@@ -90,7 +90,7 @@ class _Node:
         return self.wide or f"CAST({self.text} AS {_DECIMAL})"
 
 
-def edit_integers(layout: Layout, edits: Edits, dialect: Dialect, columns: Known) -> None:
+def edit_integers(layout: TokenLayout, edits: Edits, dialect: Dialect, columns: Known) -> None:
     """Edit the operations on integers of a query, after everything inside of them; very long ones are left alone."""
     if len(layout.tokens) > TOKENS_MAX:
         return
@@ -98,7 +98,7 @@ def edit_integers(layout: Layout, edits: Edits, dialect: Dialect, columns: Known
 
 
 class _IntegerReader:
-    def __init__(self, layout: Layout, edits: Edits, dialect: Dialect, columns: Known) -> None:
+    def __init__(self, layout: TokenLayout, edits: Edits, dialect: Dialect, columns: Known) -> None:
         self._layout = layout
         self._edits = edits
         self._dialect = dialect

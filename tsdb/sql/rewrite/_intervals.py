@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _UNITS = {
     "y": "years",
@@ -37,7 +37,7 @@ _DAY_MS = 86_400_000
 _ISO_MS = (365 * _DAY_MS, 30 * _DAY_MS, 7 * _DAY_MS, _DAY_MS, 3_600_000, 60_000, 1000)
 
 
-def edit_intervals(layout: Layout, edits: Edits) -> None:
+def edit_intervals(layout: TokenLayout, edits: Edits) -> None:
     """Spell out the text behind every INTERVAL."""
     for index, word in enumerate(layout.words):
         if word != "INTERVAL":

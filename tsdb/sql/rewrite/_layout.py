@@ -25,7 +25,7 @@ _TYPED_LITERALS = frozenset({"INTERVAL", "DATE", "TIMESTAMP", "TIME", "DATETIME"
 _OPENING = {"(": ")", "[": "]"}
 
 
-class Layout:
+class TokenLayout:
     """The tokens of one text, with the END token last."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:

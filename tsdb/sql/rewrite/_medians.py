@@ -12,7 +12,7 @@ import re
 
 from tsdb.sql.lexer import TokenKind, unquote
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._tables import ColumnTypes
 from tsdb.sql.statements import Dialect
 
@@ -40,7 +40,7 @@ _MARK = re.compile(r',Utf8\("U?Int\d+ "\)\)')
 _OPENING = "arrow_cast("
 
 
-def edit_medians(layout: Layout, edits: Edits, dialect: Dialect, columns: ColumnTypes) -> None:
+def edit_medians(layout: TokenLayout, edits: Edits, dialect: Dialect, columns: ColumnTypes) -> None:
     """Cast the medians of integers."""
     for index, word in enumerate(layout.words):
         if word not in MEDIANS or not layout.is_call(index):
@@ -55,7 +55,7 @@ def edit_medians(layout: Layout, edits: Edits, dialect: Dialect, columns: Column
                 edits.insert(layout.tokens[stop].end, " AS DECIMAL(20,0))")
 
 
-def _extent(layout: Layout, index: int) -> tuple[int, tuple[int, int]]:
+def _extent(layout: TokenLayout, index: int) -> tuple[int, tuple[int, int]]:
     """Return the last token of a call with its clauses, and the tokens of the values it looks at."""
     closing = layout.partner[index + 1]
     start = index + 3 if layout.words[index + 2] == "DISTINCT" else index + 2
@@ -77,18 +77,18 @@ def _extent(layout: Layout, index: int) -> tuple[int, tuple[int, int]]:
             return end, values
 
 
-def _same(layout: Layout, index: int, start: int) -> bool:
+def _same(layout: TokenLayout, index: int, start: int) -> bool:
     return layout.depths[index] == layout.depths[start]
 
 
-def _ordered_by(layout: Layout, opening: int) -> tuple[int, int]:
+def _ordered_by(layout: TokenLayout, opening: int) -> tuple[int, int]:
     """Return the tokens of the expression in `(ORDER BY x DESC)`."""
     start, closing = opening + 3, layout.partner.get(opening, opening)
     stop = next((each for each in range(start, closing) if layout.words[each] in ("ASC", "DESC", "NULLS")), closing)
     return start, stop - 1
 
 
-def _integer_type(layout: Layout, start: int, stop: int, dialect: Dialect, columns: ColumnTypes) -> str | None:
+def _integer_type(layout: TokenLayout, start: int, stop: int, dialect: Dialect, columns: ColumnTypes) -> str | None:
     if stop < start:
         return None
     if layout.is_name(start) and layout.chain_end(start) == stop:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tsdb.errors import Unsupported
 from tsdb.sql.aggregate_names import AGGREGATE_NAMES, IGNORES_DISTINCT, RANKING_NAMES, WINDOW_NAMES
 from tsdb.sql.lexer import TokenKind, locate
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 
 _LITERALS = (TokenKind.STRING, TokenKind.NUMBER, TokenKind.HEX)
 _LOCK_HINT = "rows are not locked, since there are no transactions; leave the clause out"
@@ -24,11 +24,11 @@ class _RefusedClause:
     """A clause: what it is called, where its first word begins it, and what to do instead."""
 
     name: str
-    begins: Callable[[Layout, int], bool]
+    begins: Callable[[TokenLayout, int], bool]
     hint: str = ""
 
 
-def refuse_clauses(layout: Layout) -> None:
+def refuse_clauses(layout: TokenLayout) -> None:
     """Raise Unsupported for a clause that would have no effect."""
     for index, word in enumerate(layout.words):
         for clause in _CLAUSES.get(word, ()):
@@ -38,12 +38,12 @@ def refuse_clauses(layout: Layout) -> None:
         _refuse_in_call(layout, index)
 
 
-def _refusal(layout: Layout, index: int, message: str, hint: str = "") -> Unsupported:
+def _refusal(layout: TokenLayout, index: int, message: str, hint: str = "") -> Unsupported:
     line, column = locate(layout.text, layout.tokens[index].start)
     return Unsupported(f"{message}, at line {line}, column {column}", hint=hint or None)
 
 
-def behind_operand(layout: Layout, index: int) -> bool:
+def behind_operand(layout: TokenLayout, index: int) -> bool:
     """Return whether a name, a literal or a closing bracket stands before a token."""
     if index < 1:
         return False
@@ -53,36 +53,36 @@ def behind_operand(layout: Layout, index: int) -> bool:
     return layout.is_name(index - 1) or layout.word(index - 1) in ("ASC", "DESC", "END")
 
 
-def _follows(*words: str) -> Callable[[Layout, int], bool]:
+def _follows(*words: str) -> Callable[[TokenLayout, int], bool]:
     """The clause goes on with one of some words."""
 
-    def begins(layout: Layout, index: int) -> bool:
+    def begins(layout: TokenLayout, index: int) -> bool:
         return layout.word(index + 1) in words and behind_operand(layout, index)
 
     return begins
 
 
-def _follows_group(word: str) -> Callable[[Layout, int], bool]:
+def _follows_group(word: str) -> Callable[[TokenLayout, int], bool]:
     """`WITH word`, which is no common table expression of that name."""
 
-    def begins(layout: Layout, index: int) -> bool:
+    def begins(layout: TokenLayout, index: int) -> bool:
         return _follows(word)(layout, index) and layout.word(index + 2) != "AS"
 
     return begins
 
 
-def _opens(layout: Layout, index: int) -> bool:
+def _opens(layout: TokenLayout, index: int) -> bool:
     """A bracket follows, and the word is no function: what stands before it ends a table or an expression."""
     return layout.is_operator(index + 1, "(") and behind_operand(layout, index)
 
 
-def _takes_number(layout: Layout, index: int) -> bool:
+def _takes_number(layout: TokenLayout, index: int) -> bool:
     return behind_operand(layout, index) and (
         layout.tokens[index + 1].kind == TokenKind.NUMBER or layout.is_operator(index + 1, "(")
     )
 
 
-def _takes_condition(layout: Layout, index: int) -> bool:
+def _takes_condition(layout: TokenLayout, index: int) -> bool:
     return behind_operand(layout, index) and (
         layout.is_name(index + 1)
         or layout.tokens[index + 1].kind in _LITERALS
@@ -91,28 +91,28 @@ def _takes_condition(layout: Layout, index: int) -> bool:
     )
 
 
-def _is_settings(layout: Layout, index: int) -> bool:
+def _is_settings(layout: TokenLayout, index: int) -> bool:
     return layout.is_name(index + 1) and layout.is_operator(index + 2, "=") and behind_operand(layout, index)
 
 
-def _is_format(layout: Layout, index: int) -> bool:
+def _is_format(layout: TokenLayout, index: int) -> bool:
     if not behind_operand(layout, index) or not layout.is_name(index + 1):
         return False
     behind = layout.tokens[index + 2]
     return behind.kind == TokenKind.END or behind.text in (")", ";")
 
 
-def _is_top(layout: Layout, index: int) -> bool:
+def _is_top(layout: TokenLayout, index: int) -> bool:
     return layout.word(index - 1) in ("SELECT", "DISTINCT", "ALL") and (
         layout.tokens[index + 1].kind == TokenKind.NUMBER or layout.is_operator(index + 1, "(")
     )
 
 
-def _is_table_hint(layout: Layout, index: int) -> bool:
+def _is_table_hint(layout: TokenLayout, index: int) -> bool:
     return layout.is_operator(index + 1, "(")
 
 
-def _filters_names(layout: Layout, index: int) -> bool:
+def _filters_names(layout: TokenLayout, index: int) -> bool:
     """`SELECT * ILIKE '…'`, where a product has something else before the sign."""
     return layout.is_operator(index - 1, "*") and (
         layout.word(index - 2) in ("SELECT", "DISTINCT", "ALL")
@@ -121,11 +121,11 @@ def _filters_names(layout: Layout, index: int) -> bool:
     )
 
 
-def _is_limit_by(layout: Layout, index: int) -> bool:
+def _is_limit_by(layout: TokenLayout, index: int) -> bool:
     return index > 1 and layout.tokens[index - 1].kind == TokenKind.NUMBER and layout.word(index - 2) == "LIMIT"
 
 
-def _is_into(layout: Layout, index: int) -> bool:
+def _is_into(layout: TokenLayout, index: int) -> bool:
     return behind_operand(layout, index)
 
 
@@ -168,7 +168,7 @@ _CLAUSES: dict[str, tuple[_RefusedClause, ...]] = {
 }
 
 
-def _refuse_in_call(layout: Layout, index: int) -> None:
+def _refuse_in_call(layout: TokenLayout, index: int) -> None:
     """Refuse the clauses of aggregates in calls that do not take them."""
     name = layout.tokens[index].text.lower()
     closing = layout.partner[index + 1]
@@ -189,7 +189,7 @@ def _refuse_in_call(layout: Layout, index: int) -> None:
         raise _refusal(layout, index, f"{clause} has no effect on {name}, which is not an aggregate function")
 
 
-def _treats_nulls(layout: Layout, closing: int) -> bool:
+def _treats_nulls(layout: TokenLayout, closing: int) -> bool:
     if layout.word(closing + 1) in ("IGNORE", "RESPECT") and layout.word(closing + 2) == "NULLS":
         return True
     # Behind a call between the brackets they belong to that call.
@@ -200,7 +200,7 @@ def _treats_nulls(layout: Layout, closing: int) -> bool:
     )
 
 
-def _aggregate_clause(layout: Layout, index: int, closing: int) -> str:
+def _aggregate_clause(layout: TokenLayout, index: int, closing: int) -> str:
     """Return the clause of an aggregate that a call has, '' if it has none."""
     behind = layout.word(closing + 1)
     if behind == "FILTER" and layout.is_operator(closing + 2, "("):

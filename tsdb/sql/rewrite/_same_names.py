@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tsdb.sql.lexer import tokenize
 from tsdb.sql.rewrite._edits import Edits
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.rewrite._refused import behind_operand
 from tsdb.sql.statements import Dialect
 
@@ -32,7 +32,7 @@ def rename_item(text: str, dialect: Dialect, first: int, second: int) -> Iterato
 
     Which item a column comes from is not known behind a wildcard, so that each of those there is tried.
     """
-    layout = Layout(text, tokenize(text, dialect))
+    layout = TokenLayout(text, tokenize(text, dialect))
     lists = [
         _items(layout, index + 1)
         for index, word in enumerate(layout.words)
@@ -51,7 +51,7 @@ def rename_item(text: str, dialect: Dialect, first: int, second: int) -> Iterato
             yield edits.render()
 
 
-def _items(layout: Layout, start: int) -> list[tuple[int, int]]:
+def _items(layout: TokenLayout, start: int) -> list[tuple[int, int]]:
     """Return the first and the last token of every item of the list that begins at a token."""
     if layout.word(start) in ("DISTINCT", "ALL"):
         start += 1
@@ -71,12 +71,12 @@ def _items(layout: Layout, start: int) -> list[tuple[int, int]]:
     return items
 
 
-def _is_distinct_from(layout: Layout, index: int) -> bool:
+def _is_distinct_from(layout: TokenLayout, index: int) -> bool:
     """`a IS DISTINCT FROM b`."""
     return layout.words[index] == "FROM" and layout.word(index - 1) == "DISTINCT"
 
 
-def _rename(layout: Layout, edits: Edits, item: tuple[int, int], name: str) -> None:
+def _rename(layout: TokenLayout, edits: Edits, item: tuple[int, int], name: str) -> None:
     start, end = item
     tokens = layout.tokens
     has_alias = end > start and layout.is_name(end) and not layout.is_operator(end - 1, ".")

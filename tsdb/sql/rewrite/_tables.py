@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tsdb.model import DataType, Kind
 from tsdb.sql.lexer import Token, TokenKind, unquote
-from tsdb.sql.rewrite._layout import Layout
+from tsdb.sql.rewrite._layout import TokenLayout
 from tsdb.sql.statements import Dialect
 
 
@@ -68,7 +68,7 @@ _CLAUSES = frozenset({
 })  # fmt: skip
 
 
-def find_tables(layout: Layout, dialect: Dialect) -> list[TableRef]:
+def find_tables(layout: TokenLayout, dialect: Dialect) -> list[TableRef]:
     """Return the tables a query names, without those it defines itself."""
     own = _own_names(layout, dialect)
     found: list[TableRef] = []
@@ -92,7 +92,7 @@ def find_tables(layout: Layout, dialect: Dialect) -> list[TableRef]:
     return found
 
 
-def _read_table(layout: Layout, index: int, dialect: Dialect) -> TableRef | None:
+def _read_table(layout: TokenLayout, index: int, dialect: Dialect) -> TableRef | None:
     if not layout.is_name(index):
         return None
     end = layout.chain_end(index)
@@ -109,7 +109,7 @@ def _read_table(layout: Layout, index: int, dialect: Dialect) -> TableRef | None
     )
 
 
-def _own_names(layout: Layout, dialect: Dialect) -> set[str]:
+def _own_names(layout: TokenLayout, dialect: Dialect) -> set[str]:
     """Return the names of common table expressions: `name AS (` or `name (columns) AS (`."""
     if "WITH" not in layout.words:
         return set()
@@ -125,7 +125,7 @@ def _own_names(layout: Layout, dialect: Dialect) -> set[str]:
     return names
 
 
-def redefined_names(layout: Layout, dialect: Dialect) -> frozenset[str]:
+def redefined_names(layout: TokenLayout, dialect: Dialect) -> frozenset[str]:
     """Return the names a query gives with AS, which a column may share."""
     return frozenset(
         unquote(layout.tokens[index + 1], dialect)
@@ -137,7 +137,7 @@ def redefined_names(layout: Layout, dialect: Dialect) -> frozenset[str]:
 _DECIDING_WORDS = frozenset({"ORDER", "GROUP", "JOIN", "UNION", "INTERSECT", "EXCEPT", "DISTINCT", "OVER", "HAVING"})
 
 
-def keeps_order(layout: Layout, aggregates: Iterable[str]) -> bool:
+def keeps_order(layout: TokenLayout, aggregates: Iterable[str]) -> bool:
     """Return whether the rows of a query come in the order in which its only table is read."""
     if not _DECIDING_WORDS.isdisjoint(layout.words):
         return False
@@ -151,7 +151,7 @@ def keeps_order(layout: Layout, aggregates: Iterable[str]) -> bool:
 _ORDER_SENSITIVE = frozenset({"FIRST_VALUE", "LAST_VALUE", "NTH_VALUE", "ARRAY_AGG", "STRING_AGG"})
 
 
-def reads_in_order(layout: Layout) -> bool:
+def reads_in_order(layout: TokenLayout) -> bool:
     """Return whether an aggregate depends on the order of rows and does not say which: that of the table is meant."""
     return any(
         word in _ORDER_SENSITIVE
@@ -161,7 +161,7 @@ def reads_in_order(layout: Layout) -> bool:
     )
 
 
-def limit_of(layout: Layout) -> int | None:
+def limit_of(layout: TokenLayout) -> int | None:
     """Return the largest integer behind a LIMIT."""
     limits = [
         int(_next(layout, index).text)
@@ -171,5 +171,5 @@ def limit_of(layout: Layout) -> int | None:
     return max(limits, default=None)
 
 
-def _next(layout: Layout, index: int) -> Token:
+def _next(layout: TokenLayout, index: int) -> Token:
     return layout.tokens[index + 1]

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb.engine.scan.filters.compare import FLIPPED, Value, compare, is_in
-from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref
 
 CONNECTIVES = frozenset({"and", "and_kleene", "or", "or_kleene", "invert"})
 _PATTERNS = frozenset({"match_substring", "match_substring_regex", "match_like", "starts_with", "ends_with"})
 KNOWN_FUNCTIONS = CONNECTIVES | FLIPPED.keys() | _PATTERNS | {"is_in", "is_null", "is_valid", "coalesce"}
 
 
-class Frame(Protocol):
+class FilterFrame(Protocol):
     """What a filter is evaluated on."""
 
     def decide(self, node: Node) -> Value | None:
@@ -32,9 +32,9 @@ def is_understood(node: Node) -> bool:
     return True
 
 
-def evaluate(node: Node, frame: Frame) -> Value:
+def evaluate(node: Node, frame: FilterFrame) -> Value:
     """Return a node's value in every row: an array, or a scalar where it is the same in all of them."""
-    if isinstance(node, Literal):
+    if isinstance(node, Constant):
         return node.value
     decided = frame.decide(node)
     if decided is not None:

@@ -32,7 +32,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Constant:
     value: pa.Scalar
     names: frozenset[str] = field(init=False, default=frozenset())
 
@@ -51,7 +51,7 @@ class Call:
         object.__setattr__(self, "names", frozenset().union(*(each.names for each in self.arguments)))
 
 
-Node = Ref | Literal | Call
+Node = Ref | Constant | Call
 Token = tuple[bytes, bytes]
 
 _CHAINED = frozenset({"and_kleene", "or_kleene"})
@@ -63,10 +63,10 @@ class Undecodable(ValueError):
 
 def decode_expression(expression: pc.Expression | pa.Scalar | Node) -> Node:
     """Return an expression as a tree; DataFusion hands a filter that is constant over as a scalar."""
-    if isinstance(expression, Ref | Literal | Call):
+    if isinstance(expression, Ref | Constant | Call):
         return expression
     if isinstance(expression, pa.Scalar):
-        return Literal(expression)
+        return Constant(expression)
     _, (serialised,) = expression.__reduce__()
     with pa.ipc.open_file(serialised) as reader:
         literals = reader.get_batch(0).columns
@@ -132,7 +132,7 @@ def _decode(first: Token, rest: Iterator[Token], literals: list[pa.Array]) -> No
         elif key == b"field_ref":
             node = Ref(value.decode())
         elif key == b"literal":
-            node = Literal(literals[int(value)][0])
+            node = Constant(literals[int(value)][0])
         else:
             raise Undecodable(f"{key!r} in an expression")
         if not opened:

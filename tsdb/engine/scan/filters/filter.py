@@ -103,7 +103,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filter:
+class ScanFilter:
     """What a row must fulfil."""
 
     time_range: TimeRange
@@ -140,12 +140,12 @@ def make_filter(
     *,
     within: TimeRange = TimeRange.ALL,
     also: tuple[SeriesCheck, ...] = (),
-) -> Filter:
+) -> ScanFilter:
     """Split an expression over the columns of a region, which is to hold within a range of time, and other checks."""
     tags = schema.tag_names
     if isinstance(expression, Conditions) and expression.rest is None:
         range = within.intersection(expression.time_range)
-        return Filter(TimeRange(0, 0) if range.is_empty else range, (*expression.tags, *also), (), tags)
+        return ScanFilter(TimeRange(0, 0) if range.is_empty else range, (*expression.tags, *also), (), tags)
     on_series: list[SeriesCheck] = list(also)
     on_rows: list[Check] = []
     if isinstance(expression, Conditions):
@@ -160,7 +160,7 @@ def make_filter(
             on_series.append(check)
         elif not (found.is_exact and check.names <= {schema.time.name}):
             on_rows.append(check)
-    return Filter(span.range, tuple(on_series), tuple(on_rows), tags)
+    return ScanFilter(span.range, tuple(on_series), tuple(on_rows), tags)
 
 
 def _checks_of(schema: RegionSchema, expression: pc.Expression | pa.Scalar | Node) -> list[Check]:
@@ -234,7 +234,7 @@ def _matching(matcher: Matcher, column: pa.Array) -> pa.Array:
     return pa.array(is_chosen[encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)])
 
 
-def match_series(wanted: Filter, frame: SeriesFrame) -> Mask:
+def match_series(wanted: ScanFilter, frame: SeriesFrame) -> Mask:
     """Tell for each series whether it can have rows that match."""
     mask: Mask = np.ones(frame.series.num_rows, dtype=np.bool_)
     for check in wanted.on_series:
@@ -245,7 +245,7 @@ def match_series(wanted: Filter, frame: SeriesFrame) -> Mask:
     return mask
 
 
-def remaining_checks(wanted: Filter, frame: SeriesFrame, kept: Mask) -> tuple[Check, ...]:
+def remaining_checks(wanted: ScanFilter, frame: SeriesFrame, kept: Mask) -> tuple[Check, ...]:
     """Return the checks on rows that the tags of the kept series do not answer already."""
     return tuple(
         check

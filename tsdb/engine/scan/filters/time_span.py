@@ -8,7 +8,7 @@ from functools import reduce
 import pyarrow as pa
 
 from tsdb.engine.scan.filters.compare import FLIPPED, NEGATED, convert_time_bound
-from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref
 from tsdb.model import Column, TimeRange
 
 
@@ -38,7 +38,7 @@ UNKNOWN = TimeSpan(TimeRange.ALL, False)
 
 def find_time_span(node: Node, time: Column, *, negated: bool = False) -> TimeSpan:
     """Return the span of a filter, or of its opposite; what is not about time is unknown."""
-    if isinstance(node, Literal):
+    if isinstance(node, Constant):
         return _span_of_literal(node.value, negated=negated)
     if isinstance(node, Ref):
         return UNKNOWN
@@ -69,9 +69,9 @@ def _span_of_literal(value: pa.Scalar, *, negated: bool) -> TimeSpan:
 def _span_of_comparison(node: Call, time: Column, *, negated: bool) -> TimeSpan:
     left, right = node.arguments
     function = NEGATED[node.function] if negated else node.function
-    if isinstance(left, Literal):
+    if isinstance(left, Constant):
         left, right, function = right, left, FLIPPED[function]
-    if not isinstance(left, Ref) or not isinstance(right, Literal):
+    if not isinstance(left, Ref) or not isinstance(right, Constant):
         return UNKNOWN
     if not right.value.is_valid:
         return NOTHING

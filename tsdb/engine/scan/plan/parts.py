@@ -19,7 +19,7 @@ from tsdb import _kernels
 from tsdb.engine.rows.series import Positions, conform_series
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import SourceReader, find_time
-from tsdb.engine.scan.filters.filter import Check, Filter, Mask, SeriesFrame, TagIs, match_series, remaining_checks
+from tsdb.engine.scan.filters.filter import Check, Mask, ScanFilter, SeriesFrame, TagIs, match_series, remaining_checks
 from tsdb.engine.scan.plan.tag_index import look_up
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
@@ -198,7 +198,7 @@ class _TakenTags(TagKeeper):
         return self._taken
 
 
-def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -> list[Part]:
+def make_parts(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics) -> list[Part]:
     """Prune all sources of a snapshot."""
     time_range = wanted.time_range.intersection(snapshot.visible)
     frames: list[tuple[SeriesTable, SeriesFrame, Mask]] = []
@@ -231,7 +231,7 @@ def make_parts(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -
     return parts
 
 
-def matching_rows(snapshot: Snapshot, wanted: Filter) -> tuple[TimeRange, int] | None:
+def matching_rows(snapshot: Snapshot, wanted: ScanFilter) -> tuple[TimeRange, int] | None:
     """Return a range of time that all matching rows lie in, and about how many there are; None when there are none.
 
     Series blocks tell it: duplicates count, and so do rows that only a look at them would rule out.
@@ -252,7 +252,7 @@ def _make_looked_up(
     series: SeriesTable,
     positions: Positions,
     done: TagIs,
-    wanted: Filter,
+    wanted: ScanFilter,
     time_range: TimeRange,
     tuning: ScanTuning,
 ) -> Part:
@@ -295,7 +295,7 @@ def _make_whole(source: SourceReader, series: SeriesTable, tuning: ScanTuning) -
 
 
 def _match(
-    wanted: Filter, series: SeriesTable, known: list[tuple[SeriesTable, SeriesFrame, Mask]]
+    wanted: ScanFilter, series: SeriesTable, known: list[tuple[SeriesTable, SeriesFrame, Mask]]
 ) -> tuple[SeriesFrame, Mask]:
     """Match series, once for all sources that have the same ones; comparing hashes is cheaper than matching tags."""
     for table, frame, mask in known:
@@ -312,7 +312,7 @@ def _make_part(
     series: SeriesTable,
     frame: SeriesFrame,
     matching: Mask,
-    wanted: Filter,
+    wanted: ScanFilter,
     time_range: TimeRange,
     tuning: ScanTuning,
 ) -> Part:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tsdb.engine.scan.filters.filter import Check, Filter
+from tsdb.engine.scan.filters.filter import Check, ScanFilter
 from tsdb.engine.scan.plan.merge_set import LazyMergeSet, MergeSet, cut_merge_set
 from tsdb.engine.scan.plan.partitions import cut_part
 from tsdb.engine.scan.plan.parts import Part, make_parts
@@ -25,7 +25,7 @@ from tsdb.model import SeriesTable, TimeRange
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class ScanTask:
     """What is read of one segment: a part as it is, or parts that are merged."""
 
     checks: tuple[Check, ...]
@@ -53,7 +53,7 @@ class Task:
         own = cut_merge_set(self.merged.get(), *self.partition)
         return own if self.span == TimeRange.ALL else own.within(self.span)
 
-    def within(self, span: TimeRange) -> Task:
+    def within(self, span: TimeRange) -> ScanTask:
         """Return the task with a smaller range of time; its series stay the same."""
         if span.contains(self.time_range):
             return self
@@ -67,7 +67,7 @@ class ScanPlan:
     """What a scan reads of a snapshot."""
 
     snapshot: Snapshot
-    wanted: Filter
+    wanted: ScanFilter
     segments: Sequence[Segment]
     statistics: ScanStatistics
 
@@ -75,18 +75,18 @@ class ScanPlan:
         merged = sum(1 for segment in self.segments if not segment.is_direct)
         self.statistics.add(segments_merged=merged, segments_direct=len(self.segments) - merged)
 
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[ScanTask]:
         """Return one task for each segment."""
         return [task for segment in self.segments for task in _cut(segment, 1)]
 
-    def split(self, count: int) -> list[list[Task]]:
+    def split(self, count: int) -> list[list[ScanTask]]:
         """Return the tasks of `count` partitions.
 
         What is decided here costs no time later, when threads compete for Python.
         """
         if count == 1:
             return [self.tasks()]
-        tasks: list[list[Task]] = [[] for _ in range(count)]
+        tasks: list[list[ScanTask]] = [[] for _ in range(count)]
         for number, segment in enumerate(self.segments):
             if segment.rows < self.snapshot.tuning.partition_rows_min:
                 tasks[number % count] += _cut(segment, 1)
@@ -96,23 +96,25 @@ class ScanPlan:
         return tasks
 
 
-def _cut(segment: Segment, count: int) -> list[Task]:
+def _cut(segment: Segment, count: int) -> list[ScanTask]:
     """Cut a segment into partitions."""
     checks = tuple({id(check): check for part in segment.parts for check in part.checks}.values())
     if segment.is_direct:
         (part,) = segment.parts
         parts = [part] if count == 1 else [cut_part(part, index, count) for index in range(count)]
-        return [Task(checks, part=each) for each in parts]
+        return [ScanTask(checks, part=each) for each in parts]
     merged = LazyMergeSet(segment.parts)
-    return [Task(checks, merged=merged, partition=(index, count)) for index in range(count)]
+    return [ScanTask(checks, merged=merged, partition=(index, count)) for index in range(count)]
 
 
-def plan_scan(snapshot: Snapshot, wanted: Filter, statistics: ScanStatistics) -> ScanPlan:
+def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics) -> ScanPlan:
     """Decide what a scan reads; no row is read for that."""
     parts = make_parts(snapshot, wanted, statistics)
     return ScanPlan(snapshot, wanted, make_segments(snapshot, parts), statistics)
 
 
-def plan_in_order(snapshot: Snapshot, wanted: Filter, parts: Sequence[Part], statistics: ScanStatistics) -> ScanPlan:
+def plan_in_order(
+    snapshot: Snapshot, wanted: ScanFilter, parts: Sequence[Part], statistics: ScanStatistics
+) -> ScanPlan:
     """Decide how parts are read so that the rows of each series come in the order of time, with append mode too."""
     return ScanPlan(snapshot, wanted, cluster_segments(snapshot, parts), statistics)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tsdb import _kernels
 from tsdb.engine.rows.series import Positions
-from tsdb.engine.scan.filters.filter import Filter, TagIs
+from tsdb.engine.scan.filters.filter import ScanFilter, TagIs
 from tsdb.engine.tuning import ScanTuning
 from tsdb.model import SeriesTable
 
@@ -68,7 +68,7 @@ class HashIndex:
         return chosen
 
 
-def look_up(series: SeriesTable, wanted: Filter, tuning: ScanTuning) -> tuple[Positions, TagIs] | None:
+def look_up(series: SeriesTable, wanted: ScanFilter, tuning: ScanTuning) -> tuple[Positions, TagIs] | None:
     """Return the series, in order, that fulfil one of the conditions, and which; None if all are to be looked at."""
     if series.late is not None:
         return None

@@ -20,10 +20,10 @@ import pyarrow as pa
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.scan.cells.groups import GroupKeys, groups_of, merge_groups
 from tsdb.engine.scan.cells.run_query import Cells, RunQuery, Values, combine_cells
-from tsdb.engine.scan.filters.filter import Evaluate, Filter
+from tsdb.engine.scan.filters.filter import Evaluate, ScanFilter
 from tsdb.engine.scan.plan.merge_set import hull
 from tsdb.engine.scan.plan.parts import Part
-from tsdb.engine.scan.plan.plan import Task, plan_scan
+from tsdb.engine.scan.plan.plan import ScanTask, plan_scan
 from tsdb.engine.scan.readers import pieces
 from tsdb.engine.scan.readers.block import Block
 from tsdb.engine.scan.readers.blocks import block_rows, read_blocks
@@ -97,7 +97,7 @@ def _check_held(parts: Sequence[Cells]) -> None:
 class _GroupedTask:
     """A task of the plan, and the group of each of its series."""
 
-    task: Task
+    task: ScanTask
     groups: Positions
     time_range: TimeRange
     """Of the task."""
@@ -115,7 +115,7 @@ class RunPlan:
     def __init__(
         self,
         scan: RegionScan,
-        wanted: Filter,
+        wanted: ScanFilter,
         query: RunQuery,
         evaluate: Evaluate | None = None,
     ) -> None:
@@ -194,14 +194,14 @@ class RunPlan:
                 return [ends]
         return list(self._read_tasks([grouped], threads))
 
-    def _part_as_it_is(self, task: Task) -> Part | None:
+    def _part_as_it_is(self, task: ScanTask) -> Part | None:
         """Return the part of a task if its columns can be used as they lie in memory."""
         part = task.part
         if part is None or task.checks or not can_take_pieces(part, self._scan.snapshot.schema, self._query):
             return None
         return part
 
-    def _blocks(self, task: Task) -> Iterator[Block]:
+    def _blocks(self, task: ScanTask) -> Iterator[Block]:
         """Yield the rows of a task that pass its checks."""
         snapshot, wanted = self._scan.snapshot, self._plan.wanted
         names = wanted.row_names.union(self._query.columns)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tsdb.engine.scan.plan.plan import ScanPlan, Task
+from tsdb.engine.scan.plan.plan import ScanPlan, ScanTask
 from tsdb.engine.scan.readers.block import Block
 from tsdb.engine.scan.readers.blocks import block_rows, read_blocks
 from tsdb.engine.scan.readers.projection import Projection
@@ -18,7 +18,7 @@ _FIRST_ROWS = 65_536
 class Partition:
     """One of the partitions of a scan."""
 
-    def __init__(self, plan: ScanPlan, tasks: Sequence[Task]) -> None:
+    def __init__(self, plan: ScanPlan, tasks: Sequence[ScanTask]) -> None:
         self._plan = plan
         self._tasks = tasks
 

@@ -13,7 +13,7 @@ from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.rows.series import Positions, conform_series, union_ordered
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import read_field
-from tsdb.engine.scan.filters.filter import Filter, RowFilter, SeriesCheck, SeriesFrame, make_filter, match_series
+from tsdb.engine.scan.filters.filter import RowFilter, ScanFilter, SeriesCheck, SeriesFrame, make_filter, match_series
 from tsdb.engine.scan.plan.disjoint import Disjoint, find_disjoint
 from tsdb.engine.scan.plan.parts import make_parts
 from tsdb.engine.scan.plan.plan import plan_in_order
@@ -103,7 +103,7 @@ def _read_disjoint(
     return _with_rows(SeriesScan(disjoint.series, layout.offsets, layout.numbers(times), values))
 
 
-def list_series(snapshot: Snapshot, wanted: Filter) -> list[pa.RecordBatch]:
+def list_series(snapshot: Snapshot, wanted: ScanFilter) -> list[pa.RecordBatch]:
     """Return the tags of the series of each source that match and may have rows in the range of time."""
     span = wanted.time_range
     found = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tsdb.engine.rows.merge import STRIPE_ROWS
-from tsdb.engine.scan.filters.filter import Filter
-from tsdb.engine.scan.plan.plan import Task
+from tsdb.engine.scan.filters.filter import ScanFilter
+from tsdb.engine.scan.plan.plan import ScanTask
 from tsdb.engine.scan.readers.block import Block
 from tsdb.engine.scan.readers.checks import RowChecker
 from tsdb.engine.scan.readers.direct import read_direct
@@ -23,8 +23,8 @@ _VARIABLE_BYTES = 64
 
 def read_blocks(
     snapshot: Snapshot,
-    wanted: Filter,
-    task: Task,
+    wanted: ScanFilter,
+    task: ScanTask,
     *,
     rows_max: int,
     first_rows_max: int,

@@ -23,7 +23,7 @@ from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import SourceReader, read_field
 from tsdb.engine.scan.filters.compare import FLIPPED, Value
 from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate
-from tsdb.engine.scan.filters.expression import Call, Literal, Node, Ref
+from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref
 from tsdb.engine.scan.filters.filter import Check
 from tsdb.engine.scan.plan.parts import Part, group_rows
 from tsdb.engine.scan.readers.block import Runs
@@ -64,7 +64,7 @@ def _is_plain(node: Node) -> bool:
         return all(_is_plain(each) for each in node.arguments)
     if node.function in _OF_ONE:
         return isinstance(node.arguments[0], Ref)
-    return node.function in FLIPPED and {type(each) for each in node.arguments} == {Ref, Literal}
+    return node.function in FLIPPED and {type(each) for each in node.arguments} == {Ref, Constant}
 
 
 class _PieceFrame:
