@@ -28,7 +28,7 @@ from tsdb.servers.http._protocol import BODILESS
 BODY_BYTES_MIN = 1 << 10
 """A smaller body is sent in one packet, compressed or not."""
 INLINE_BYTES_MAX = 64 << 10
-"""What the event loop compresses itself: about a millisecond of gzip."""
+"""What the event loop compresses itself: of JSON rows, 0.6 ms with gzip and 0.2 ms with zstd."""
 ACCEPTED_CHARS_MAX = 1 << 10
 """A longer Accept-Encoding is not read, and the answer is not compressed."""
 THREADS_MAX = 4
