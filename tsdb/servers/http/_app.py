@@ -169,6 +169,8 @@ class HttpApp:
         task = asyncio.current_task()
         assert task is not None
         request = Request(scope, receive, body_limit=self._body_limit)
+        if b"accept-encoding" in request.raw_headers:
+            reply.accepted = ",".join(request.headers.get_all("accept-encoding"))
         guard = self._timeouts.enter(task, request)
         try:
             if isinstance(route, Miss):

@@ -14,7 +14,7 @@ MESSAGE_ROWS_MAX = 65_536
 """A larger batch is sent as several."""
 
 
-class _ByteSink:
+class ByteSink:
     """A file that keeps what is written until it is taken."""
 
     closed = False
@@ -46,7 +46,7 @@ def encode_arrow(outputs: Iterator[Output], options: FormatOptions) -> Iterator[
 
 
 def _encode_stream(records: Records, options: FormatOptions) -> Iterator[bytes]:
-    sink = _ByteSink()
+    sink = ByteSink()
     settings = pa.ipc.IpcWriteOptions(compression=options.compression)
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), records.schema, options=settings) as writer:
         yield sink.take()

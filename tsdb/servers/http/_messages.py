@@ -264,7 +264,7 @@ def _announces_nothing(headers: dict[bytes, bytes]) -> bool:
 class Response:
     """An answer that is complete before it is sent."""
 
-    __slots__ = ("body", "raw_headers", "status")
+    __slots__ = ("body", "is_packed", "raw_headers", "status")
 
     def __init__(
         self,
@@ -273,9 +273,12 @@ class Response:
         status: int = 200,
         content_type: str | None = None,
         headers: Iterable[tuple[str, str]] = (),
+        is_packed: bool = False,
     ) -> None:
+        """`is_packed` says that the body is compressed in its own format."""
         self.body = body
         self.status = status
+        self.is_packed = is_packed
         self.raw_headers = _encode_headers(content_type, headers)
 
     @classmethod
@@ -295,7 +298,7 @@ class StreamingResponse:
     also when the client goes away.
     """
 
-    __slots__ = ("chunks", "raw_headers", "status")
+    __slots__ = ("chunks", "is_packed", "raw_headers", "status")
 
     def __init__(
         self,
@@ -304,13 +307,23 @@ class StreamingResponse:
         status: int = 200,
         content_type: str | None = None,
         headers: Iterable[tuple[str, str]] = (),
+        is_packed: bool = False,
     ) -> None:
+        """`is_packed` says that the body is compressed in its own format."""
         self.chunks = chunks
         self.status = status
+        self.is_packed = is_packed
         self.raw_headers = _encode_headers(content_type, headers)
 
 
 AnyResponse: TypeAlias = Response | StreamingResponse
+
+
+async def close_chunks(chunks: AsyncIterator[bytes]) -> None:
+    """Close an iterator that can be closed."""
+    aclose = getattr(chunks, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 def _encode_headers(content_type: str | None, headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:

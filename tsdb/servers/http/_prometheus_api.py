@@ -110,7 +110,12 @@ class PrometheusApiRoutes:
             return b"".join(chosen.encode(iter([rows]), options))
 
         body = await self._work.run(self._work.shown(ask, text, work, span))
-        return Response(body, content_type=chosen.content_type, headers=answer_headers(chosen, elapsed_ms()))
+        return Response(
+            body,
+            content_type=chosen.content_type,
+            headers=answer_headers(chosen, elapsed_ms()),
+            is_packed=chosen.is_packed(options),
+        )
 
     async def alive(self, request: Request) -> AnyResponse:
         """Clients ask whether there is a server."""

@@ -22,7 +22,9 @@ HEAD_BYTES_MAX = 64 << 10
 _FRAMING_SHARE_MAX = 16
 """Sizes, extensions and trailers of chunks have so many times the bytes of the body at most, or those of a head."""
 
-_BODILESS = frozenset({204, 304})
+BODILESS = frozenset({204, 304})
+"""By the standard these carry no body and no length."""
+
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %s\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus}
 
 
@@ -130,7 +132,7 @@ class ResponseEncoder:
         for name, value in headers:
             has_length = has_length or name == b"content-length"
             lines.append(b"%s: %s\r\n" % (name, value))
-        if not is_whole and not has_length and status not in _BODILESS and not self._is_head:
+        if not is_whole and not has_length and status not in BODILESS and not self._is_head:
             if self._is_modern:
                 self._is_chunked = True
                 lines.append(b"transfer-encoding: chunked\r\n")

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from time import perf_counter
 
-from tsdb.servers.http._messages import AnyResponse, Send, StreamingResponse
-
-# By the standard these carry no body and no length.
-_BODILESS = frozenset({204, 304})
+from tsdb.servers.http._compression import compress
+from tsdb.servers.http._messages import AnyResponse, Send, StreamingResponse, close_chunks
+from tsdb.servers.http._protocol import BODILESS
 
 
 class Reply:
     """The way back to the client. Once `is_started`, the status is out and can no longer change."""
 
-    __slots__ = ("_is_head", "_send", "ended", "is_started", "status")
+    __slots__ = ("_is_head", "_send", "accepted", "ended", "is_started", "status")
 
     def __init__(self, send: Send, *, is_head: bool) -> None:
         self._send = send
         self._is_head = is_head
+        self.accepted: str | None = None
+        """The codings that the client accepts, as it says; None if it says nothing."""
         self.is_started = False
         self.status = 0
         self.ended: float | None = None
         """When the last byte was sent, by `perf_counter`."""
 
     async def send(self, response: AnyResponse) -> None:
+        if self.accepted is not None:
+            response = await compress(response, self.accepted)
         if isinstance(response, StreamingResponse):
             await self._send_stream(response)
             self.ended = perf_counter()
             return
         headers, body = response.raw_headers, response.body
-        if response.status not in _BODILESS:
+        if response.status not in BODILESS:
             headers = [*headers, (b"content-length", b"%d" % len(body))]
         await self._start(response.status, headers)
         await self._send({"type": "http.response.body", "body": b"" if self._is_head else body})
@@ -50,15 +53,9 @@ class Reply:
                 chunk = await anext(chunks, None)
             await self._send({"type": "http.response.body", "body": b""})
         finally:
-            await _close(chunks)
+            await close_chunks(chunks)
 
     def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
         self.is_started = True
         self.status = status
         return self._send({"type": "http.response.start", "status": status, "headers": headers})
-
-
-async def _close(chunks: AsyncIterator[bytes]) -> None:
-    aclose = getattr(chunks, "aclose", None)
-    if aclose is not None:
-        await aclose()

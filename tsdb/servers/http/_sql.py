@@ -66,6 +66,10 @@ class Format:
     encode: Encoder
     has_many: bool = False
 
+    def is_packed(self, options: FormatOptions) -> bool:
+        """Whether its bytes are compressed already."""
+        return self.name == "arrow" and options.compression is not None
+
     @property
     def older_name(self) -> str:
         """As clients that were made for another server call it."""
@@ -147,6 +151,7 @@ class SqlRoutes:
             return await work.respond(
                 content_type=chosen.content_type,
                 headers=lambda: answer_headers(chosen, elapsed_ms()),
+                is_packed=chosen.is_packed(options),
             )
         except asyncio.CancelledError:
             if session.token.has_begun:

@@ -34,13 +34,15 @@ class ResponseWork(Steps):
         self._token = token
         self._first: bytes | None = None
 
-    async def respond(self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]]) -> AnyResponse:
+    async def respond(
+        self, *, content_type: str, headers: Callable[[], list[tuple[str, str]]], is_packed: bool
+    ) -> AnyResponse:
         """Return the response; `headers` is called when the first chunk is there."""
         chunk = await self._first_chunk()
         if self.is_over:
-            return Response(chunk, content_type=content_type, headers=headers())
+            return Response(chunk, content_type=content_type, headers=headers(), is_packed=is_packed)
         self._first = chunk
-        return StreamingResponse(self, content_type=content_type, headers=headers())
+        return StreamingResponse(self, content_type=content_type, headers=headers(), is_packed=is_packed)
 
     async def _first_chunk(self) -> bytes:
         try:
