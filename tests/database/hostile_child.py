@@ -52,7 +52,7 @@ STATEMENTS: dict[str, Callable[[], str]] = {
     ),
     "unions": lambda: " UNION ALL ".join(["SELECT 1"] * 5_000),
     "joins": lambda: "SELECT count(*) FROM t" + "".join(f" JOIN t AS t{n} ON t.k = t{n}.k" for n in range(60)),
-    "large in": lambda: f"SELECT v FROM t WHERE v IN ({', '.join(map(str, range(30_000)))})",
+    "large in": lambda: f"SELECT v FROM t WHERE v IN ({', '.join(map(str, range(100_000)))})",
     "large like": lambda: "SELECT v FROM t WHERE k LIKE '" + "%a" * 100_000 + "'",
     "large regex": lambda: "SELECT 'a' ~ '" + "(a|b)*" * 20_000 + "'",
     "exploding regex": lambda: "SELECT 'a' ~ '(((a{100}){100}){100}){100}'",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -75,6 +77,19 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalDatabase]:
         answer(database.database, text, Session())
     yield database
     database.close()
+
+
+def test_a_large_in_list_does_not_hold_up_other_threads(opened: LocalDatabase) -> None:
+    text, said = STATEMENTS["large in"](), list[str]()
+    running = Thread(target=lambda: said.append(answer(opened.database, text, Session())))
+    running.start()
+    start = last = time.monotonic()
+    pause_max = 0.0
+    while running.is_alive():
+        running.join(0.001)
+        pause_max, last = max(pause_max, time.monotonic() - last), time.monotonic()
+    assert said == ["rows 2"]
+    assert pause_max < (last - start) / 2
 
 
 def check_answered(opened: LocalDatabase, text: str, channel: Channel) -> str:

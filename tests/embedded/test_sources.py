@@ -86,6 +86,20 @@ def test_queries_read_files_in_from(files: Path) -> None:
         assert db.sql("SELECT 'x.parquet' AS name").scalar() == "x.parquet"
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_copy_reads_and_writes_files_of_the_database(kind: str, tmp_path: Path) -> None:
+    with tsdb.connect(tmp_path / "home") as db:
+        db.sql("CREATE TABLE t (ts TIMESTAMP TIME INDEX, v BIGINT)")
+        db.sql("INSERT INTO t VALUES (1, 10), (2, 20)")
+        assert db.sql(f"COPY t TO 'x.{kind}' WITH (format = '{kind}')").affected_rows == 2
+        assert (tmp_path / "home" / "copy" / f"x.{kind}").is_file()
+        db.sql("TRUNCATE t")
+        both = f"COPY t FROM 'x.{kind}' WITH (format = '{kind}'); SELECT sum(v) FROM t"
+        assert db.sql(both).scalar() == 30
+        assert db.sql(f"SELECT sum(v) FROM '{tmp_path}/home/copy/x.{kind}'").scalar() == 30
+        assert db.sql(f"/* again */ copy t from 'x.{kind}' WITH (format = '{kind}')").affected_rows == 2
+
+
 def test_a_result_is_written_as_it_is(tmp_path: Path) -> None:
     pq.write_table(pa.table({"host": ["a"], "ts": [datetime(2024, 1, 1)], "v": [1.0]}), tmp_path / "x.parquet")
     with tsdb.connect() as db:

@@ -87,6 +87,12 @@ def test_columns_and_single_values_are_read_alike(moment: datetime, unit: str) -
     assert parse_timestamp(text) == since // timedelta(microseconds=1) * 1_000
 
 
+@pytest.mark.parametrize("texts", [["2024-07-01 10:00:00Z", None], ["2024-07-01T10:00:00.000Z", "2024-07-01 12:00:00"]])
+def test_a_zone_in_a_column_of_texts_wins(texts: list[str | None]) -> None:
+    column = parse_timestamps(pa.array(texts), "s", "Europe/Berlin").cast(pa.int64()).to_pylist()
+    assert column == [None if text is None else 1_719_828_000 for text in texts]
+
+
 def test_digits_are_counts_of_the_unit() -> None:
     column = parse_timestamps(pa.array(["1000", "-5", "2024-01-01 00:00:00"]), "ms")
     assert column.cast(pa.int64()).to_pylist() == [1000, -5, 1_704_067_200_000]

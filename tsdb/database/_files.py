@@ -24,12 +24,14 @@ import pyarrow.types as pt
 
 from tsdb._kernels import encode_json_lines
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
+from tsdb.model import ColumnInfo, Kind
 
 FORMATS = ("parquet", "csv", "json")
 _COMPRESSIONS = {"gzip": "gzip", "zstd": "zstd", "bzip2": "bz2", "xz": "xz"}
 _REMOTE = re.compile(r"(s3|s3a|oss|gs|gcs|azblob|http|https)://", re.IGNORECASE)
 _HEX_MARK = "\\x"
 """Begins bytes that are written as hex, as in PostgreSQL."""
+_TEXT_KINDS = (Kind.STRING, Kind.JSON, Kind.BINARY)
 _SUFFIX_COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
 
@@ -51,6 +53,8 @@ class FileOptions:
     timestamp_format: str | None = None
     date_format: str | None = None
     time_format: str | None = None
+    time_suffix: str = ""
+    """Follows a time that is written as text: `Z` where readers would take it for a local time."""
 
     @classmethod
     def parse(cls, options: Iterable[tuple[str, str]]) -> FileOptions:
@@ -205,7 +209,8 @@ def _as_text(column: Any, kind: pa.DataType, options: FileOptions) -> Any:
     if pt.is_timestamp(kind):
         if options.timestamp_format is not None:
             return pc.strftime(column, format=options.timestamp_format)
-        return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+        text = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+        return pc.binary_join_element_wise(text, options.time_suffix, "") if options.time_suffix else text
     if pt.is_date(kind) and options.date_format is not None:
         return pc.strftime(column.cast(pa.timestamp("s")), format=options.date_format)
     if pt.is_date(kind) or pt.is_time(kind) or pt.is_decimal(kind) or pt.is_dictionary(kind):
@@ -232,26 +237,53 @@ def _bytes_of(text: str | None) -> bytes | None:
         raise InvalidArguments(f"{text[:40]!r} is not hex: after {_HEX_MARK} there are pairs of hex digits") from error
 
 
-def read_file(path: Path, options: FileOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a file."""
+def read_file(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...] = ()) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file; what is meant for columns of text and of times stays the text that it is."""
     try:
-        yield from _read(path, options)
+        yield from _read(path, options, columns)
     except FileNotFoundError as error:
         raise CopyFailed(f"there is no file {path.name}") from error
     except (OSError, pa.ArrowException, lzma.LZMAError) as error:
         raise CopyFailed(f"cannot read {path.name}: {error}") from error
 
 
-def _read(path: Path, options: FileOptions) -> Iterator[pa.RecordBatch]:
+def _read(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...]) -> Iterator[pa.RecordBatch]:
     if options.format == "parquet":
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(batch_size=65_536)
         return
+    texts = _texts(path, options, columns) if columns else []
+    with _opened(path, options, texts) as reader:
+        yield from reader
+
+
+def _texts(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...]) -> list[str]:
+    """The columns that Arrow would convert by what they look like: it drops zones of times and zeros of `007`."""
+    with _opened(path, options, []) as reader:
+        inferred = {field.name: field.type for field in reader.schema}
+    return [
+        column.name
+        for column in columns
+        if (kind := inferred.get(column.name)) is not None
+        and (_is_time(kind, column) or (options.format == "csv" and column.type.kind in _TEXT_KINDS))
+    ]
+
+
+def _is_time(inferred: pa.DataType, column: ColumnInfo) -> bool:
+    is_date_or_time = pt.is_timestamp(inferred) or pt.is_date(inferred)
+    return is_date_or_time and (column.type.is_timestamp or column.type.kind in _TEXT_KINDS)
+
+
+@contextmanager
+def _opened(path: Path, options: FileOptions, texts: list[str]) -> Iterator[Any]:
     with path.open("rb") as raw, _decompressed(raw, path, options) as source:
         if options.format == "json":
-            yield from pj.open_json(source)
+            known = pa.schema([(name, pa.string()) for name in texts])
+            with pj.open_json(source, parse_options=pj.ParseOptions(explicit_schema=known)) as reader:
+                yield reader
         else:
-            yield from _read_csv(source, options)
+            with _open_csv(source, options, texts) as reader:
+                yield reader
 
 
 @contextmanager
@@ -267,15 +299,15 @@ def _decompressed(raw: IO[bytes], path: Path, options: FileOptions) -> Iterator[
             yield source
 
 
-def _read_csv(source: Any, options: FileOptions) -> Iterator[pa.RecordBatch]:
+def _open_csv(source: Any, options: FileOptions, texts: list[str]) -> Any:
     def on_invalid(row: Any) -> str:
         return "skip" if options.skip_bad_records else "error"
 
-    # Text first: whatever a value looks like, only its column says what it is.
-    with csv.open_csv(
+    return csv.open_csv(
         source,
         read_options=csv.ReadOptions(autogenerate_column_names=not options.has_header),
         parse_options=csv.ParseOptions(delimiter=options.delimiter, invalid_row_handler=on_invalid),
-        convert_options=csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
-    ) as reader:
-        yield from reader
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )

@@ -105,8 +105,12 @@ def with_files(text: str) -> tuple[str, dict[str, pa.Table]]:
 
 
 def _after_from(tokens: list[Token]) -> Iterator[int]:
+    """Where a query names a table. The files of COPY are those of the database."""
+    first = 0
     for at, token in enumerate(tokens[:-1]):
-        if token.word in ("FROM", "JOIN"):
+        if token.text == ";":
+            first = at + 1
+        elif token.word in ("FROM", "JOIN") and tokens[first].word != "COPY":
             yield at + 1
 
 

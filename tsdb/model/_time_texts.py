@@ -17,7 +17,7 @@ def parse_timestamps(values: pa.Array, unit: str, zone: str = "UTC") -> pa.Array
     """Read a column of text as timestamps of a unit; digits alone are counts of that unit."""
     kind = pa.timestamp(unit)
     if _are_canonical(values):
-        is_utc = canonical_zone(zone) == "UTC"
+        is_utc = canonical_zone(zone) == "UTC" or _all(pc.ends_with(values, "Z"))
         plain = pc.replace_substring_regex(values, "Z$", "") if is_utc else values
         try:
             times = floor_to_unit(plain.cast(pa.timestamp("ns")), unit)
@@ -40,7 +40,10 @@ _DIGITS = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def _are_canonical(values: pa.Array) -> bool:
-    matches = pc.match_substring_regex(values, _CANONICAL)
+    return _all(pc.match_substring_regex(values, _CANONICAL))
+
+
+def _all(matches: pa.Array) -> bool:
     return bool(pc.all(matches, min_count=0).as_py())
 
 

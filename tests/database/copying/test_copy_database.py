@@ -66,6 +66,21 @@ def test_a_dropped_database_is_restored_with_its_definitions(runner: CaseRunner,
     assert "ttl" in str(run(runner, "SHOW CREATE DATABASE shop"))
 
 
+@pytest.mark.parametrize("written_in", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_a_backup_holds_the_same_instants_in_every_zone(runner: CaseRunner, format: str, written_in: str) -> None:
+    run(runner, "CREATE DATABASE shop", "USE shop", "CREATE TABLE t (ts TIMESTAMP(9) TIME INDEX, seen TIMESTAMP(0))")
+    # Both instants are 02:30 in Berlin, on the night on which summer time ends.
+    run(runner, "INSERT INTO t VALUES ('2024-10-27 00:30:00Z', '2024-07-01'), ('2024-10-27 01:30:00Z', NULL)")
+    before = run(runner, "SELECT * FROM t ORDER BY ts")
+    runner.direct(f"zone {written_in}")
+    run(runner, f"COPY DATABASE shop TO 'backup/' WITH (format = '{format}')")
+    for zone in ("UTC", "Europe/Berlin", "Asia/Tokyo"):
+        runner.direct(f"zone {zone}")
+        run(runner, "TRUNCATE t", f"COPY DATABASE shop FROM 'backup/' WITH (format = '{format}')")
+        assert run(runner, "SELECT * FROM t ORDER BY ts") == before
+
+
 def test_a_backup_is_restored_under_another_name_beside_the_first(runner: CaseRunner) -> None:
     run(runner, *DEFINE)
     before = run(runner, *QUESTIONS)

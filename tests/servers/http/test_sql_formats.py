@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from typing import Any
@@ -343,3 +345,17 @@ async def test_a_format_for_one_answer_refuses_several_statements_before_they_ru
     assert not database.sessions
     database.answers["select 1;"] = [rows(n=[1])]
     assert (await ask("select 1;", f"format={name}", database)).status == 200
+
+
+AWKWARD = ["a\nb", "a\r\nb", 'say "x", then\n', ",", '"', ""]
+
+
+async def test_csv_of_awkward_texts_is_read_back_by_python() -> None:
+    database = ScriptedDatabase({"q": [rows(s=pa.array(AWKWARD), n=pa.array(range(len(AWKWARD))))]})
+    found = csv.reader(io.StringIO(await body("q", "format=csvwithnames", database), newline=""), strict=True)
+    assert list(found) == [["s", "n"], *([text, str(number)] for number, text in enumerate(AWKWARD))]
+
+
+async def test_a_line_break_does_not_break_the_line_of_a_table() -> None:
+    shown = await body("q", "format=table", ScriptedDatabase({"q": [rows(s=['"x", then\nleave'])]}))
+    assert shown.splitlines()[1:-1] == ['│ "\\"x\\", then\\nleave" │']

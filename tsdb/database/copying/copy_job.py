@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tsdb.database._processes import Process
 from tsdb.database._services import Services
 from tsdb.database.writing.assign import assign_column
 from tsdb.database.writing.columns import complete_rows, make_rows
-from tsdb.model import ColumnInfo, Kind, TableInfo, parse_timestamp, to_unit
+from tsdb.model import ColumnInfo, Kind, TableInfo, canonical_zone, parse_timestamp, to_unit
 from tsdb.query import Session
 from tsdb.sql.statements import Copy
 
@@ -25,7 +26,10 @@ class CopyJob:
     def __init__(self, statement: Copy, services: Services, session: Session, process: Process) -> None:
         self.statement, self.services, self.session, self.process = statement, services, session, process
         self.settings = dict(statement.options)
-        self.files = FileOptions.parse(statement.options)
+        is_utc = canonical_zone(session.time_zone) == "UTC"
+        self.files = replace(FileOptions.parse(statement.options), time_suffix="" if is_utc else "Z")
+        # The times of a backup are in UTC, in whatever zone it is read.
+        self.zone = "UTC" if statement.database is not None else session.time_zone
 
     def table(self) -> TableInfo:
         assert self.statement.table is not None
@@ -73,7 +77,7 @@ class CopyJob:
     def table_from(self, table: TableInfo, path: Path, text: str) -> int:
         total, limit = 0, self.statement.limit
         for file in files_at(path, text, self.settings.get("pattern")):
-            for batch in read_file(file, self.files):
+            for batch in read_file(file, self.files, table.columns):
                 self.process.check()
                 rows = self._fitted(table, batch)
                 if limit is not None:
@@ -86,7 +90,7 @@ class CopyJob:
     def _fitted(self, table: TableInfo, batch: pa.RecordBatch) -> pa.Table:
         """Match the columns of a file by name; those the table does not have are left out."""
         given = {
-            column.name: assign_column(_cells(batch, column), column, zone="UTC")
+            column.name: assign_column(_cells(batch, column), column, zone=self.zone)
             for column in table.columns
             if batch.schema.get_field_index(column.name) >= 0
         }
