@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import Measurement, measure
+from tests.engine.reads import count_rows, newest_rows, reader_of, scan_batches
+from tests.engine.region_dataset import RegionDataset
+from tsdb.engine.reading import SeriesRequest
 from tsdb.engine.rows.source import Run, make_run
-from tsdb.engine.scan import RegionDataset, Snapshot, count_rows, last_rows, scan_batches, scan_series
+from tsdb.engine.scan import Snapshot
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable, TimeRange
 
 HOSTS = 4000
@@ -61,9 +64,9 @@ def make_context() -> datafusion.SessionContext:
 
 
 def run_query(snapshot: Snapshot, query: str) -> list[pa.RecordBatch]:
-    """Run a query as the server does."""
+    """Run a query of DataFusion's over the reader of a region."""
     context = make_context()
-    context.register_dataset("t", RegionDataset(snapshot, parallelism=THREADS))
+    context.register_dataset("t", RegionDataset(reader_of(snapshot, parallelism=THREADS)))
     batches: list[pa.RecordBatch] = context.sql(query).collect()
     return batches
 
@@ -104,11 +107,11 @@ def main() -> Iterator[Measurement]:
     sources = tuple(make_source(schema, series, number) for number in range(RUNS))
     snapshot = Snapshot(schema, RegionOptions(), sources)
     yield from measure_queries(snapshot)
-    everything = TimeRange.ALL
-    one = pc.field("hostname") == "host_77"
-    yield measure("series scan, all", lambda: scan_series(snapshot, None, everything, ["usage_0"]), amount=ROWS)
-    yield measure("series scan, one", lambda: scan_series(snapshot, one, everything, ["usage_0"]), amount=RUNS * STEPS)
-    yield measure("last rows", lambda: last_rows(snapshot, None, TAGS + FIELDS), amount=HOSTS)
+    every = SeriesRequest(None, TimeRange.ALL, ["usage_0"])
+    one = SeriesRequest(pc.field("hostname") == "host_77", TimeRange.ALL, ["usage_0"])
+    yield measure("series scan, all", lambda: reader_of(snapshot).series(every), amount=ROWS)
+    yield measure("series scan, one", lambda: reader_of(snapshot).series(one), amount=RUNS * STEPS)
+    yield measure("newest rows", lambda: newest_rows(snapshot, None, TAGS + FIELDS), amount=HOSTS)
     yield measure("count of rows", lambda: count_rows(snapshot), amount=ROWS)
     overlapping = (*sources[:3], make_source(schema, series, 3, shift=STEPS // 2))
     merged = Snapshot(schema, RegionOptions(), overlapping)

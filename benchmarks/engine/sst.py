@@ -17,9 +17,10 @@ from benchmarks import Measurement, measure
 from tsdb.clock import SystemClock
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Run, make_run
-from tsdb.engine.sst import ROW_GROUP_ROWS, SstFile, WrittenFile, write_sst
+from tsdb.engine.sst import ROW_GROUP_ROWS, DataFile, FileReader, WrittenFile, write_sst
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable
 from tsdb.store import LocalStore, ObjectStore
 
@@ -85,11 +86,11 @@ def write(schema: RegionSchema, runs: list[Run], store: ObjectStore) -> WrittenF
     return written
 
 
-def read_all(file: SstFile, *, threads: int) -> None:
+def read_all(file: FileReader, *, threads: int) -> None:
     """Read times, sequences and all fields, each thread its share of the row groups."""
     file.block  # noqa: B018
-    bounds = np.linspace(0, file.meta.row_groups, threads + 1).astype(int)
     offsets = file.footer.row_offsets
+    bounds = np.linspace(0, len(offsets) - 1, threads + 1).astype(int)
 
     def read(part: int) -> None:
         rows = Slices.one(int(offsets[bounds[part]]), int(offsets[bounds[part + 1]]))
@@ -113,9 +114,8 @@ def main() -> Iterator[Measurement]:
         stored = written.meta.size_bytes + written.meta.index_size_bytes
         print(f"  {stored / rows:.1f} bytes a row, index {written.meta.index_size_bytes / SERIES:.1f} bytes a series")
 
-        def cold() -> SstFile:
-            caches = Caches.of(sst_meta_bytes=1 << 30, vector_bytes=0, page_bytes=0)
-            return SstFile(written.meta, store=store, directory="data", caches=caches)
+        def cold() -> FileReader:
+            return _open(written, store, Caches.of(sst_meta_bytes=1 << 30, vector_bytes=0, page_bytes=0))
 
         yield measure("read all columns, no cache, 1 thread", lambda: read_all(cold(), threads=1), amount=rows)
         yield measure("read all columns, no cache, 2 threads", lambda: read_all(cold(), threads=2), amount=rows)
@@ -124,7 +124,7 @@ def main() -> Iterator[Measurement]:
 
 def measure_cached(written: WrittenFile, store: ObjectStore) -> Iterator[Measurement]:
     caches = Caches.of(sst_meta_bytes=1 << 30, vector_bytes=1 << 30, page_bytes=0)
-    file = SstFile(written.meta, store=store, directory="data", caches=caches)
+    file = _open(written, store, caches)
     read_all(file, threads=2)
     rows = written.meta.rows
     yield measure("read all columns, cached", lambda: read_all(file, threads=1), amount=rows)
@@ -137,8 +137,12 @@ def measure_cached(written: WrittenFile, store: ObjectStore) -> Iterator[Measure
             file.field(column, one)
 
     yield measure("slice of one series, one field, cached", read_series, amount=1000, unit="slices")
-    yield measure("open: footer and series block", lambda: _open(written, store), amount=SERIES, unit="series")
+
+    def read_block() -> SeriesBlock:
+        return _open(written, store, Caches.disabled()).block
+
+    yield measure("open: footer and series block", read_block, amount=SERIES, unit="series")
 
 
-def _open(written: WrittenFile, store: ObjectStore) -> None:
-    SstFile(written.meta, store=store, directory="data", caches=Caches.disabled()).block  # noqa: B018
+def _open(written: WrittenFile, store: ObjectStore, caches: Caches) -> FileReader:
+    return DataFile(written.meta, store=store, directory="data", caches=caches).reader()

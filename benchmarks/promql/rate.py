@@ -12,7 +12,8 @@ import pyarrow as pa
 from benchmarks import Measurement, measure
 from tsdb.components._local import LocalOptions, open_directory
 from tsdb.database import Database, Session
-from tsdb.promql import Matcher, parse_promql
+from tsdb.model import Matcher
+from tsdb.promql import parse_promql
 from tsdb.promql.evaluation import LabelColumn, LabelTable, SeriesSet, run_range
 from tsdb.query.promql import QueryTimes
 
