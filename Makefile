@@ -58,8 +58,8 @@ format: $(VENV)/.dev-ready ## format the sources
 	cd kernels && cargo fmt
 
 .PHONY: bench
-bench: $(VENV)/.dev-ready ## run the project's own benchmarks
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.dev-ready ## run the project's own benchmarks, or with ARGS=peers compare with other databases
+	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: generate
 generate: $(VENV)/.dev-ready ## rewrite the files that come from the configuration models and the messages of gRPC

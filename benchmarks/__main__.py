@@ -1,6 +1,7 @@
 """Runs the benchmarks and prints a table: `python -m benchmarks [--list] [--json FILE] [NAME ...]`.
 
 A NAME is an area (`kernels`) or one benchmark (`kernels.row_hash`); without names, everything runs.
+`python -m benchmarks peers` compares tsdb with other databases instead: see `benchmarks/peers.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import Measurement
 
+PEERS = "python -m benchmarks peers compares tsdb with other databases; peers --help has its options"
 Benchmark = Callable[[], Iterable[Measurement]]
 
 
@@ -61,7 +63,12 @@ def run(names: list[str]) -> dict[str, list[Measurement]]:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="run the project's benchmarks")
+    if arguments[:1] == ["peers"]:
+        importlib.import_module("benchmarks.peers").main(arguments[1:])
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="run the project's benchmarks", epilog=PEERS
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="an area (kernels) or one (kernels.row_hash)")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measurements to FILE as well")
