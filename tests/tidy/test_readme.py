@@ -59,7 +59,7 @@ def test_documented_commands_run_one_after_the_other(document: str, checkout: Pa
 def _run(command: str, checkout: Path) -> None:
     """Run a command as it is written; of make, which would install packages, only see what it would run."""
     if command.startswith("make "):
-        last = _succeed(["sh", "-c", f"{command} --dry-run"], checkout).splitlines()[-1]
+        last = _succeed(["sh", "-c", f"{command} --dry-run --no-print-directory"], checkout).splitlines()[-1]
         if command.startswith("make run"):
             # `config` takes the arguments of `start` and ends.
             _succeed(["sh", "-c", re.sub(r" start\b", " config", last)], checkout)

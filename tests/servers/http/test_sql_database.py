@@ -98,7 +98,7 @@ async def test_a_query_whose_time_is_up_runs_no_more(app: HttpApp) -> None:
 async def test_a_query_that_is_not_fast_after_all_is_answered_on_a_thread(
     app: HttpApp, inline: InlinePolicy, monkeypatch: pytest.MonkeyPatch, sql: str, is_planned: bool
 ) -> None:
-    inline.limits = InlineLimits(fast_seconds=60.0)
+    inline.limits = InlineLimits(fast_seconds=60.0, soft_deadline_seconds=60.0)
     threads: list[bool] = []
     query = QueryEngine.query
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from tsdb.errors import InvalidArguments
+from tsdb.errors import InvalidArguments, Status
 from tsdb.query.errors import OutOfMemory
 
 ROWS_MAX = 20_000_000
@@ -17,6 +17,8 @@ CELL_BYTES = 32
 
 class TooManySlots(InvalidArguments):
     """The slots are so close, or the gaps and ranges so wide, that no result could hold them."""
+
+    status = Status.RUNTIME_RESOURCES_EXHAUSTED
 
 
 class SlotMemory:
