@@ -144,7 +144,7 @@ class FileReader:
         return footer.schema.by_id[column].type if column in footer.leaves else None
 
     def stores_whole(self, column: ColumnId) -> bool:
-        """Whether the values of a field are known to be whole numbers, because they are stored as such."""
+        """Whether a field holds whole numbers only: its values are stored as integers."""
         return self.footer.is_whole(column)
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
