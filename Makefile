@@ -37,7 +37,7 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120)
+fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)
 
 .PHONY: differential

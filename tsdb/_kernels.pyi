@@ -203,6 +203,25 @@ def touched_chunks(
     `offsets` is as for `add_chunks`.
     """
 
+def common_keys(
+    parts: Sequence[
+        tuple[
+            npt.NDArray[np.int64],
+            npt.NDArray[np.int64],
+            npt.NDArray[np.int64],
+            npt.NDArray[np.int64],
+            Sequence[int],
+            Sequence[SupportsArrowArray],
+        ]
+    ],
+    keys_max: int,
+) -> list[ArrowArray] | None:
+    """Return of each pair of rows with one series and time both, and part and row of either; None beyond `keys_max`.
+
+    A part is series, starts, stops, offsets, numbers and times: of each series the rows `starts` to `stops`, in
+    the order of time, and the times of chunks; `offsets` and `numbers` are as for `add_chunks`.
+    """
+
 def row_hash(
     columns: Sequence[SupportsArrowArray],
     names: Sequence[str],
@@ -741,10 +760,13 @@ class Samples:
         first: int,
         last: int,
         samples_max: int,
+        *,
+        last_wins: bool = False,
     ) -> Samples | None:
         """Find the rows from `first` to `last` of chosen series (uint32), in this order, of those that have some.
 
-        None if rows of one series overlap in time; LimitExceeded, with `found`, if there are too many.
+        Of rows of one series and time that of the last part remains with `last_wins`; without it, None if there are
+        any. LimitExceeded, with `found`, if there are too many.
         """
 
     def __len__(self) -> int: ...

@@ -13,6 +13,7 @@ translate with `wire_of(error)` and never choose codes themselves.
     │   └── ConfigError           … the configuration, with all of its problems at once
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
+    │   └── QueryTimeout          … longer than its client allows
     ├── Cancelled                 whoever asked no longer wants the answer
     ├── Busy                      too much to do at this moment: try again a little later
     └── BodyTooLarge              the request body is over `http.body_limit`
@@ -97,6 +98,8 @@ class Reason(Enum):
     AMBIGUOUS_COLUMN = "ambiguous column"
     DUPLICATE_ALIAS = "duplicate alias"
     GROUPING = "column outside of GROUP BY"
+    WINDOWING = "window function in a wrong place, or with a wrong frame"
+    COLUMN_REFERENCE = "no such position of a column"
     DATATYPE_MISMATCH = "datatype mismatch"
     SYNTAX = "syntax error"
     COLUMN_COUNT = "different numbers of columns"
@@ -110,6 +113,7 @@ class Reason(Enum):
     INVALID_JSON = "invalid JSON"
     INVALID_ENCODING = "text that is not UTF-8"
     INVALID_PARAMETER = "invalid parameter value"
+    NOT_SUPPORTED = "not supported in this place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,9 @@ REASON_WIRE: dict[Reason, Wire] = {
     Reason.AMBIGUOUS_COLUMN: Wire(*_BAD, 1052, "23000", "42702"),
     Reason.DUPLICATE_ALIAS: Wire(*_BAD, 1066, "42000", "42712"),
     Reason.GROUPING: Wire(*_BAD, 1055, "42000", "42803"),
+    Reason.NOT_SUPPORTED: Wire(*_BAD, 1235, "42000", "0A000"),
+    Reason.WINDOWING: Wire(*_BAD, 3593, "HY000", "42P20"),
+    Reason.COLUMN_REFERENCE: Wire(*_BAD, 1054, "42S22", "42P10"),
     Reason.DATATYPE_MISMATCH: Wire(*_BAD, 1210, "HY000", "42804"),
     Reason.SYNTAX: Wire(*_BAD, 1064, "42000", "42601"),
     Reason.COLUMN_COUNT: Wire(*_BAD, 1222, "21000", "42601"),
@@ -204,9 +211,9 @@ REASON_WIRE: dict[Reason, Wire] = {
 def is_fault(error: TsdbError) -> bool:
     """Tell whether an error is to be logged as one of the server.
 
-    Somebody who does not want an answer any more, and many who want one at the same time, are none.
+    A client that does not want an answer any more, or not after some time, and many who want one at once, are none.
     """
-    return wire_of(error).is_fault and not isinstance(error, Cancelled | Busy)
+    return wire_of(error).is_fault and not isinstance(error, Cancelled | QueryTimeout | Busy)
 
 
 def wire(status: Status) -> Wire:
@@ -280,6 +287,10 @@ class DeadlineExceeded(TsdbError):
     """The work did not finish before its deadline."""
 
     status = Status.DEADLINE_EXCEEDED
+
+
+class QueryTimeout(DeadlineExceeded):
+    """A query did not finish in the time that its client has set (`statement_timeout`)."""
 
 
 class Cancelled(TsdbError):

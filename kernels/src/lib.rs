@@ -59,6 +59,7 @@ mod _kernels {
 
     #[pymodule_export]
     use crate::rows::{
+        common_keys::common_keys,
         group_series::group_series,
         interleave_runs::interleave_runs,
         merge_dedup::merge_dedup,

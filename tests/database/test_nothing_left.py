@@ -58,3 +58,16 @@ def test_a_statement_leaves_nothing_behind(db: tsdb.Connection, text: str) -> No
     run(db, text, RUNS)
     more = alive() - before
     assert all(count < RUNS // 2 for count in more.values()), more
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM t", "SELECT k, max(v) FROM t GROUP BY k"])
+def test_an_ended_statement_does_not_wait_for_the_garbage_collector(db: tsdb.Connection, text: str) -> None:
+    run(db, text, 3)
+    before = alive()
+    gc.disable()
+    try:
+        run(db, text, RUNS)
+        after = Counter(type(each).__name__ for each in gc.get_objects())
+    finally:
+        gc.enable()
+    assert after["Process"] - before["Process"] < RUNS // 2

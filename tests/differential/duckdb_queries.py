@@ -2,7 +2,7 @@
 
 A query is a text with `{t}` for the table. Where the dialects spell a thing differently, it is written as
 `[[ours|||theirs]]`. What the two define differently is left out: the least of values with NaN, rounding of casts to
-integers, division of integers, correlation of one row.
+integers, division of integers, correlation of one row, a local time that occurs twice (for DuckDB the later one).
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ def _both(ours: str, theirs: str) -> str:
 
 
 _UNITS = ("minute", "hour", "day", "week", "month", "quarter", "year")
+_MINUTES = "extract(minute FROM ts) * 60000000"
+_WITHIN = {"minute": "extract(microseconds FROM ts)", "hour": f"{_MINUTES} + extract(microseconds FROM ts)"}
+"""The microseconds since the beginning of a unit."""
 _PARTS = ("year", "month", "day", "hour", "minute", "dow", "doy", "week", "quarter")
+
+
+def _truncated(unit: str) -> str:
+    """The beginning of a unit; DuckDB moves short ones to the second of two equal local times."""
+    ours = f"date_trunc('{unit}', ts)"
+    return _both(ours, f"(ts - to_microseconds({_WITHIN[unit]}))") if unit in _WITHIN else ours
 
 
 class Writer:
@@ -127,7 +136,7 @@ class Writer:
             (
                 "ts",
                 "ts",
-                f"date_trunc('{pick(_UNITS)}', ts)",
+                _truncated(pick(_UNITS)),
                 f"(ts + INTERVAL '{pick(('1 hour', '90 minutes', '30 seconds'))}')",
                 f"(ts - INTERVAL '{pick(('1 hour', '45 minutes'))}')",
             )
@@ -169,9 +178,10 @@ class Writer:
         return self._random.choice(("=", "<>", "<", "<=", ">", ">="))
 
     def moment(self) -> str:
-        """A time in the zone of the session."""
+        """A time in the zone of the session, perhaps a skipped one, never one that occurs twice."""
         day = self._random.choice(("2024-03-31", "2024-10-27", "2024-01-01", "1970-01-01", "2024-10-26"))
-        return f"'{day} {self._random.choice(('00:00:00', '02:30:00', '12:00:00', '23:59:59.999'))}'"
+        early = "03:30:00" if day == "2024-10-27" else "02:30:00"
+        return f"'{day} {self._random.choice(('00:00:00', early, '12:00:00', '23:59:59.999'))}'"
 
     def where(self) -> str:
         found = [self.condition() for _ in range(self._random.choice((0, 1, 1, 2, 3)))]
@@ -215,7 +225,7 @@ class Writer:
     def _buckets(self) -> Query:
         bucket = self._random.choice(
             (
-                *(f"date_trunc('{unit}', ts)" for unit in _UNITS),
+                *(_truncated(unit) for unit in _UNITS),
                 _both(
                     "date_bin(INTERVAL '40 minutes', ts)",
                     "time_bucket(INTERVAL '40 minutes', ts, TIMESTAMPTZ '1970-01-01 00:00:00+00')",
@@ -268,14 +278,15 @@ class Writer:
                 "lead(i, 2) OVER w",
                 "sum(i) OVER w",
                 "first_value(s) OVER w",
-                "count(f) OVER (PARTITION BY host, dc ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+                "count(f) OVER (w ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
                 "max(i) OVER (PARTITION BY host)",
             )
         )
         by = (
             "PARTITION BY host, dc, o ORDER BY ts, f NULLS LAST, i NULLS LAST, s NULLS LAST, b NULLS LAST, g NULLS LAST"
         )
-        return Query(f"SELECT host, ts, {call.replace(' w', f' ({by})')} AS c FROM {{t}}{self.where()}")
+        call = call.replace("OVER w", f"OVER ({by})").replace("(w ", f"({by} ")
+        return Query(f"SELECT host, ts, {call} AS c FROM {{t}}{self.where()}")
 
     def _set_operation(self) -> Query:
         kind = self._random.choice(("UNION", "UNION ALL", "EXCEPT", "INTERSECT"))

@@ -554,7 +554,7 @@ def test_closing_without_a_flush_lets_one_that_is_under_way_come_to_its_end(tmp_
 
 
 def test_a_start_on_a_full_disk_replays_what_fits_into_memory(tmp_path: Path, rows: Rows) -> None:
-    steps = [*CREATED, *(bulk(rows, region) for region in (APPEND, PLAIN) * 10)]
+    steps = [*CREATED, *(bulk(rows, region) for region in (APPEND, PLAIN) * 15)]
     lives.begin(tmp_path, *steps).close(flush=False)
     files = FaultyFiles()
     files.fail("write", errno.ENOSPC, name="store", times=-1)

@@ -33,7 +33,7 @@ from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
 from tsdb.engine.region.compact import install_job, make_job, write_job
 from tsdb.engine.region.flush_plan import stored_schema
-from tsdb.engine.tuning import EngineTuning, MemtableTuning
+from tsdb.engine.tuning import EngineTuning, MemtableTuning, ScanTuning
 from tsdb.errors import InvalidArguments
 from tsdb.ids import SeededIds
 from tsdb.model import (
@@ -73,8 +73,14 @@ TIMES = st.one_of(
     st.integers(0, 3),
     st.sampled_from([0, _DAY_MS - 1, _DAY_MS, 40 * _DAY_MS, -1, -_DAY_MS, INT64_MIN, INT64_MIN + 1, INT64_MAX]),
 )
-SMALL = replace(OPTIONS, tuning=EngineTuning(memtable=MemtableTuning(freeze_rows=4, tier_runs=3, runs_max=4)))
-"""Few enough raw rows for runs and tiers to be made."""
+SMALL = replace(
+    OPTIONS,
+    tuning=EngineTuning(
+        memtable=MemtableTuning(freeze_rows=4, tier_runs=3, runs_max=4),
+        scan=ScanTuning(cut_rows_min=-1000, split_rows_min=1, partition_rows_min=4),
+    ),
+)
+"""Few enough raw rows for runs and tiers to be made, and for every cut between what sources contest."""
 Key = tuple[Any, ...]
 Cell = tuple[pa.DataType, Any]
 """A value in the type that it was written in."""
@@ -234,6 +240,19 @@ class RegionModel(RuleBasedStateMachine):
         put(self.engine, rows)
         for row in rows:
             self.model.put(row)
+
+    @rule(data=st.data(), lag=st.integers(0, 6), again=st.lists(st.integers(0, 11), max_size=2))
+    def put_by_writers_that_are_not_in_step(self, data: st.DataObject, lag: int, again: list[int]) -> None:
+        """Two writers take turns, one of them is late, some rows come twice; there is a flush in between."""
+        template = self._row(data, with_fields=True)
+        arrivals = sorted([(step + step % 2 * lag, step) for step in range(12)] + [(step + 5, step) for step in again])
+        rows = [{**template, "ts": step} for _, step in arrivals]
+        for some in (rows[:7], rows[7:]):
+            put(self.engine, some)
+            for row in some:
+                self.model.put(row)
+            if some == rows[:7]:
+                self.flush()
 
     @precondition(lambda self: not self.model.options.append_mode)
     @rule(data=st.data(), count=st.integers(1, 4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+from tests.engine import lives
 from tests.engine.harness import REGION, create, open_engine, put
 from tsdb.clock import ManualClock
 from tsdb.ids import SeededIds, SystemIds
@@ -17,6 +18,7 @@ def live(root: Path, seed: int | None) -> dict[str, str]:
     ids, clock = SystemIds() if seed is None else SeededIds(seed), ManualClock(NOW_NS)
     for life in range(2):
         engine = open_engine(root, ids=ids, clock=clock)
+        lives.settle(engine)  # what the life before has left is removed before files are written again
         if not life:
             create(engine)
         for number in range(3):

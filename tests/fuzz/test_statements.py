@@ -1,8 +1,8 @@
 """Hostile statements at random, from several connections, while another asks whether the server is well.
 
-The server answers each of them: with rows, with a refusal, or at its deadline. Whatever they ask for, `/health` answers
-and memory stays bounded. By default some seconds, so that `make test` has it; `make fuzz` takes twice
-`TSDB_FUZZ_SECONDS`. The seed is printed; `TSDB_FUZZ_SEED` repeats a run.
+The server answers each of them: with rows, with a refusal that says what is wrong, or at its deadline; an internal
+error is a failure. Whatever they ask for, `/health` answers and memory stays bounded. By default some seconds, so that
+`make test` has it; `make fuzz` takes twice `TSDB_FUZZ_SECONDS`. The seed is printed; `TSDB_FUZZ_SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ import psycopg
 import pymysql
 import pytest
 
-from tests import server_process
-from tests.components.test_query_workers import descendants
-from tests.fuzz.statements import FAMILIES, SETUP, hostile
+from tests.fuzz.hostile_server import hostile_server, megabytes_of
+from tests.fuzz.statements import FAMILIES, hostile
 from tests.fuzz.test_ports import SECONDS, SEED, _port
-from tests.server_process import ServerProcess, running
+from tests.server_process import ServerProcess
+from tsdb.errors import WIRE, Status
 
 CLIENTS = {"http": 3, "mysql": 1, "postgres": 1}
 DEADLINE_SECONDS = 2
 ANSWER_SECONDS = 60.0
 """How long an answer may take on a machine that stands still: the deadline, and what is left of planning."""
+INTERNAL_CODES = frozenset({Status.UNKNOWN, Status.UNEXPECTED, Status.INTERNAL, Status.ILLEGAL_STATE})
 SLOW_SECONDS = 1.0
 SLOW_MAX = 3
 """How many checks of health in a minute may be slow although the machine was not."""
@@ -51,20 +52,9 @@ while True:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    environment = {"TSDB_STANDALONE__HTTP__TIMEOUT": f"{DEADLINE_SECONDS}s"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_process, "TSDB", (sys.executable, "-m", "tests.fuzz.small_server"))
-        process = running("standalone", tmp_path_factory.mktemp("statements"), environment=environment)
-        started = process.__enter__()
-    try:
-        for text in SETUP:
-            patient = {"x-tsdb-timeout": "120s"}
-            answer = httpx.post(f"{started.url}/v1/sql", data={"sql": text}, headers=patient, timeout=120)
-            assert answer.status_code == 200, answer.text
+    with hostile_server(tmp_path_factory.mktemp("statements"), deadline_seconds=DEADLINE_SECONDS) as started:
         yield started
         assert "RecursionError" not in started.output
-    finally:
-        process.__exit__(None, None, None)
 
 
 class Attack:
@@ -75,6 +65,7 @@ class Attack:
         self.deadline = time.monotonic() + seconds
         self.answers: Counter[str] = Counter()
         self.unanswered: list[str] = []
+        self.internal: list[str] = []
         self.running: dict[str, str] = {}
         self.slow: list[str] = []
         self.stalls: list[float] = []
@@ -105,8 +96,8 @@ class Attack:
 
     def _http(self, text: str) -> str:
         answer = httpx.post(f"{self.server.url}/v1/sql", data={"sql": text}, timeout=ANSWER_SECONDS)
-        if answer.status_code >= 500 and "recursion" in answer.text:
-            self.unanswered.append(f"{answer.text} to {text}")
+        if answer.status_code >= 500 and answer.json()["code"] in INTERNAL_CODES:
+            self.internal.append(f"{answer.text} to {text}")
         return str(answer.status_code)
 
     def _mysql(self, text: str) -> str:
@@ -117,6 +108,8 @@ class Attack:
                 cursor.execute(text)
                 cursor.fetchmany(10)
         except pymysql.MySQLError as error:
+            if error.args[0] == WIRE[Status.INTERNAL].mysql_errno:
+                self.internal.append(f"{error} to {text}")
             return f"mysql {error.args[0]}"
         return "mysql ok"
 
@@ -129,6 +122,8 @@ class Attack:
         except psycopg.Error as error:
             if error.sqlstate is None:
                 print(f"{error!r} to {text[:_SHOWN_CHARS]}")
+            if error.sqlstate == WIRE[Status.INTERNAL].sqlstate:
+                self.internal.append(f"{error} to {text}")
             return f"postgres {error.sqlstate}"
         return "postgres ok"
 
@@ -151,20 +146,6 @@ class Attack:
     def _read_control(self, lines: Iterator[bytes]) -> None:
         for line in lines:
             self.stalls.append(float(line))
-
-
-def megabytes_of(server: ServerProcess) -> float:
-    """Return the memory of the server and its workers: of pages that several have, each has its share."""
-    processes = [server.process.pid, *descendants(server.process.pid)]
-    return sum(proportional_kilobytes(each) for each in processes) / 1024
-
-
-def proportional_kilobytes(process: int) -> int:
-    with suppress(OSError):
-        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1])
-    return 0
 
 
 def test_the_same_seed_gives_the_same_statements() -> None:
@@ -196,6 +177,7 @@ def test_hostile_statements_leave_the_server_answering_and_its_memory_bounded(se
     print(f"{attack.answers}, MB {before:.0f} -> {peak:.0f}, slow: {attack.slow}")
     assert server.process.poll() is None, f"the server has ended, seed {SEED}\n{server.output[-4000:]}"
     assert attack.unanswered == []
+    assert attack.internal == [], f"seed {SEED}"
     assert len(attack.slow) <= SLOW_MAX * max(seconds / 60, 1)
     assert peak - before <= MEGABYTES_MORE
     _check_serves_again(server)

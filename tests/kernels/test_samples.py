@@ -56,22 +56,18 @@ def _sources(draw: st.DrawFn) -> list[Source]:
 
 
 def wanted_samples(sources: list[Source], chosen: list[int], first: int, last: int) -> list[list[tuple[int, float]]]:
+    """Of samples of one time, those of the last source."""
     found = []
     for number in chosen:
-        samples = [sample for source in sources for sample in source.get(number, []) if first <= sample[0] <= last]
-        found.append(sorted(samples, key=lambda sample: sample[0]))
+        samples = {time: value for source in sources for time, value in source.get(number, []) if first <= time <= last}
+        found.append(sorted(samples.items()))
     return found
 
 
-def is_overlapping(sources: list[Source], chosen: list[int], first: int, last: int) -> bool:
+def has_same_times(sources: list[Source], chosen: list[int], first: int, last: int) -> bool:
     for number in chosen:
-        spans = []
-        for source in sources:
-            times = [time for time, _ in source.get(number, []) if first <= time <= last]
-            if times:
-                spans.append((times[0], times[-1]))
-        spans.sort()
-        if any(one[1] >= other[0] for one, other in itertools.pairwise(spans)):
+        times = [time for source in sources for time, _ in source.get(number, []) if first <= time <= last]
+        if len(set(times)) < len(times):
             return True
     return False
 
@@ -82,13 +78,28 @@ def test_samples_are_those_of_the_chosen_series_in_the_range(
 ) -> None:
     chosen = order[:count]
     cuts = data.draw(st.lists(st.integers(0, 30), max_size=3))
+    last_wins = data.draw(st.booleans())
     parts = [part for source in sources for part in make_parts(source, cuts)]
-    samples = _kernels.Samples.find(parts, pa.array(chosen, pa.uint32()), first, last, 1000)
-    wanted = wanted_samples(sources, chosen, first, last)
+    samples = _kernels.Samples.find(parts, pa.array(chosen, pa.uint32()), first, last, 1000, last_wins=last_wins)
     if samples is None:
-        assert is_overlapping(sources, chosen, first, last)
+        assert not last_wins
+        assert has_same_times(sources, chosen, first, last)
         return
-    assert not is_overlapping(sources, chosen, first, last)
+    assert last_wins or not has_same_times(sources, chosen, first, last)
+    wanted = wanted_samples(sources, chosen, first, last)
+    check_samples(samples, wanted)
+
+
+def test_long_runs_of_one_source_stay_where_they_are_between_what_is_merged() -> None:
+    early = {0: [(time, 1.0) for time in range(0, 600, 2)], 1: [(5, 1.0)]}
+    late = {0: [(time, 2.0) for time in (7, *range(300, 320), *range(500, 900))], 1: [(5, 2.0), (6, 2.0)]}
+    parts = [*make_parts(early, [100]), *make_parts(late, [50])]
+    samples = _kernels.Samples.find(parts, pa.array([1, 0], pa.uint32()), 0, 1000, 1000, last_wins=True)
+    assert samples is not None
+    check_samples(samples, wanted_samples([early, late], [1, 0], 0, 1000))
+
+
+def check_samples(samples: _kernels.Samples, wanted: list[list[tuple[int, float]]]) -> None:
     places = [place for place, found in enumerate(wanted) if found]
     assert pa.array(samples.places).to_pylist() == places
     assert (samples.series, len(samples)) == (len(places), sum(map(len, wanted)))

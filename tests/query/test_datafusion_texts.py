@@ -67,6 +67,8 @@ def test_datafusion_still_words_an_error_as_it_is_read(name: str) -> None:
 PARTS = {
     "NOT_IMPLEMENTED": "SELECT * FROM t LIMIT (SELECT 1)",
     "UNSUPPORTED_LIMIT": "SELECT * FROM t LIMIT (SELECT 1)",
+    "CORRELATED": "SELECT 1 FROM t x JOIN t y ON x.a = (SELECT max(a) FROM t z WHERE z.s = x.s)",
+    "COMPUTE_ERROR": "SELECT regexp_like(s, 'a{1000}{1000}{1000}') FROM t",
     "OUT_OF_MEMORY": "SELECT array_agg(v) FROM (SELECT unnest(range(0, 1000000)) AS v)",
     "CAPACITY_OVERFLOW": "SELECT lpad(s, n) FROM t",
     "END_OF_STATEMENT": "SELECT 1 1",

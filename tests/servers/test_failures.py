@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tsdb.errors import Busy, Cancelled, InvalidSyntax, TsdbError
+from tsdb.errors import Busy, Cancelled, DeadlineExceeded, InvalidSyntax, QueryTimeout, TsdbError
 from tsdb.servers._failures import log_failure
 from tsdb.telemetry import get_logger
 
@@ -16,6 +16,8 @@ from tsdb.telemetry import get_logger
         (InvalidSyntax("cannot be parsed"), None, "DEBUG", "a request was refused"),
         (Busy("too many queries"), "SELECT 1", "DEBUG", "a request was refused"),
         (Cancelled("the statement was cancelled"), "SELECT 1", "DEBUG", "a request was refused"),
+        (QueryTimeout("the query did not finish"), "SELECT 1", "INFO", "a statement was refused"),
+        (DeadlineExceeded("the log did not answer"), "INSERT", "ERROR", "a request failed"),
         (TsdbError("a bug"), "SELECT 1", "ERROR", "a request failed"),
     ],
 )

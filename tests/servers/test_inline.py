@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tsdb.clock import SystemClock
-from tsdb.query.lifetime import QueryLife, before_long_step
+from tsdb.query._checkpoint import before_long_step
+from tsdb.query.lifetime import QueryLife
 from tsdb.servers._inline import (
     FAST_SECONDS,
     QUERIES_MAX,

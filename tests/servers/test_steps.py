@@ -12,7 +12,7 @@ import pytest
 from tests.engine.lives import wait_until
 from tsdb.errors import Busy, Cancelled
 from tsdb.query import WriteToken
-from tsdb.query.lifetime import before_long_step
+from tsdb.query._checkpoint import before_long_step
 from tsdb.servers._inline import InlineLimits, InlinePolicy
 from tsdb.servers._steps import StepPool, Steps
 
@@ -107,7 +107,7 @@ async def test_a_pool_that_is_shut_down_with_a_step_in_its_queue_closes_the_work
     await asyncio.sleep(0)
     assert await asking == CHUNK
     wait_until(lambda: pieces.made == 2)
-    pool.submit(is_busy.wait, 30)
+    pool.submit(lambda work: work(), lambda: is_busy.wait(30))
     assert await work.next_chunk() == CHUNK
     work.abandon()
     pool.close()

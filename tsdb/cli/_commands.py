@@ -12,6 +12,7 @@ import click
 from tsdb.cli._options import CONTEXT, component_command, version_option
 from tsdb.config import Component
 from tsdb.errors import ConfigError, StartError
+from tsdb.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from tsdb.config import LoadedConfig
@@ -124,7 +125,8 @@ def _config(component: Component, *, config_file: str | None, env_prefix: str, o
 
 def _start(component: Component, *, config_file: str | None, env_prefix: str, options: Mapping[str, str]) -> None:
     loaded = _load(component, config_file, env_prefix, options)
-    from tsdb.components import run_component
+    with quick_imports():
+        from tsdb.components.run import run_component
 
     try:
         run_component(loaded, announce=click.echo)

@@ -1,9 +1,11 @@
-"""The four components and the embedded database: the only place where concrete objects are made and put together."""
+"""The four components and the embedded database: the only place where concrete objects are made and put together.
+
+What runs a server is in `tsdb.components.run`, which an embedded database does not import.
+"""
 
 from __future__ import annotations
 
 from tsdb.components._local import LocalDatabase, LocalOptions, open_directory, open_local, open_memory, open_read_only
-from tsdb.components._run import run_component
 
 __all__ = [
     "LocalDatabase",
@@ -12,5 +14,4 @@ __all__ = [
     "open_local",
     "open_memory",
     "open_read_only",
-    "run_component",
 ]

@@ -33,7 +33,7 @@ from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
 from tsdb.query import QueryEngineOptions
-from tsdb.servers import Tls
+from tsdb.servers import QueryScheduler, Tls
 from tsdb.servers.grpc import (
     GrpcLimits,
     GrpcServer,
@@ -81,19 +81,26 @@ class Standalone:
         self._gate = DatabaseGate()
         self._routes: list[Routes] = []
         self._authenticator = Authenticator()
+        self._scheduler = QueryScheduler()
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
         self._authenticator = app.authenticator
-        self._routes = [sql_routes(app, self._gate)]
+        self._routes = [sql_routes(app, self._gate, scheduler=self._scheduler)]
         if self._config.influxdb.enable:
             self._routes.append(influx_routes(app, self._gate))
         if self._config.prom_store.enable:
             has_metric_engine, is_strict = self._config.prom_store.with_metric_engine, self._config.http.is_strict_mode
             self._routes.append(
-                prometheus_remote_routes(app, self._gate, has_metric_engine=has_metric_engine, is_strict=is_strict)
+                prometheus_remote_routes(
+                    app,
+                    self._gate,
+                    has_metric_engine=has_metric_engine,
+                    is_strict=is_strict,
+                    scheduler=self._scheduler,
+                )
             )
-            self._routes.append(prometheus_api_routes(app, self._gate, self._facts()))
+            self._routes.append(prometheus_api_routes(app, self._gate, self._facts(), scheduler=self._scheduler))
         if self._config.opentsdb.enable:
             self._routes.append(opentsdb_routes(app, self._gate))
         with_metric_engine = self._config.prom_store.with_metric_engine
@@ -151,6 +158,7 @@ class Standalone:
             authenticator=self._authenticator,
             tls=Tls.of(grpc.tls, section="grpc.tls"),
             version=build_info().version,
+            scheduler=self._scheduler,
         )
 
     def _mysql_server(self) -> MysqlServer:
@@ -170,6 +178,7 @@ class Standalone:
             port=mysql.addr.port,
             limits=limits,
             requires_database=mysql.reject_no_database,
+            scheduler=self._scheduler,
         )
 
     def _postgres(self) -> PostgresServer:
@@ -185,6 +194,7 @@ class Standalone:
             connections_max=options.max_connections,
             idle_timeout=options.idle_timeout,
             keep_alive=options.keep_alive,
+            scheduler=self._scheduler,
         )
 
     def open(self) -> None:

@@ -10,7 +10,7 @@ import lzma
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -32,6 +32,8 @@ _REMOTE = re.compile(r"(s3|s3a|oss|gs|gcs|azblob|http|https)://", re.IGNORECASE)
 _HEX_MARK = "\\x"
 """Begins bytes that are written as hex, as in PostgreSQL."""
 _TEXT_KINDS = (Kind.STRING, Kind.JSON, Kind.BINARY)
+_CSV_TEXT_KINDS = (*_TEXT_KINDS, Kind.DECIMAL, Kind.UINT64)
+_WIDEST_DECIMAL = pa.decimal256(76, 38)
 _SUFFIX_COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz"}
 
 
@@ -221,11 +223,28 @@ def _as_text(column: Any, kind: pa.DataType, options: FileOptions) -> Any:
     return column
 
 
+def numbers_of_text(column: pa.Array, kind: Kind) -> pa.Array:
+    """Return the numbers that texts of a file mean, with all of their digits where the widest type has them."""
+    if not pt.is_string(column.type):
+        return column
+    trimmed = pc.utf8_trim_whitespace(column)
+    for wanted in (pa.uint64() if kind is Kind.UINT64 else _WIDEST_DECIMAL, pa.float64()):
+        with suppress(pa.ArrowInvalid):
+            return trimmed.cast(wanted)
+    return column
+
+
 def bytes_of_text(column: pa.Array) -> pa.Array:
     """Return the bytes that texts of a file mean: what `as_text` wrote as hex, and anything else as it is."""
     if not pt.is_string(column.type):
         return column
     return pa.array([_bytes_of(value) for value in column.to_pylist()], pa.binary())
+
+
+def vectors_of_text(column: pa.Array) -> pa.Array:
+    """Return the bytes of vectors that `as_text` wrote as hex; vectors such as `[1.0, 2.0]` as they are."""
+    is_hex = pt.is_string(column.type) and pc.all(pc.starts_with(column, pattern=_HEX_MARK)).as_py()
+    return bytes_of_text(column) if is_hex else column
 
 
 def _bytes_of(text: str | None) -> bytes | None:
@@ -238,7 +257,7 @@ def _bytes_of(text: str | None) -> bytes | None:
 
 
 def read_file(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...] = ()) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a file; what is meant for columns of text and of times stays the text that it is."""
+    """Yield the batches of a file; what Arrow would change by its looks stays the text that it is."""
     try:
         yield from _read(path, options, columns)
     except FileNotFoundError as error:
@@ -252,21 +271,39 @@ def _read(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...]) -> 
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(batch_size=65_536)
         return
-    texts = _texts(path, options, columns) if columns else []
-    with _opened(path, options, texts) as reader:
+    types = _types(path, options, columns) if columns else {}
+    with _opened(path, options, types) as reader:
         yield from reader
 
 
-def _texts(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...]) -> list[str]:
-    """The columns that Arrow would convert by what they look like: it drops zones of times and zeros of `007`."""
-    with _opened(path, options, []) as reader:
-        inferred = {field.name: field.type for field in reader.schema}
-    return [
-        column.name
-        for column in columns
-        if (kind := inferred.get(column.name)) is not None
-        and (_is_time(kind, column) or (options.format == "csv" and column.type.kind in _TEXT_KINDS))
-    ]
+def _types(path: Path, options: FileOptions, columns: tuple[ColumnInfo, ...]) -> dict[str, pa.DataType]:
+    """The types of columns that Arrow would convert by what they look like.
+
+    It drops zones of times and zeros of `007`, and reads numbers as integers with a sign or as floats.
+    """
+    inferred = _inferred(path, options, {})
+    given = [column for column in columns if column.name in inferred]
+    if options.format == "csv":
+        found = {column.name: pa.string() for column in given if column.type.kind in _CSV_TEXT_KINDS}
+    else:
+        found = _unsigned(path, options, given)
+    return found | {column.name: pa.string() for column in given if _is_time(inferred[column.name], column)}
+
+
+def _unsigned(path: Path, options: FileOptions, columns: list[ColumnInfo]) -> dict[str, pa.DataType]:
+    """The columns that are read as integers without a sign, unless the file has fractions in them."""
+    found = {column.name: pa.uint64() for column in columns if column.type.kind is Kind.UINT64}
+    try:
+        if found:
+            _inferred(path, options, found)
+    except pa.ArrowInvalid:
+        return {}
+    return found
+
+
+def _inferred(path: Path, options: FileOptions, types: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+    with _opened(path, options, types) as reader:
+        return {field.name: field.type for field in reader.schema}
 
 
 def _is_time(inferred: pa.DataType, column: ColumnInfo) -> bool:
@@ -275,14 +312,14 @@ def _is_time(inferred: pa.DataType, column: ColumnInfo) -> bool:
 
 
 @contextmanager
-def _opened(path: Path, options: FileOptions, texts: list[str]) -> Iterator[Any]:
+def _opened(path: Path, options: FileOptions, types: dict[str, pa.DataType]) -> Iterator[Any]:
     with path.open("rb") as raw, _decompressed(raw, path, options) as source:
         if options.format == "json":
-            known = pa.schema([(name, pa.string()) for name in texts])
-            with pj.open_json(source, parse_options=pj.ParseOptions(explicit_schema=known)) as reader:
+            parse_options = pj.ParseOptions(explicit_schema=pa.schema(list(types.items())))
+            with pj.open_json(source, parse_options=parse_options) as reader:
                 yield reader
         else:
-            with _open_csv(source, options, texts) as reader:
+            with _open_csv(source, options, types) as reader:
                 yield reader
 
 
@@ -299,7 +336,7 @@ def _decompressed(raw: IO[bytes], path: Path, options: FileOptions) -> Iterator[
             yield source
 
 
-def _open_csv(source: Any, options: FileOptions, texts: list[str]) -> Any:
+def _open_csv(source: Any, options: FileOptions, types: dict[str, pa.DataType]) -> Any:
     def on_invalid(row: Any) -> str:
         return "skip" if options.skip_bad_records else "error"
 
@@ -308,6 +345,6 @@ def _open_csv(source: Any, options: FileOptions, texts: list[str]) -> Any:
         read_options=csv.ReadOptions(autogenerate_column_names=not options.has_header),
         parse_options=csv.ParseOptions(delimiter=options.delimiter, invalid_row_handler=on_invalid),
         convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(texts, pa.string()), strings_can_be_null=True, quoted_strings_can_be_null=False
+            column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )

@@ -127,7 +127,11 @@ class ProcessList:
     def leave(self, process: Process) -> None:
         if process.finish():
             self._forget(process)
-        connected = self._connected.get(process.session.connection_id)
+        session = process.session
+        if session.statement is process:
+            # Else they would hold each other until a garbage collection, which delays the requests of its moment.
+            session.statement = None
+        connected = self._connected.get(session.connection_id)
         if connected is not None:
             connected.quiet_since_ns = self._clock.now_ns()
 

@@ -51,9 +51,13 @@ class ScanTuning:
 
     partition_rows_min: int = 8192
     """A segment of fewer rows is read by one partition."""
-    alone_rows_min: int = 65_536
-    """So many rows a source must have alone in a range of time to be cut off a merge: every cut costs a binary search
-    for each series."""
+    look_rows_max: int = 1 << 22
+    """If series that several sources have at the same time have no more rows than this, their times are compared."""
+    cut_rows_min: int = 1024
+    """So many rows must be spared the merge for a range of time to be cut out of it: what is read alone has a price of
+    its own."""
+    split_rows_min: int = 65_536
+    """If so many rows are to be merged, series that are contested for long are told apart from others."""
     group_rows: int = 1 << 20
     """Series are narrowed to the time range in groups of about so many rows, which bounds what is read for it."""
     probe_rows_min: int = 1 << 20

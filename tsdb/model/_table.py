@@ -174,7 +174,7 @@ class TableInfo:
         """The table's columns in the order users see, with the metadata of their SQL types."""
         return pa.schema([column.field for column in self.columns])
 
-    @property
+    @cached_property
     def region_ids(self) -> tuple[RegionId, ...]:
         return tuple(region_id(self.id, number) for number in self.region_numbers)
 

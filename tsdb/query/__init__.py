@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tsdb.query._checkpoint import run_checked, threads_max
 from tsdb.query._engine import QueryEngine
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import PlanQuery, TableMissing
-from tsdb.query.lifetime import run_checked
 from tsdb.query.planning import QueryEngineOptions
 from tsdb.query.series_aggregate import VARIABLE as SERIES_AGGREGATE
 from tsdb.query.session import Affected, Channel, Output, Records, Session, TableRecords, read_all
@@ -27,5 +27,6 @@ __all__ = [
     "matching_regions",
     "read_all",
     "run_checked",
+    "threads_max",
     "visible",
 ]

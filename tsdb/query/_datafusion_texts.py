@@ -26,9 +26,11 @@ SAME_NAMES = re.compile(
 FORBIDDEN = re.compile(r"Error during planning: (?:Statement|DDL|DML) not supported: ")
 NOT_IMPLEMENTED = "This feature is not implemented: "
 UNSUPPORTED_LIMIT = f"{NOT_IMPLEMENTED}Unsupported LIMIT"
-"""The planner knows it, and reports it at execution."""
+CORRELATED = "Correlated scalar subquery can only be used in "
 
 INTERNAL = re.compile(r"(?:^|: |caused by\s+)Internal error: ")
+COMPUTE_ERROR = "Compute error: "
+"""About values, also within an internal error."""
 PYTHON_ERROR = re.compile(r"PyErr \{ type: <class '([^']*)'>, value: \w+\((.*?)\), traceback: ", re.DOTALL)
 """An error raised by a function or table of ours."""
 BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scalar|Expression)")

@@ -19,10 +19,11 @@ from datafusion import DataFrame
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
+from tsdb.query._checkpoint import before_long_step
 from tsdb.query.errors import TableMissing
 from tsdb.query.functions import Function
 from tsdb.query.information_schema import InformationContext, information_table
-from tsdb.query.lifetime import MemoryWatch, Planning, QueryLife, Unfinished, before_long_step
+from tsdb.query.lifetime import MemoryWatch, Planning, QueryLife, Unfinished
 from tsdb.query.pg_catalog import information_columns, pg_functions, pg_table
 from tsdb.query.planning import (
     Contexts,
@@ -187,7 +188,8 @@ class QueryPlanner:
             return lease, lease.ask(request(travelling(job), tables.open_named(job.names))), life.scans
         except BaseException as error:
             lease.end(is_done=False)
-            raise self._with_near_table(error, job.session) from error
+            self._add_near_table(error, job.session)
+            raise
 
     def _plan_where_it_fits(self, job: Job) -> PlannedQuery:
         before_long_step()
@@ -201,7 +203,8 @@ class QueryPlanner:
             return self._plans.plan(job, source, life)
         except BaseException as error:
             life.end()
-            raise self._with_near_table(error, job.session) from error
+            self._add_near_table(error, job.session)
+            raise
 
     def _start(self, job: Job) -> tuple[PlannedQuery, Any]:
         life, source = self._begin(job)
@@ -209,7 +212,8 @@ class QueryPlanner:
             return self._plans.start(job, source, life)
         except BaseException as error:
             life.end()
-            raise self._with_near_table(error, job.session) from error
+            self._add_near_table(error, job.session)
+            raise
 
     def _begin(self, job: Job) -> tuple[QueryLife, TableSource]:
         life = self.life_of(job.session)
@@ -241,12 +245,11 @@ class QueryPlanner:
         """Return the life of a query that belongs to the running statement of a session."""
         return QueryLife(self._clock, session.timeout or self._options.timeout, statement=session.statement)
 
-    def _with_near_table(self, error: BaseException, session: Session) -> BaseException:
-        """Return an error; one about a missing table says which one was probably meant."""
+    def _add_near_table(self, error: BaseException, session: Session) -> None:
+        """Have an error about a missing table say which one was probably meant."""
         if isinstance(error, TableMissing) and may_read(session, error.database):
             near = self._catalog.near_table(error.database, error.name)
             error.hint = None if near is None else f"did you mean {near}?"
-        return error
 
     def _server_functions(self, session: Session, words: set[str]) -> list[Any]:
         if session.dialect is not Dialect.POSTGRESQL or _PG_FUNCTIONS.isdisjoint(words):

@@ -22,7 +22,7 @@ from tsdb.query.selection import conjuncts, fit_condition, is_canonical_time
 from tsdb.query.session import Session
 from tsdb.sql import clauses
 from tsdb.sql.lexer import Token, TokenKind, unquote
-from tsdb.sql.shape import Shape, find_shape
+from tsdb.sql.shape import Shape, find_offsets, find_shape
 from tsdb.sql.statements import Dialect
 from tsdb.sql.tag_expression import TagExpression
 
@@ -269,7 +269,7 @@ class SeenShapes(Generic[T]):
         shape = find_shape(text, session.dialect)
         if shape is None:
             return
-        numbers = {offset: number for number, offset in enumerate(shape.offsets)}
+        numbers = {offset: number for number, offset in enumerate(find_offsets(text, session.dialect))}
         places = [literal.place for literal in literals_of(condition)]
         if any(place not in numbers for place in places):
             return

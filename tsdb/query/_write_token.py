@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 
 from tsdb.errors import Cancelled
+from tsdb.query._checkpoint import begin_writing
 
 
 class WriteToken:
@@ -64,6 +65,7 @@ class WriteToken:
 
     def enter(self) -> None:
         """Begin a step that becomes visible; raise Cancelled if the write was cancelled."""
+        begin_writing()
         if not self._may_enter():
             raise Cancelled("the write was stopped")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._tls import Tls
 
-__all__ = ["Tls"]
+__all__ = ["QueryScheduler", "Tls"]

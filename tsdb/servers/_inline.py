@@ -109,13 +109,26 @@ class _SoftDeadline:
         self.is_over = False
         """Whether the execution has left the event loop: later steps of the query run on threads."""
 
-    def __call__(self) -> None:
+    def __call__(self, check: Callable[[], None]) -> None:
         if not self.is_over and self._seconds() > self._seconds_max:
             raise SoftDeadlineExceeded
 
     def before_long_step(self) -> None:
         if not self.is_over:
             raise SoftDeadlineExceeded
+
+    def begin_wait(self) -> None:
+        """Only planned queries wait for others, and none of them runs inline."""
+
+    def end_wait(self, check: Callable[[], None]) -> None:
+        """As above."""
+
+    def begin_writing(self) -> None:
+        """Only queries run inline."""
+
+    def threads_max(self, most: int) -> int:
+        """Its client is alone."""
+        return most
 
 
 class Candidate(NamedTuple):

@@ -1,8 +1,10 @@
-"""The one runner of blocking work: step by step on the threads of a pool, or inline where a query is known to be fast.
+"""The one runner of blocking work: step by step on threads, or inline where a query is known to be fast.
 
     StepPool.run      one step with one result
     Steps             a generator of bytes: a step runs until there is a chunk of the answer
 
+- Steps of queries take turns with those of all protocols on the threads of the scheduler (`_scheduler`); a query is
+  refused while too many wait. Other work, such as logins and writes, has threads of its own.
 - Executing statements and encoding rows blocks, so the event loop does it only under the rules of `_inline`.
 - Between steps nothing runs: a slow client holds no thread. With read-ahead, one chunk is made while the one before it
   is sent, and no more.
@@ -27,6 +29,7 @@ from prometheus_client import Gauge
 from tsdb.errors import Busy
 from tsdb.query import WriteToken
 from tsdb.servers._inline import Candidate, SoftDeadlineExceeded, start_watch
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 
 CANCEL_SECONDS = 0.1
@@ -36,24 +39,27 @@ _T = TypeVar("_T")
 
 
 class StepPool:
-    """Threads for the steps of one server. `close` it when the server has stopped."""
+    """Runs the steps of one server. `close` it when the server has stopped."""
 
     def __init__(
         self,
         name: str,
         threads_max: int,
         *,
+        scheduler: QueryScheduler | None = None,
         waiting_max: int | None = None,
         waiting: Gauge | None = None,
         setting: str = "",
         cancel_seconds: float = CANCEL_SECONDS,
         settle_seconds_max: float = SETTLE_SECONDS_MAX,
     ) -> None:
-        """With `waiting_max`, further work is refused while so many steps wait for a thread.
+        """At most `threads_max` steps run at a time: on threads of the scheduler, or without one on threads of its own.
 
-        `setting` is the configuration key of the number of threads, for the error message.
+        With `waiting_max`, further work is refused while so many steps wait for a thread of its own. `setting` is the
+        configuration key of the number of threads, for the error message.
         """
-        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
+        self._lane = None if scheduler is None else scheduler.lane(threads_max)
+        self._threads = self._lane or ThreadPoolExecutor(threads_max, thread_name_prefix=f"tsdb-{name}")
         self._under_way_max = None if waiting_max is None else threads_max + waiting_max
         self._under_way = 0
         self._gauge = waiting
@@ -63,7 +69,17 @@ class StepPool:
 
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if isinstance(self._threads, ThreadPoolExecutor):
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        else:
+            self._threads.close()
+
+    def admit(self, seconds_max: float | None = None) -> None:
+        """Raise Busy if too much waits, or if work that begins now would begin after `seconds_max`."""
+        if self._lane is not None:
+            self._lane.admit(seconds_max)
+        if self._under_way_max is not None and self._under_way >= self._under_way_max:
+            raise Busy("too many requests wait for a thread", hint=f"try again later, or raise {self._setting}")
 
     async def run(
         self,
@@ -72,8 +88,9 @@ class StepPool:
         cancel: Callable[[], None] | None = None,
         token: WriteToken | None = None,
         candidate: Candidate | None = None,
+        seconds_max: float | None = None,
     ) -> _T:
-        """Return what `work` returns, run as one step.
+        """Return what `work` returns, run as one step; Busy if that cannot begin within `seconds_max`.
 
         `cancel` makes it fail soon, and is called from the event loop. `token` is what it writes under. A `candidate`
         runs inline if it may; work that is abandoned runs again from its beginning.
@@ -83,9 +100,8 @@ class StepPool:
                 with suppress(SoftDeadlineExceeded):
                     return contextvars.copy_context().run(candidate.run, work)
             else:
-                return await self._run_noted(work, cancel, candidate)
-        if self._under_way_max is not None and self._under_way >= self._under_way_max:
-            raise Busy("too many requests wait for a thread", hint=f"try again later, or raise {self._setting}")
+                return await self._run_noted(work, cancel, candidate, seconds_max)
+        self.admit(seconds_max)
         step: Future[_T] = self.submit(contextvars.copy_context().run, work)
         try:
             return await self.wait(step)
@@ -96,18 +112,24 @@ class StepPool:
                 self.insist(step, cancel)
             raise
 
-    async def _run_noted(self, work: Callable[[], _T], cancel: Callable[[], None] | None, candidate: Candidate) -> _T:
+    async def _run_noted(
+        self,
+        work: Callable[[], _T],
+        cancel: Callable[[], None] | None,
+        candidate: Candidate,
+        seconds_max: float | None,
+    ) -> _T:
         def timed() -> tuple[_T, float]:
             seconds = start_watch()
             return work(), seconds()
 
-        found, taken = await self.run(timed, cancel=cancel)
+        found, taken = await self.run(timed, cancel=cancel, seconds_max=seconds_max)
         candidate.note(taken)
         return found
 
-    def submit(self, function: Callable[..., _T], *arguments: Any) -> Future[_T]:
-        """Have a thread call a function."""
-        return self._threads.submit(function, *arguments)
+    def submit(self, call: Callable[[Callable[[], _T]], _T], work: Callable[[], _T]) -> Future[_T]:
+        """Have a thread run `work` through `call`."""
+        return self._threads.submit(call, work)
 
     async def wait(self, step: Future[_T]) -> _T:
         """Return the result of a step; it goes on when the caller is cancelled."""
@@ -151,11 +173,14 @@ class Steps:
         reads_ahead: bool = False,
         pauses: bool = False,
         candidate: Candidate | None = None,
+        seconds_max: float | None = None,
+        is_new: bool = True,
     ) -> None:
         """`make` begins the generator, again if an inline `candidate` is abandoned.
 
         `cancel` makes a step that runs fail soon; it is called from the event loop. With `pauses`, an empty piece ends
-        a step: the generator waits for something.
+        a step: the generator waits for something. Work that `is_new` is refused with Busy, at its first chunk, if it
+        cannot begin within `seconds_max`.
         """
         self._pool = pool
         self._make = make
@@ -165,6 +190,8 @@ class Steps:
         self._reads_ahead = reads_ahead
         self._pauses = pauses
         self._candidate = candidate
+        self._seconds_max = seconds_max
+        self._is_new = is_new
         self._context = contextvars.copy_context()
         self._step: Future[tuple[bytes, bool]] | None = None
         self._is_ahead = False
@@ -190,6 +217,9 @@ class Steps:
             with suppress(SoftDeadlineExceeded):
                 return self._context.run(candidate.run, self._chunk_here)
             self._pieces, self.is_over, candidate = self._make(), False, None
+        if self._is_new:
+            self._is_new = False
+            self._pool.admit(self._seconds_max)
         chunk = await self._next_chunk()
         if candidate is not None:
             candidate.note(self._seconds if self.is_over else inf)

@@ -27,8 +27,6 @@ class Shape(NamedTuple):
 
     text: str
     literals: list[str]
-    offsets: list[int]
-    """Where each literal begins."""
 
 
 def _compile(dialect: Dialect) -> re.Pattern[str]:
@@ -46,21 +44,22 @@ def _compile(dialect: Dialect) -> re.Pattern[str]:
 _PATTERNS = {dialect: _compile(dialect) for dialect in Dialect}
 
 
+_NUMBER_STARTS = frozenset(".0123456789")
+
+
 def find_shape(text: str, dialect: Dialect) -> Shape | None:
     """Return the shape of a text; None if it is too long, or holds a quote or comment that does not end."""
     if len(text) > SHAPE_CHARS_MAX:
         return None
-    parts = _PATTERNS[dialect].findall(text)
-    pieces: list[str] = []
-    literals: list[str] = []
-    offsets: list[int] = []
-    at = 0
-    for between, literal in parts:
-        at += len(between)
-        pieces.append(between)
-        if literal:
-            offsets.append(at)
-            literals.append(literal)
-            pieces.append("0" if literal[0].isdigit() or literal[0] == "." else "'")
-            at += len(literal)
-    return Shape("".join(pieces), literals, offsets) if at == len(text) else None
+    pairs = _PATTERNS[dialect].findall(text)
+    literals = [literal for _, literal in pairs if literal]
+    # Every query comes here: no function is called for each literal.
+    kinds = ["" if not literal else "0" if literal[0] in _NUMBER_STARTS else "'" for _, literal in pairs]
+    shape = "".join([between + kind for (between, _), kind in zip(pairs, kinds, strict=True)])
+    covered = len(shape) - len(literals) + len("".join(literals))
+    return Shape(shape, literals) if covered == len(text) else None
+
+
+def find_offsets(text: str, dialect: Dialect) -> list[int]:
+    """Return where the literals of a text that has a shape begin."""
+    return [match.start(2) for match in _PATTERNS[dialect].finditer(text) if match[2]]

@@ -6,7 +6,9 @@
 //! `chosen`, those without a row are left out; the samples of one ascend in time. Nothing is copied until somebody asks for
 //! whole columns: who evaluates a series reads the pieces, or puts the pieces of one series together in a place of its own.
 //!
-//! Pieces whose rows of a series overlap in time would have to be merged: then there are no `Samples`.
+//! Where pieces overlap in time, their rows of a series are merged: what they have in turns is copied to a piece of its own,
+//! longer runs of rows stay where they are. Of rows with one series and time the one of the last piece is the newest, if
+//! the caller says that pieces are in the order of their age; otherwise there are no `Samples`.
 
 use arrow_array::types::{Float64Type, Int64Type, UInt8Type, UInt32Type};
 use arrow_buffer::ScalarBuffer;
@@ -19,6 +21,8 @@ use crate::prom::range::{self, Room, STALE, Series};
 use crate::rows::keys::times;
 
 const NOWHERE: u32 = u32::MAX;
+/// So many rows of one piece in a row are not copied where pieces are merged.
+const WHOLE_ROWS_MIN: usize = 64;
 
 /// Which series a source has, by number, and where.
 #[pyclass(frozen, module = "tsdb._kernels")]
@@ -193,8 +197,10 @@ type Part<'py> = (Bound<'py, SeriesStretches>, Bound<'py, SamplePiece>);
 
 #[pymethods]
 impl Samples {
-    /// Finds samples; None if pieces overlap, LimitExceeded if there are more than `samples_max`.
+    /// Finds samples; LimitExceeded if there are more than `samples_max`. Of samples with one time the one of the last
+    /// part remains with `last_wins`; without it there are None if there are any.
     #[staticmethod]
+    #[pyo3(signature = (parts, chosen, first, last, samples_max, *, last_wins = false))]
     fn find(
         py: Python<'_>,
         parts: Vec<Part<'_>>,
@@ -202,11 +208,12 @@ impl Samples {
         first: i64,
         last: i64,
         samples_max: usize,
+        last_wins: bool,
     ) -> PyResult<Option<Self>> {
         let chosen = chosen.values::<UInt32Type>("chosen")?;
         let parts: Vec<(&SeriesStretches, &SamplePiece)> =
             parts.iter().map(|(stretches, piece)| (stretches.get(), piece.get())).collect();
-        let found = py.detach(|| find(&parts, &chosen, first, last));
+        let found = py.detach(|| find(&parts, &chosen, first, last, last_wins));
         match found {
             Some(found) if found.len() > samples_max => {
                 Err(limit_exceeded("samples", samples_max, found.len()))
@@ -358,6 +365,7 @@ fn find(
     chosen: &[u32],
     first: i64,
     last: i64,
+    last_wins: bool,
 ) -> Option<Samples> {
     let places = Places::of(chosen);
     let mut hits = Vec::new();
@@ -379,7 +387,7 @@ fn find(
     if !hits.is_sorted_by_key(|hit| (hit.place, hit.time)) {
         hits = by_place(hits, chosen.len());
     }
-    arrange(parts, &hits)
+    arrange(parts, &hits, last_wins)
 }
 
 /// Hits in the order of their places, and of time where those of one place are not.
@@ -410,30 +418,125 @@ fn by_place(hits: Vec<Hit>, count: usize) -> Vec<Hit> {
         .collect()
 }
 
-/// Makes samples of hits in order; None if those of a place overlap.
-fn arrange(parts: &[(&SeriesStretches, &SamplePiece)], hits: &[Hit]) -> Option<Samples> {
-    let (mut segments, mut bounds) = (Vec::with_capacity(hits.len()), vec![]);
-    let (mut offsets, mut places): (Vec<i64>, Vec<u32>) = (vec![], vec![]);
-    let (mut count, mut latest) = (0, i64::MIN);
-    for hit in hits {
-        let is_same = places.last() == Some(&hit.place);
-        if is_same && hit.time <= latest {
+/// Makes samples of hits in order; None if there are samples of one time and not known which is the newest.
+fn arrange(parts: &[(&SeriesStretches, &SamplePiece)], hits: &[Hit], last_wins: bool) -> Option<Samples> {
+    let mut merger =
+        Merger { parts, last_wins, segments: Vec::with_capacity(hits.len()), times: vec![], values: vec![] };
+    let (mut bounds, mut offsets, mut places) = (vec![0], vec![0], vec![]);
+    let mut count = 0;
+    for own in hits.chunk_by(|one, other| one.place == other.place) {
+        let done = merger.segments.len();
+        merger.add(own)?;
+        count += merger.segments[done..]
+            .iter()
+            .map(|segment| i64::from(segment.stop - segment.start))
+            .sum::<i64>();
+        bounds.push(merger.segments.len());
+        offsets.push(count);
+        places.push(own[0].place);
+    }
+    let (segments, merged) = merger.finish()?;
+    let pieces = parts.iter().map(|(_, piece)| (*piece).clone()).chain(merged).collect();
+    Some(Samples { pieces, segments, bounds, offsets, places })
+}
+
+/// Puts the segments of series in order, merged where they overlap.
+struct Merger<'a> {
+    parts: &'a [(&'a SeriesStretches, &'a SamplePiece)],
+    last_wins: bool,
+    segments: Vec<Segment>,
+    /// What was copied: a piece behind all others.
+    times: Vec<i64>,
+    values: Vec<f64>,
+}
+
+impl Merger<'_> {
+    fn times_of(&self, segment: Segment) -> &[i64] {
+        &self.parts[segment.piece as usize].1.times[segment.start as usize..segment.stop as usize]
+    }
+
+    /// Adds what a series has.
+    fn add(&mut self, hits: &[Hit]) -> Option<()> {
+        let is_apart = hits.windows(2).all(|pair| {
+            let before = pair[0].segment;
+            self.parts[before.piece as usize].1.times[before.stop as usize - 1] < pair[1].time
+        });
+        if is_apart {
+            self.segments.extend(hits.iter().map(|hit| hit.segment));
+            return Some(());
+        }
+        let mut open: Vec<Segment> = hits.iter().map(|hit| hit.segment).collect();
+        let mut copied = self.times.len();
+        while let Some((chosen, rows)) = self.next_rows(&open)? {
+            let mut own = open[chosen];
+            own.stop = own.start + rows as u32;
+            if rows < WHOLE_ROWS_MIN {
+                let piece = self.parts[own.piece as usize].1;
+                self.times.extend_from_slice(&piece.times[own.start as usize..own.stop as usize]);
+                self.values.extend_from_slice(&piece.values[own.start as usize..own.stop as usize]);
+            } else {
+                copied = self.close(copied);
+                self.segments.push(own);
+            }
+            let latest = self.times_of(own)[rows - 1];
+            for segment in &mut open {
+                if segment.start < segment.stop
+                    && self.parts[segment.piece as usize].1.times[segment.start as usize] == latest
+                {
+                    segment.start += 1;
+                }
+            }
+            open[chosen].start = own.stop;
+            open.retain(|segment| segment.start < segment.stop);
+        }
+        self.close(copied);
+        Some(())
+    }
+
+    /// Chooses the segment whose rows are next, and how many of them; None inside if nothing is left.
+    fn next_rows(&self, open: &[Segment]) -> Option<Option<(usize, usize)>> {
+        let Some(earliest) = open.iter().map(|&segment| self.times_of(segment)[0]).min() else {
+            return Some(None);
+        };
+        let is_next = |segment: &Segment| self.times_of(*segment)[0] == earliest;
+        let holders = open.iter().filter(|segment| is_next(segment)).count();
+        if holders > 1 && !self.last_wins {
             return None;
         }
-        if !is_same {
-            bounds.push(segments.len());
-            offsets.push(count);
-            places.push(hit.place);
-        }
-        let segment = hit.segment;
-        latest = parts[segment.piece as usize].1.times[segment.stop as usize - 1];
-        count += i64::from(segment.stop - segment.start);
-        segments.push(segment);
+        let held = open.iter().enumerate().filter(|(_, segment)| is_next(segment));
+        let (chosen, &own) = held.max_by_key(|(_, segment)| segment.piece)?;
+        let others =
+            open.iter().filter(|segment| !is_next(segment)).map(|&segment| self.times_of(segment)[0]);
+        let times = self.times_of(own);
+        let rows = match others.min() {
+            _ if holders > 1 => 1,
+            None => times.len(),
+            Some(bound) => seek(times, bound),
+        };
+        Some(Some((chosen, rows)))
     }
-    bounds.push(segments.len());
-    offsets.push(count);
-    let pieces = parts.iter().map(|(_, piece)| (*piece).clone()).collect();
-    Some(Samples { pieces, segments, bounds, offsets, places })
+
+    /// Makes a segment of what was copied since; returns how much there is by now.
+    fn close(&mut self, copied: usize) -> usize {
+        let all = self.times.len();
+        if copied < all {
+            let piece = self.parts.len() as u32;
+            self.segments.push(Segment { piece, start: copied as u32, stop: all as u32 });
+        }
+        all
+    }
+
+    fn finish(self) -> Option<(Vec<Segment>, Option<SamplePiece>)> {
+        if self.times.len() > NOWHERE as usize {
+            return None;
+        }
+        let merged = (!self.times.is_empty()).then(|| SamplePiece {
+            begin: 0,
+            times: self.times.into(),
+            values: self.values.into(),
+        });
+        Some((self.segments, merged))
+    }
 }
 
 /// The rows of a stretch from `first` to `last`. Samples come at about even distances, so the search starts at a guess.

@@ -113,6 +113,32 @@ def test_files_of_another_kind_or_from_before_append_mode_are_not_merged_with_ot
     assert plan(files, RegionOptions(append_mode=True, append_from=30)) is None
 
 
+def test_files_that_overlap_are_merged_in_an_idle_region_if_the_result_is_twice_the_largest() -> None:
+    apart = [file(number, start=number * 100, end=number * 100 + 100) for number in range(3)]
+    assert plan(apart, is_idle=True) is None
+    late = [apart[0], file(1, start=90, end=200), apart[2]]
+    assert plan(late) is None
+    assert plan(late, is_idle=True) == [0, 1]
+    assert plan(late, APPENDING, is_idle=True) is None
+    assert plan([file(0, size=1000), file(1, size=900)], is_idle=True) is None
+    assert plan([file(0, size=1000), file(1, size=500), file(2, size=500)], is_idle=True) == [0, 1, 2]
+    # What a merge made does not overlap with itself.
+    assert plan([file(1, size=200, end=200), apart[2]], is_idle=True) is None
+
+
+def test_an_idle_region_rewrites_a_row_a_few_times_however_many_files_come() -> None:
+    files: list[FileMeta] = []
+    written = 0
+    for number in range(64):
+        files.append(file(number, size=100))
+        while (picked := plan(files, is_idle=True, policy=replace(POLICY, output_bytes_max=1 << 20))) is not None:
+            size = sum(each.size_bytes for each in files if int(each.file_id, 16) in picked)
+            files = [each for each in files if int(each.file_id, 16) not in picked]
+            files.append(file(max(picked), size=size, first=min(picked) * 10, last=max(picked) * 10 + 9))
+            written += size
+    assert written <= 64 * 100 * math.log2(64)
+
+
 def test_files_that_are_taken_are_not_picked_but_still_count() -> None:
     files = [file(number) for number in range(5)]
     assert plan(files, taken={files[0].file_id}) == [1, 2, 3, 4]

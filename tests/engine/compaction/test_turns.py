@@ -54,6 +54,35 @@ def test_housekeeping_merges_after_flushes_and_once_in_a_while(tmp_path: Path) -
     engine.close()
 
 
+def test_files_that_overlap_are_merged_when_the_region_is_idle(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine)
+
+    def tick(seconds: float) -> int:
+        clock.advance(seconds=seconds)
+        engine.housekeeping.tick()
+        lives.settle(engine)
+        return len(engine.files(REGION))
+
+    flushed(engine, row("h", 0), row("h", 10))
+    flushed(engine, row("h", 5), row("h", 20))
+    assert tick(0) == 2
+    # While it is written to, they stay as they are.
+    put(engine, [row("h", 30)])
+    assert tick(9) == 2
+    assert tick(9) == 2
+    assert tick(2) == 1
+    # What is settled is not looked at again until a file comes, and what does not overlap is left alone.
+    region = engine._region(REGION)
+    assert tick(10) == 1
+    flushed(engine, row("h", 40))
+    assert [tick(10), tick(10), tick(10)] == [2, 2, 2]
+    assert region.compaction.settled_version == region.manifest.state.version
+    assert len(values(engine)) == 6
+    engine.close()
+
+
 def test_after_a_failure_housekeeping_waits_however_often_rows_are_flushed(tmp_path: Path) -> None:
     clock, files = ManualClock(), FaultyFiles()
     engine = open_engine(tmp_path, clock=clock, files=files)
@@ -219,4 +248,18 @@ def test_a_region_that_is_well_is_not_looked_at_all_the_time(tmp_path: Path) -> 
     engine.housekeeping.tick()
     lives.settle(engine)
     assert engine._region(REGION).compaction.due_ns == clock.monotonic_ns() + LOOK_INTERVAL
+    engine.close()
+
+
+def test_housekeeping_does_not_change_when_a_region_with_one_file_is_looked_at(tmp_path: Path) -> None:
+    """A flush that adds a file at the same moment has set it, on the worker of the region."""
+    clock = ManualClock()
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine)
+    flushed(engine, row("h", 1))
+    due_ns = engine._region(REGION).compaction.due_ns
+    clock.advance(seconds=3600)
+    engine.housekeeping.tick()
+    lives.settle(engine)
+    assert engine._region(REGION).compaction.due_ns == due_ns
     engine.close()

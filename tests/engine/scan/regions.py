@@ -188,3 +188,24 @@ def regions(draw: st.DrawFn) -> Region:
         draw(st.sampled_from(["s", "ms", "us", "ns"])),
         draw(st.sampled_from([None, None, None, 2])),
     )
+
+
+@st.composite
+def late_regions(draw: st.DrawFn) -> Region:
+    """Regions of writers that are not in step: rows come late, some twice, some are deleted again."""
+    options = draw(st.sampled_from(MODES))
+    lags = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    hosts, steps = draw(st.integers(1, 4)), draw(st.integers(1, 16))
+    arrivals = [(step + lags[step % len(lags)], host, step) for step in range(steps) for host in range(hosts)]
+    known = st.sampled_from(arrivals)
+    again = draw(st.lists(st.tuples(known, st.integers(0, 12)), max_size=4))
+    gone = [] if options.append_mode else draw(st.lists(st.tuples(known, st.integers(0, 12)), max_size=3))
+    events = [(arrival, OpType.PUT, host, step) for arrival, host, step in arrivals]
+    events += [(arrival + later, OpType.PUT, host, step) for (arrival, host, step), later in again]
+    events += [(arrival + later, OpType.DELETE, host, step) for (arrival, host, step), later in gone]
+    period = draw(st.integers(3, 12))
+    writes = [
+        Write([row("abcd"[host], step, float(number), n=number if number % 3 else None)], op, arrival // period)
+        for number, (arrival, op, host, step) in enumerate(sorted(events, key=lambda event: event[0]))
+    ]
+    return Region(writes, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,9 +154,12 @@ def test_rows_past_their_time_to_live_are_not_visible() -> None:
 
 
 def test_sources_that_overlap_are_merged_and_conditions_on_fields_come_after() -> None:
-    region = Region([put(row("a", 1, 1.0), row("a", 9), source=0), put(row("a", 1, 2.0), row("a", 9), source=1)])
-    found = scan(region, V == 1.0)
+    writes = [put(row("a", 1, 1.0), row("a", 9), source=0), put(row("a", 1, 2.0), row("a", 9), source=1)]
+    found = scan(Region(writes, MODES[1]), V == 1.0)
     assert (found["segments_merged"], found["segments_direct"], found["rows_returned"]) == (1, 0, 0)
+    # Where the newest row counts as a whole, older ones are left out.
+    found = scan(Region(writes), V == 1.0)
+    assert (found["segments_merged"], found["segments_direct"], found["rows_returned"]) == (0, 1, 0)
 
 
 def test_a_deleted_row_does_not_come_back_when_the_filter_hides_the_tombstone() -> None:
@@ -186,8 +190,8 @@ def test_sources_of_other_series_are_not_merged_though_they_overlap_in_time() ->
     second = put(row("c", 1), row("d", 9), source=1)
     found = scan(Region([first, second]), None)
     assert (found["segments_direct"], found["segments_merged"]) == (2, 0)
-    third = put(row("b", 3), row("c", 3), source=2)
-    assert scan(Region([first, second, third]), None)["segments_merged"] == 1
+    third = put(row("b", 9), row("c", 3), source=2)
+    assert scan(Region([first, second, third], MODES[1]), None)["segments_merged"] == 1
 
 
 def test_sources_whose_series_follow_each_other_are_not_merged_though_they_overlap_in_time() -> None:
@@ -200,6 +204,8 @@ def test_sources_whose_series_follow_each_other_are_not_merged_though_they_overl
     assert (found["segments_direct"], found["segments_merged"], found["rows_returned"]) == (2, 0, 8)
     late = put(row("a", 5, 2.0), row("a", 6), row("b", 9), source=1)
     found = scan(Region([first, late]), None)
+    assert (found["segments_merged"], found["rows_returned"]) == (0, 6)
+    found = scan(Region([first, late], MODES[1]), None)
     assert (found["segments_merged"], found["rows_returned"]) == (1, 6)
 
 
@@ -220,14 +226,18 @@ def test_rows_are_picked_in_blocks_of_the_size_that_memory_allows() -> None:
     assert [each["v"] for each in rows_of(batches)] == [float(value) for value in range(10, 100)]
 
 
-def test_long_row_ranges_of_one_source_are_cut_off_the_merge() -> None:
-    tuning = ScanTuning(alone_rows_min=20)
+def test_only_what_sources_contest_is_merged() -> None:
+    tuning = ScanTuning(cut_rows_min=20)
     first = put(*(row("a", time, 1.0) for time in range(100)), source=0)
     second = put(*(row("a", time, 2.0) for time in range(90, 200)), source=1)
-    found = scan(Region([first, second]), None, tuning=tuning)
+    found = scan(Region([first, second], MODES[1]), None, tuning=tuning)
     assert (found["segments_direct"], found["segments_merged"]) == (2, 1)
     late = put(row("a", 0, 3.0), row("a", 199, 3.0), source=2)
-    assert scan(Region([first, second, late]), None, tuning=tuning)["segments_direct"] == 0
+    found = scan(Region([first, second, late], MODES[1]), None, tuning=tuning)
+    assert (found["segments_direct"], found["segments_merged"], found["rows_returned"]) == (4, 1, 200)
+    # As far as series blocks tell, all of it is contested.
+    found = scan(Region([first, second, late], MODES[1]), None, tuning=replace(tuning, look_rows_max=0))
+    assert (found["segments_direct"], found["segments_merged"], found["rows_returned"]) == (0, 1, 200)
 
 
 def test_equal_sets_of_series_are_matched_once() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.reads import count_rows, newest_rows, reader_of, scan_batches
 from tests.engine.region_dataset import RegionDataset
 from tests.engine.scan.filters import CONDITIONS, TAG_CONDITIONS, Condition
-from tests.engine.scan.regions import TAGS, Region, Row, bag, regions, rows_of
+from tests.engine.scan.regions import TAGS, Region, Row, bag, late_regions, regions, rows_of
 from tsdb.engine.scan import scan_series
 from tsdb.engine.tuning import ScanTuning
 from tsdb.model import TimeRange
@@ -19,7 +19,7 @@ PROJECTIONS = st.lists(st.sampled_from(COLUMNS), unique=True)
 PARALLELISM = st.sampled_from([1, 2, 5])
 
 
-SMALL = ScanTuning(alone_rows_min=2, block_rows_min=3, partition_rows_min=4, group_rows=8)
+SMALL = ScanTuning(cut_rows_min=-1000, split_rows_min=1, block_rows_min=3, partition_rows_min=4, group_rows=8)
 """A few rows are enough to cut segments, stripes and blocks."""
 
 
@@ -28,7 +28,7 @@ def expected(region: Region, condition: Condition | None) -> list[Row]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(regions(), st.none() | CONDITIONS, PROJECTIONS, st.sampled_from([1, 1 << 20]))
+@given(regions() | late_regions(), st.none() | CONDITIONS, PROJECTIONS, st.sampled_from([1, 1 << 20]))
 def test_batches_hold_exactly_the_visible_rows_that_match(
     region: Region, condition: Condition | None, names: list[str], memory_bytes_max: int
 ) -> None:
@@ -41,7 +41,7 @@ def test_batches_hold_exactly_the_visible_rows_that_match(
 
 
 @settings(max_examples=100, deadline=None)
-@given(regions(), CONDITIONS, PROJECTIONS, PARALLELISM)
+@given(regions() | late_regions(), CONDITIONS, PROJECTIONS, PARALLELISM)
 def test_sql_over_the_dataset_gives_the_visible_rows_that_match(
     region: Region, condition: Condition, names: list[str], parallelism: int
 ) -> None:
@@ -71,7 +71,7 @@ def run(context: datafusion.SessionContext, query: str) -> list[Row]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(regions(), st.none() | TAG_CONDITIONS, st.tuples(st.integers(-4, 13), st.integers(-4, 13)))
+@given(regions() | late_regions(), st.none() | TAG_CONDITIONS, st.tuples(st.integers(-4, 13), st.integers(-4, 13)))
 def test_series_are_whole_and_in_the_order_of_time(
     region: Region, condition: Condition | None, bounds: tuple[int, int]
 ) -> None:
@@ -95,7 +95,7 @@ def test_series_are_whole_and_in_the_order_of_time(
 
 
 @settings(max_examples=100, deadline=None)
-@given(regions(), st.none() | CONDITIONS, st.sampled_from([1, 1 << 20]))
+@given(regions() | late_regions(), st.none() | CONDITIONS, st.sampled_from([1, 1 << 20]))
 def test_newest_rows_are_the_newest_visible_rows(
     region: Region, condition: Condition | None, memory_bytes_max: int
 ) -> None:
@@ -113,6 +113,6 @@ def test_newest_rows_are_the_newest_visible_rows(
 
 
 @settings(max_examples=50, deadline=None)
-@given(regions())
+@given(regions() | late_regions())
 def test_rows_are_counted_as_they_are_seen(region: Region) -> None:
     assert count_rows(region.snapshot(tuning=SMALL)) == len(region.visible())

@@ -104,7 +104,8 @@ def test_rows_are_counted_from_series_blocks_where_they_tell() -> None:
     snapshot, sources = watched_snapshot(apart)
     assert count_rows(snapshot) == 3
     assert [source.reads for source in sources] == [[], []]
-    overlapping = Region([put(row("a", 1), row("a", 5), source=0), put(row("a", 1), row("a", 3), source=1)])
+    writes = [put(row("a", 1), row("a", 5), source=0), put(row("a", 1), row("a", 3), source=1)]
+    overlapping = Region(writes, MODES[1])
     statistics = ScanStatistics()
     assert count_rows(overlapping.snapshot(), statistics=statistics) == 3
     assert statistics.segments_merged == 1

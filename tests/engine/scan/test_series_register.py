@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.scan.regions import Region, Write, delete, make_schema, put, row
+from tests.engine.scan.regions import MODES, Region, Write, delete, make_schema, put, row
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.scan import SeriesRegister, SeriesRegisters, Snapshot, scan_series
 from tsdb.model import RegionId, TimeRange
@@ -54,7 +54,7 @@ def test_a_register_reads_what_a_scan_reads(sources: list[list[tuple[str, int]]]
     found = read(register(), snapshot, within)
     scan = scan_series(snapshot, None, within, ["v"])
     if found is None:
-        return  # rows of one series overlap in time: only a scan can merge them
+        return  # only a scan can tell which rows count
     hosts, values = scan.series.read_tags().column("host").to_pylist(), scan.fields["v"].to_pylist()
     bounds = zip(hosts, scan.offsets.tolist(), scan.offsets.tolist()[1:], strict=False)
     assert found == {host: [*scan.times[low:high].tolist(), *values[low:high]] for host, low, high in bounds}
@@ -72,9 +72,20 @@ def test_numbers_stay_when_series_come() -> None:
     assert found.learned == 2
 
 
+def test_sources_that_overlap_are_merged_and_the_newest_row_of_a_key_counts() -> None:
+    first = put(row("a", 1, 1.0), row("a", 5, 1.0), source=0)
+    late = Region([first, put(row("a", 3, 2.0), source=1)])
+    assert read(register(), late.snapshot()) == {"a": [1, 3, 5, 1.0, 2.0, 1.0]}
+    again = Region([first, put(row("a", 3, 2.0), row("a", 5, 2.0), source=1)])
+    assert read(register(), again.snapshot()) == {"a": [1, 3, 5, 1.0, 2.0, 2.0]}
+    backwards = replace(again.snapshot(), sources=again.snapshot().sources[::-1])
+    assert read(register(), backwards) == {"a": [1, 3, 5, 1.0, 2.0, 2.0]}
+
+
 def test_what_only_a_merge_can_tell_is_left_to_a_scan() -> None:
-    overlapping = Region([put(row("a", 1, 1.0), row("a", 5, 1.0), source=0), put(row("a", 3, 2.0), source=1)])
-    assert read(register(), overlapping.snapshot()) is None
+    writes = [put(row("a", 1, 1.0), source=0), put(row("a", 1, 2.0), source=1)]
+    assert read(register(), Region([*writes, put(row("a", 2, 3.0), source=0)]).snapshot()) is None
+    assert read(register(), Region(writes, MODES[2]).snapshot()) is None
     deleted = Region([put(row("a", 1, 1.0), source=0), delete(row("a", 1, 0.0), source=1)])
     assert read(register(), deleted.snapshot()) is None
     missing = Region([put(row("a", 1, None))])

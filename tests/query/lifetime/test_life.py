@@ -200,3 +200,15 @@ def test_a_panic_is_an_error_like_any_other(made: World, monkeypatch: pytest.Mon
     with pytest.raises(TsdbError) as caught:
         list(records)
     assert caught.value.status is Status.UNEXPECTED
+
+
+@pytest.mark.parametrize("text", ["SELECT host || host FROM cpu", "SELECT a.host FROM cpu a JOIN cpu b ON a.ts = b.ts"])
+def test_a_deadline_that_passes_before_the_first_scan_is_one(
+    made: World, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    def expire(life: QueryLife) -> None:
+        raise life.expired()
+
+    monkeypatch.setattr(QueryLife, "check", expire)
+    with pytest.raises(DeadlineExceeded):
+        made.rows(text)

@@ -238,6 +238,19 @@ def test_nothing_is_left_when_the_server_ends(tmp_path: Path) -> None:
     assert list((tmp_path / "spill").glob("workers/*")) == []
 
 
+@pytest.mark.parametrize("has_fork_server", [False, True])
+def test_a_worker_that_starts_while_the_server_ends_leaves_nothing(tmp_path: Path, has_fork_server: bool) -> None:
+    workers = Workers(1, WorkerOptions(Size(256 << 20), tmp_path / "spill", 1))
+    if has_fork_server:
+        wait_until(lambda: len(workers.processes) == 1)
+        killed = workers.processes[0]
+        os.kill(killed, signal.SIGKILL)
+        # The next one is about to start, unless it was so quick that it is there.
+        wait_until(lambda: workers._starting == 1 or killed not in workers.processes)
+    workers.close()
+    wait_until(lambda: not workers._starting and not (tmp_path / "spill").exists())
+
+
 def test_the_deadline_of_a_query_is_not_that_of_the_next(made: World) -> None:
     process_of(made)
     pool_of(made)._idle[0].control.settimeout(0.0)

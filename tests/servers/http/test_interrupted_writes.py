@@ -16,12 +16,14 @@ from urllib.parse import quote
 import pytest
 
 from tests.database.cases import open_case_database
+from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import Answer, Exchange, call
 from tests.servers.http.test_influx import rows
 from tsdb.catalog import Catalog
 from tsdb.components._local import LocalDatabase
 from tsdb.database import DatabaseGate
 from tsdb.engine import Engine
+from tsdb.servers._scheduler import SchedulerLane
 from tsdb.servers.http import HttpApp, influx_routes, opentsdb_routes, sql_routes
 from tsdb.servers.http._guard import Interruption
 from tsdb.servers.http._ingest import INGEST, IngestTuning
@@ -72,7 +74,11 @@ class Served:
     async def quiesce(self) -> None:
         """Wait until no thread works on a write any more."""
         for routes in self.routes:
-            executors = [routes._pool._threads]
+            threads = routes._pool._threads
+            if isinstance(threads, SchedulerLane):
+                await asyncio.to_thread(wait_until, lambda lane=threads._lane: not lane.begun and not lane.waiting)
+                continue
+            executors = [threads]
             if hasattr(routes, "_gathering"):
                 executors.append(routes._gathering._pool)
             for threads in executors:

@@ -17,7 +17,7 @@ from tsdb.components import LocalOptions, open_local
 from tsdb.config import TlsMode
 from tsdb.database import Database, DatabaseGate
 from tsdb.kv import MemoryKv
-from tsdb.servers import Tls
+from tsdb.servers import QueryScheduler, Tls
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.store import LocalStore
 
@@ -63,6 +63,7 @@ def serving(
     tls: Tls | None = None,
     limits: MysqlLimits | None = None,
     requires_database: bool = False,
+    scheduler: QueryScheduler | None = None,
 ) -> Iterator[Served]:
     """Open a database in a directory and serve it on a free port."""
     authenticator = open_authenticator(user_provider)
@@ -76,6 +77,7 @@ def serving(
         port=0,
         limits=limits or MysqlLimits(threads_max=2),
         requires_database=requires_database,
+        scheduler=scheduler,
     )
     loop = uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="mysql-test-loop")

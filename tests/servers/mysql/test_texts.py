@@ -83,3 +83,16 @@ def test_a_table_is_printed_in_the_words_of_mysql() -> None:
         "  `n` int unsigned,\n  `x` decimal(10,2) DEFAULT 1,\n  PRIMARY KEY (`host`,`n`,`ts`)\n"
         ") ENGINE=mito DEFAULT CHARSET=utf8mb4"
     )
+
+
+@pytest.mark.parametrize(
+    ("packet", "text"),
+    [
+        (b"CREATE DATABASE /*!32312 IF NOT EXISTS*/ `a`", "CREATE DATABASE IF NOT EXISTS `a`"),
+        (b" drop view /*!50001 IF EXISTS */ v", " drop view IF EXISTS v"),
+        (b"CREATE DATABASE a /*!40100 DEFAULT CHARACTER SET utf8 */", None),
+        (b"SELECT 'CREATE DATABASE /*!32312 IF NOT EXISTS*/ a'", None),
+    ],
+)
+def test_the_condition_of_a_dump_counts(packet: bytes, text: str | None) -> None:
+    assert read_text(packet) == (packet.decode() if text is None else text)

@@ -9,7 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.database._files import FileOptions, bytes_of_text, files_at, read_file, write_file
+from tsdb.database._files import (
+    FileOptions,
+    bytes_of_text,
+    files_at,
+    numbers_of_text,
+    read_file,
+    vectors_of_text,
+    write_file,
+)
 from tsdb.database._names import check_writable, quoted, resolve
 from tsdb.database._processes import Process
 from tsdb.database._services import Services
@@ -108,4 +116,9 @@ class CopyJob:
 
 def _cells(batch: pa.RecordBatch, column: ColumnInfo) -> pa.Array:
     values = batch.column(column.name)
-    return bytes_of_text(values) if column.type.kind is Kind.BINARY else values
+    kind = column.type.kind
+    if kind in (Kind.DECIMAL, Kind.UINT64):
+        return numbers_of_text(values, kind)
+    if kind is Kind.VECTOR:
+        return vectors_of_text(values)
+    return bytes_of_text(values) if kind is Kind.BINARY else values

@@ -54,12 +54,13 @@ def plan_compaction(
     kind_of: KindOf,
     weight_of: WeightOf,
     now_ms: int,
+    is_idle: bool = False,
     taken: Collection[str] = (),
 ) -> Pick | None:
     """Choose the files to merge next, None if all is well.
 
     `files` are all files of the region; those that are `taken` are not chosen. `weight_of` says how much memory a file
-    takes while it is merged.
+    takes while it is merged. With `is_idle` the region is not written to at the moment.
     """
     windows: dict[int, list[FileMeta]] = {}
     for meta in files:
@@ -69,17 +70,37 @@ def plan_compaction(
     for window in sorted(windows, reverse=True):
         inside = windows[window]
         is_quiet = window < newest and now_ms - max(meta.created_ms for meta in inside) >= QUIET_MS
-        chosen = policy.quiet() if is_quiet else policy
-        if len(inside) < chosen.files_min:
-            continue
-        kinds: dict[Hashable, list[FileMeta]] = {}
-        for meta in inside:
-            kinds.setdefault((options.keeps_all(meta.sequence_min), kind_of(meta)), []).append(meta)
-        for same in kinds.values():
-            picked = _pick(same, files, options, chosen, weight_of)
-            if picked is not None:
-                return Pick(picked)
+        choices = [(policy.quiet() if is_quiet else policy, inside)]
+        if is_idle:
+            choices.append((policy.idle(), _find_overlapping(inside, options)))
+        for chosen, candidates in choices:
+            for same in _group_by_kind(candidates, options, kind_of):
+                picked = _pick(same, files, options, chosen, weight_of)
+                if picked is not None:
+                    return Pick(picked)
     return None
+
+
+def _group_by_kind(files: Sequence[FileMeta], options: RegionOptions, kind_of: KindOf) -> list[list[FileMeta]]:
+    kinds: dict[Hashable, list[FileMeta]] = {}
+    for meta in files:
+        kinds.setdefault((options.keeps_all(meta.sequence_min), kind_of(meta)), []).append(meta)
+    return list(kinds.values())
+
+
+def _find_overlapping(files: Sequence[FileMeta], options: RegionOptions) -> list[FileMeta]:
+    """Return the files that may have rows of the same key as another one."""
+    ordered = sorted(
+        (meta for meta in files if not options.keeps_all(meta.sequence_min)), key=lambda meta: meta.time_range.start
+    )
+    found: dict[str, FileMeta] = {}
+    latest: FileMeta | None = None
+    for meta in ordered:
+        if latest is not None and meta.time_range.start < latest.time_range.end:
+            found |= {latest.file_id: latest, meta.file_id: meta}
+        if latest is None or meta.time_range.end > latest.time_range.end:
+            latest = meta
+    return list(found.values())
 
 
 def _pick(

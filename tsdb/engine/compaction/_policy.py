@@ -5,6 +5,9 @@
 - Within a window files are merged when there are `files_min` of them and the result is `growth_min` times as large as
   the largest. So a row is rewritten about log(size of a window / size of a flush) times, however small flushes are,
   and there are a few files of every size.
+- In a region that is not written to at the moment, files of a window that overlap in time are merged as soon as there
+  are two and the result is twice as large as the largest: they may have rows of the same key, which every query would
+  have to merge. What is doubled each time is rewritten five times on the way from 16 MiB to 512 MiB.
 - A window that is not the newest and got no file for an hour is tidied up with smaller numbers: few of them are ever
   written to again.
 """
@@ -28,6 +31,7 @@ QUIET_MS = 3_600_000
 """How long a window must have got no file to be tidied up."""
 
 _GROWTH_MIN = 3.0
+_IDLE_GROWTH_MIN = 2.0
 _QUIET_FILES_MIN = 2
 _QUIET_GROWTH_MIN = 1.33
 _HOUR = 3600
@@ -50,6 +54,10 @@ class Policy:
     fan_in_max: int = FAN_IN_MAX
     memory_bytes_max: int = 128 << 20
     """What the inputs of one merge may take in memory, if they are more than `files_min`."""
+
+    def idle(self) -> Policy:
+        """Return what holds for files that overlap in a region that is not written to at the moment."""
+        return replace(self, files_min=2, growth_min=min(self.growth_min, _IDLE_GROWTH_MIN))
 
     def quiet(self) -> Policy:
         """Return what holds in a window that is not written to any more."""

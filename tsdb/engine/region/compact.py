@@ -66,6 +66,8 @@ CRASH_POINTS = ("compact.before_files", "compact.after_files", "compact.before_m
 
 LOOK_INTERVAL = Duration.of_seconds(600)
 """How often the files of a region are looked at that is not flushed."""
+IDLE_LOOK = Duration.of_seconds(10)
+"""How long a region must not have been written to for files that overlap to be merged, however few they are."""
 FIRST_LOOK = Duration.of_seconds(60)
 """Within this time after a start all regions are looked at, each at a moment of its own."""
 RETRY_SECONDS_MAX = 600.0
@@ -105,9 +107,14 @@ def first_look_ns(region_id: RegionId) -> int:
     return (region_id * _SPREAD % (1 << 64)) % FIRST_LOOK
 
 
-def look(context: EngineContext, region: Region) -> Future[None]:
-    """Merge files if it is time to, without being asked."""
-    return region.worker.call(lambda: _begin(context, region, None))
+def look(context: EngineContext, region: Region, *, is_idle: bool = False) -> Future[None]:
+    """Merge files if it is time to, without being asked. The region `is_idle` if nothing was written for a while."""
+
+    def begin() -> None:
+        region.compaction.is_idle = is_idle
+        _begin(context, region, None)
+
+    return region.worker.call(begin)
 
 
 def start_compaction(context: EngineContext, region: Region, strict: StrictWindows | None = None) -> Future[None]:
@@ -190,6 +197,8 @@ def _plan(context: EngineContext, region: Region, waiter: CompactionWaiter | Non
     )
     pick = _pick(context, region, version, policy if waiter is None else policy.forced(), strict)
     if pick is None:
+        if region.compaction.is_idle:
+            region.compaction.settled_version = state.version
         return None
     return make_job(context, version, pick, window if window != state.compaction_window_seconds else None)
 
@@ -228,6 +237,7 @@ def _pick(
         kind_of=_kinds(version),
         weight_of=partial(estimate_input_bytes, version.schema, context.options.tuning.merge),
         now_ms=context.clock.now_ns() // 1_000_000,
+        is_idle=region.compaction.is_idle,
     )
 
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from tsdb.engine.metrics import COMPACTIONS_POSTPONED
 from tsdb.engine.region.background import Priority
-from tsdb.engine.region.compact import LOOK_INTERVAL, look
+from tsdb.engine.region.compact import IDLE_LOOK, look
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.drop import PendingDrop, finish_drop
 from tsdb.engine.region.flush import start_flush
@@ -28,7 +28,7 @@ TICK_SECONDS = 1.0
 EXPIRY_INTERVAL = Duration.of_seconds(60)
 """How often files are looked for whose rows have all expired. No query waits for that: expired rows are not read."""
 
-REGION_BYTES_MAX = Size.parse("256MiB")
+REGION_BYTES_MAX = Size.parse("128MiB")
 """Rows of one region that begin to be flushed, however large the write buffer is: while they are, others come."""
 
 IDLE_INTERVAL = Duration.of_seconds(2)
@@ -162,17 +162,18 @@ class Housekeeping:
         if len(due) > room:
             _POSTPONED_BY_QUEUE.inc()
         for region in sorted(due, key=lambda region: -len(region.version.files))[: max(0, room)]:
-            look(self._context, region)
+            look(self._context, region, is_idle=self._is_settling(region, now))
 
     def _is_due(self, region: Region, now: int) -> bool:
-        if region.compaction.is_running or not region.access.is_writable:
+        state = region.compaction
+        if state.is_running or not region.access.is_writable or now < state.not_before_ns:
             return False
-        if now < max(region.compaction.due_ns, region.compaction.not_before_ns):
-            return False
-        if len(region.version.files) > 1:
-            return True
-        region.compaction.due_ns = now + LOOK_INTERVAL
-        return False
+        may_settle = self._is_settling(region, now) and state.settled_version != region.manifest.state.version
+        return len(region.version.files) > 1 and (may_settle or now >= state.due_ns)
+
+    def _is_settling(self, region: Region, now: int) -> bool:
+        """Whether nothing was written to a region for so long that files that overlap are merged."""
+        return self._idle_ns(region, now) >= IDLE_LOOK
 
     def _resume(self) -> None:
         """Let regions write again that wait for the outcome of a commit: a flush finds it out first."""
@@ -192,13 +193,17 @@ class Housekeeping:
 
     def _is_idle(self, region: Region, now: int) -> bool:
         """Whether much was written to a region, and nothing for a while."""
+        is_large = region.version.memtable_bytes >= self._context.options.tuning.idle_bytes_min
+        return self._idle_ns(region, now) >= IDLE_INTERVAL and is_large
+
+    def _idle_ns(self, region: Region, now: int) -> int:
+        """Return for how long nothing was written to a region, as far as it was watched."""
         written = region.written.nbytes
         seen, since_ns = self._last_seen.get(region, (-1, now))
         if seen != written:
             self._last_seen[region] = written, now
-            since_ns = now
-        is_large = region.version.memtable_bytes >= self._context.options.tuning.idle_bytes_min
-        return is_large and now - since_ns >= IDLE_INTERVAL
+            return 0
+        return now - since_ns
 
     def _must_wait(self, region: Region) -> bool:
         """The last flush failed a moment ago, or no flush can succeed before a restart."""

@@ -92,7 +92,7 @@ def make_region(
         version=Version(state.schema, state.options, mutable, frozen=(), files=()),
         written=Written(state.flushed_entry_id, state.flushed_sequence),
         flush=FlushState(last_ns=now),
-        compaction=CompactionState(due_ns=now + first_look_ns(region_id)),
+        compaction=CompactionState(due_ns=now + first_look_ns(region_id), settled_version=state.version),
         names=context.names,
     )
     region.adopt(context)

@@ -40,10 +40,9 @@ class Region:
     changes in turns of the region's worker (`Worker.call`; a turn may run on the thread of a writer), and while the
     engine opens, on the thread that opens it. The exceptions: a broken log stops writing from its own thread
     (`access`); the end of a sort clears `written.is_sorting` on a background thread; the housekeeping thread sets
-    `flush.last_ns` of a region without rows in memory and `compaction.due_ns` of one without files to merge; when the
-    engine is closed, the thread whose step is refused ends `compaction`. Any thread may read, without a lock: numbers,
-    flags and `version` are replaced as a whole, so a reader sees the old or the new value. Lists of waiters and of
-    doubtful files are for the worker only.
+    `flush.last_ns` of a region without rows in memory; when the engine is closed, the thread whose step is refused ends
+    `compaction`. Any thread may read, without a lock: numbers, flags and `version` are replaced as a whole, so a reader
+    sees the old or the new value. Lists of waiters and of doubtful files are for the worker only.
     """
 
     id: RegionId

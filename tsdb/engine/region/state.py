@@ -127,5 +127,9 @@ class CompactionState(JobState):
     """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
     waiters: list[CompactionWaiter] = field(default_factory=list)
     """Requests that came while a compaction was running."""
+    is_idle: bool = False
+    """The region was not written to for a while when files were looked at last: then files that overlap are merged."""
+    settled_version: int = 0
+    """The version of the manifest in which nothing was left to merge for an idle region."""
     damaged_files: set[str] = field(default_factory=set)
     """Files that a compaction could not read, and leaves alone."""

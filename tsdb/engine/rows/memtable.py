@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.merge import Merge, Selection, Stripe, join_ops
+from tsdb.engine.rows.narrow import concat_held, narrowed
 from tsdb.engine.rows.series import SeriesOrder
 from tsdb.engine.rows.source import Rows, Run, count_arrays, make_run, sort_rows
 from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
@@ -198,25 +199,26 @@ class Memtable:
     def _merge(self, runs: tuple[Run, ...]) -> Run:
         """Merge runs that follow each other into one; only what a later row replaced as a whole is left out."""
         options = self.options if self._drops_overwritten else replace(self.options, append_mode=True, append_from=0)
-        rows = sum(run.facts.rows for run in runs)
-        merge = Merge(
-            self.schema,
-            options,
-            [Selection.all_of(run) for run in runs],
-            keep_tombstones=True,
-            stripe_rows=rows + 1,
-        )
-        (stripe,) = merge.stripes()
+        merge = Merge(self.schema, options, [Selection.all_of(run) for run in runs], keep_tombstones=True)
+        # Only what a run holds of a stripe stays until the last one is merged.
+        stripes = list(map(self._hold, merge.stripes()))
+        ranks = np.concatenate([stripe.ranks for stripe in stripes])
+        times = np.concatenate([stripe.times for stripe in stripes])
         return make_run(
             self.schema,
             merge.series,
-            stripe.ranks,
-            stripe.times,
-            stripe.sequences,
-            stripe.ops,
-            {column.id: stripe.read(column) for column in self.schema.fields},
-            is_unique=self._drops_overwritten or _has_unique_keys(stripe.ranks, stripe.times),
+            ranks,
+            times,
+            np.concatenate([stripe.sequences for stripe in stripes]),
+            join_ops([(stripe.ops, stripe.rows) for stripe in stripes]),
+            {column.id: concat_held([stripe.read(column) for stripe in stripes]) for column in self.schema.fields},
+            is_unique=self._drops_overwritten or _has_unique_keys(ranks, times),
         )
+
+    def _hold(self, stripe: Stripe) -> Stripe:
+        """Return a stripe with its fields as a run holds them, apart from what they were merged from."""
+        fields = {column.id: narrowed(stripe.read(column)) for column in self.schema.fields}
+        return replace(stripe, read=lambda column: fields[column.id])
 
 
 def charged_bytes(series: SeriesTable, fields: Sized, nbytes: int) -> int:

@@ -179,18 +179,18 @@ class Merge:
         if not keeps_all and (is_split or self._options.merge_mode is MergeMode.LAST_NON_NULL):
             return self._merge_by_rows(pieces)
         times = [piece.source.times(piece.rows) for piece in pieces]
-        ops = [piece.source.ops(piece.rows) for piece in pieces]
+        ops = [(piece.source.ops(piece.rows), piece.rows.rows) for piece in pieces]
         merged = _kernels.merge_sorted(
             [piece.places for piece in pieces],
             [piece.rows.lengths for piece in pieces],
             times,
             [piece.source.sequences(piece.rows) for piece in pieces],
-            ops,
+            [own for own, _ in ops],
             dedup=not keeps_all,
             keep_tombstones=self._keep_tombstones,
         )
         chosen, ranks, merged_times, sequences = (pa.array(column).to_numpy() for column in merged)
-        whole = _join_ops(ops, pieces)
+        whole = join_ops(ops)
         fields = _FieldReader(pieces, sum(map(len, times)))
         kept = None if whole is None else whole[chosen]
         return Stripe(ranks, merged_times, sequences, kept, fields.gather(chosen), is_unique=not keeps_all)
@@ -200,7 +200,7 @@ class Merge:
         ranks = np.concatenate([piece.ranks for piece in pieces])
         times = np.concatenate([piece.source.times(piece.rows) for piece in pieces])
         sequences = np.concatenate([piece.source.sequences(piece.rows) for piece in pieces])
-        ops = _join_ops([piece.source.ops(piece.rows) for piece in pieces], pieces)
+        ops = join_ops([(piece.source.ops(piece.rows), piece.rows.rows) for piece in pieces])
         order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
         fields = _FieldReader(pieces, len(ranks))
         split = _Split.of(order, sequences, self._options)
@@ -365,6 +365,7 @@ class _FieldReader:
         if column.id not in self._whole:
             arrays = [cast_or_null(values, column.type) for values in self._read(column)]
             self._whole[column.id] = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+            del self._stored[column.id], arrays  # two copies would be held until the stripe is written
         return self._whole[column.id]
 
     def validity(self, column: Column) -> pa.Array:
@@ -388,15 +389,11 @@ class _FieldReader:
         return read
 
 
-def _join_ops(parts: list[npt.NDArray[np.uint8] | None], pieces: list[_Piece]) -> npt.NDArray[np.uint8] | None:
-    if all(part is None for part in parts):
+def join_ops(parts: Sequence[tuple[npt.NDArray[np.uint8] | None, int]]) -> npt.NDArray[np.uint8] | None:
+    """Lay the operations of rows end to end, None where all are puts; of each part, the number of its rows is given."""
+    if all(ops is None for ops, _ in parts):
         return None
-    return np.concatenate(
-        [
-            np.full(piece.rows.rows, OpType.PUT, dtype=np.uint8) if part is None else part
-            for part, piece in zip(parts, pieces, strict=True)
-        ]
-    )
+    return np.concatenate([np.full(rows, OpType.PUT, dtype=np.uint8) if ops is None else ops for ops, rows in parts])
 
 
 def _stripe(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.rows.narrow import narrowed, widened
 from tsdb.engine.rows.series import SeriesBlock, SeriesOrder
 from tsdb.engine.rows.slices import Slices
 from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
@@ -34,9 +35,9 @@ class SourceFacts:
 
 
 class Counters(Protocol):
-    """Where a source says what reading it took: `vector_hits`, `vector_misses`, `bytes_read`."""
+    """Where a source says what reading it took."""
 
-    def add(self, **counts: int) -> None: ...
+    def add(self, *, vector_hits: int = 0, vector_misses: int = 0, bytes_read: int = 0) -> None: ...
 
 
 class KnownRows(Protocol):
@@ -189,6 +190,7 @@ class Run:
     _sequences: npt.NDArray[np.uint64]
     _ops: npt.NDArray[np.uint8] | None
     _fields: dict[ColumnId, pa.Array]
+    """In the types of the schema, integers perhaps in narrower ones."""
 
     def reader(self, counters: Counters | None = None) -> Run:
         return self  # what is in memory costs nothing worth counting
@@ -205,7 +207,7 @@ class Run:
     def field(self, column: ColumnId, rows: Slices) -> pa.Array | None:
         values = self._fields.get(column)
         if values is not None:
-            return rows.take_arrow(values)
+            return self._widened(column, rows.take_arrow(values))
         # A column that was there when the rows were written, and that they do not have, is null in them.
         known = self.schema.by_id.get(column)
         return None if known is None else pa.nulls(rows.rows, known.type)
@@ -216,28 +218,38 @@ class Run:
 
     @property
     def holds_narrow(self) -> bool:
-        return False
+        return True
 
     def stored_type(self, column: ColumnId) -> pa.DataType | None:
         values = self._fields.get(column)
-        return None if values is None else values.type
+        if values is None:
+            return None
+        known = self.schema.by_id.get(column)
+        return values.type if known is None else known.type
 
     def values(self, column: ColumnId) -> pa.Array | None:
-        """Return a field of all rows, None if no row has it."""
+        """Return a field of all rows as it is held, None if no row has it."""
         return self._fields.get(column)
+
+    def _widened(self, column: ColumnId, values: pa.Array) -> pa.Array:
+        known = self.schema.by_id.get(column)
+        return values if known is None else widened(values, known.type)
 
     def pieces(
         self, numbers: Sequence[int], columns: Sequence[ColumnId], *, is_narrow: bool = False
     ) -> list[list[pa.Array]]:
         time = self.schema.time.id
         found = [pa.array(self._times) if column == time else self._fields[column] for column in columns]
+        if not is_narrow:
+            wanted = zip(columns, found, strict=True)
+            found = [values if column == time else self._widened(column, values) for column, values in wanted]
         return [[values] * len(numbers) for values in found]
 
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return True
 
     def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
-        return self.pieces(numbers, columns)
+        return self.pieces(numbers, columns, is_narrow=True)
 
     @property
     def nbytes(self) -> int:
@@ -283,7 +295,8 @@ def sort_rows(
     )
     # The kernel's row numbers are in bounds: checking them for every column would cost as much as a copy.
     fields = {
-        column: pc.take(values, order, boundscheck=False) for column, values in _concat_fields(schema, pieces).items()
+        column: pc.take(_held(schema, column, values), order, boundscheck=False)
+        for column, values in _concat_fields(schema, pieces).items()
     }
     times, sequences = _numpy(result.times), _numpy(result.sequences)
     return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
@@ -316,7 +329,13 @@ def make_run(
         has_tombstones=has_tombstones,
         is_unique=is_unique,
     )
-    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, fields)
+    held = {column: _held(schema, column, values) for column, values in fields.items()}
+    return Run(schema, facts, block, times, sequences, ops if has_tombstones else None, held)
+
+
+def _held(schema: RegionSchema, column: ColumnId, values: pa.Array) -> pa.Array:
+    """Return a field as a run holds it; where the schema does not know the column, its values tell the type."""
+    return narrowed(values) if column in schema.by_id else values
 
 
 def as_numpy(array: object) -> npt.NDArray[np.uint32]:

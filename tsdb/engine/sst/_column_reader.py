@@ -10,14 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.rows.narrow import WIDE
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._plain import PlainDecoder, PlainLeaf
 from tsdb.engine.sst._types import from_storage
 from tsdb.model import ColumnId
-
-_WIDE = pa.int64()
 
 
 class ColumnReader:
@@ -65,7 +64,7 @@ class ColumnReader:
         """
         schema = self._footer.schema
         is_field = column in schema.by_id and column != schema.time.id
-        is_narrow = self._holds_narrow and is_field and schema.by_id[column].type == _WIDE
+        is_narrow = self._holds_narrow and is_field and schema.by_id[column].type == WIDE
         values = self._decode_plain(row_group, column, is_narrow=is_narrow)
         if values is None:
             (values,) = self.read_stored(row_group, [column])

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.engine.rows.cache import ColumnForm, ColumnKey
+from tsdb.engine.rows.narrow import WIDE, widened
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Counters, SourceFacts
@@ -27,8 +28,6 @@ from tsdb.model import ColumnId, RegionSchema
 
 _DECODERS_MAX = min(4, os.cpu_count() or 1)
 """How many threads decode for one reader."""
-_WIDE = pa.int64()
-"""The type whose values may be held in a narrower one."""
 _WIDE_ROWS_RATIO = 8
 """A read of one row in this many, or of more, takes them from a column in its own type."""
 _THREAD_COLUMNS_MIN = 4
@@ -167,7 +166,7 @@ class FileReader:
             return found
         kinds = self.footer.schema.by_id
         return [
-            [_widened(values, kinds[column].type) for values in own] if column in kinds else own
+            [widened(values, kinds[column].type) for values in own] if column in kinds else own
             for column, own in zip(columns, found, strict=True)
         ]
 
@@ -228,7 +227,7 @@ class FileReader:
                 (vector,) = self._vectors.get_many([ColumnKey(self._file_id, column, row_group)])
                 if vector is None:
                     vector = reader.decode(row_group, column)
-                pieces.append(_widened(vector.take(pa.array(part.positions())), footer.schema.by_id[column].type))
+                pieces.append(widened(vector.take(pa.array(part.positions())), footer.schema.by_id[column].type))
             if self._counters is not None:
                 decoded = reader.decoded[before:]
                 read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
@@ -265,10 +264,10 @@ class FileReader:
 
         A read of many rows of a narrow column keeps a wide one too: scans then share its memory.
         """
-        if kind == _WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
+        if kind == WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
             wide = key._replace(form=ColumnForm.WIDE)
             vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), _weigh)
-        return _widened(rows.take_arrow(vector), kind)
+        return widened(rows.take_arrow(vector), kind)
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
         pieces = [part.take(vector) for _, vector, part in self._along(footer, column, rows)]
@@ -310,12 +309,6 @@ class FileReader:
 
 def _weigh(vector: Any) -> int:
     return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
-
-
-def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return integers in the type they were written with; everything else has it, times are numbers."""
-    is_narrow = kind == _WIDE and values.type != kind
-    return values.cast(kind) if is_narrow else values
 
 
 def _by_column(vectors: list[Any], count: int) -> list[list[pa.Array]]:

@@ -39,6 +39,11 @@ RULES: Final = (
         r"Invalid regular expression '\g<regex>': \g<why>",
     ),
     _rule(
+        r"CompiledTooBig|Compiled regex exceeds size limit",
+        Reason.INVALID_REGEX,
+        "the regular expression is too large",
+    ),
+    _rule(
         r"Regular expression did not compile: (?P<regex>.*)",
         Reason.INVALID_REGEX,
         r"Invalid regular expression '\g<regex>'",
@@ -81,6 +86,11 @@ RULES: Final = (
         Reason.INVALID_TEXT,
         r"Cannot cast string '\g<text>' to \g<type>",
     ),
+    _rule(
+        r"Unsupported Value '\w+\(\"(?P<text>.*)\"\)'|Invalid HexStringLiteral '(?P<hex>.*)'",
+        Reason.INVALID_TEXT,
+        r"'\g<text>\g<hex>' is not a literal",
+    ),
     # Numbers.
     _rule(
         r"Cannot cast to (?P<type>Decimal\d*\([^)]*\))\. Overflowing on (?P<value>.*)",
@@ -95,7 +105,7 @@ RULES: Final = (
     ),
     _rule(
         r"square root of a negative|must be between|must be at least|to be 1.?based|requires a positive"
-        r"|step can(?:not be zero|'t be 0)",
+        r"|step can(?:not be zero|'t be 0)|stride: 0|Invalid escape character",
         Reason.INVALID_PARAMETER,
     ),
     # Names and shapes.
@@ -120,12 +130,36 @@ RULES: Final = (
         r"must appear in the GROUP BY|must be in GROUP BY|calls cannot be nested|Aggregate functions are not allowed",
         Reason.GROUPING,
     ),
-    _rule(r"different number of columns|Too many columns|same number of columns", Reason.COLUMN_COUNT),
+    _rule(r"to grouping function is not in|for GROUPING aggregate", Reason.GROUPING, "grouping takes keys of GROUP BY"),
+    _rule(
+        r"does not support logical expression WindowFunction",
+        Reason.WINDOWING,
+        "a window function cannot be in WHERE, GROUP BY or HAVING; select from a subquery that has it",
+    ),
+    _rule(r"Invalid window frame", Reason.WINDOWING),
+    _rule(
+        r"column out of bounds|Cannot find column with position|DISTINCT ON expressions must match",
+        Reason.COLUMN_REFERENCE,
+    ),
+    _rule(
+        r"different number of columns|Too many columns|same number of columns|Inconsistent data length",
+        Reason.COLUMN_COUNT,
+    ),
     _rule(r"Scalar subquery returned more than one row", Reason.CARDINALITY),
     _rule(
         r"table function '(?P<name>[^']*)' not found", Reason.UNDEFINED_FUNCTION, r"there is no table function \g<name>"
     ),
     _rule(r"logical expression Wildcard", Reason.WRONG_ARGUMENTS, "* is an argument of count only"),
+    # What the engine does not do, which has no code of its own.
+    _rule(
+        r"does not support logical expression (?:ScalarSubquery|InSubquery|Exists|SetComparison|OuterReferenceColumn)"
+        r"|Correlated scalar subquery can only be used in",
+        None,
+        "this subquery is not supported in this place; write it as a join",
+    ),
+    _rule(r"Unnest should be rewritten", None, "unnest is not supported in this place; call it in FROM"),
+    _rule(r"Unsupported LIMIT", None, "LIMIT and OFFSET take an integer constant"),
+    _rule(r"Placeholder '(?P<name>.*)' was not", Reason.INVALID_PARAMETER, r"the parameter \g<name> has no value"),
     _rule(r"Expected (?P<what>LIMIT|OFFSET) to be an integer or null, but got (?P<type>.*)", Reason.INVALID_PARAMETER),
     _rule(r"(?:LIMIT|OFFSET) must be", Reason.INVALID_PARAMETER),
     _rule(
@@ -141,10 +175,25 @@ RULES: Final = (
     _rule(
         r"Cannot coerce|Cannot infer common|common type|Cannot automatically convert|non-boolean predicate"
         r"|Cannot get result type|type mismatch|not compatible|compatible types|requires a boolean"
-        r"|unsupported data type|does not support type|only support|Unary operator",
+        r"|unsupported data type|does not support type|only support|Unary operator|can only be applied to"
+        r"|Cannot access field",
         Reason.DATATYPE_MISMATCH,
     ),
-    _rule(r"expects? |requires? |must be a literal|must be a scalar|Expected an integer", Reason.WRONG_ARGUMENTS),
+    _rule(
+        r"(?:The function )?'(?P<name>\w+)' expected zero argument",
+        Reason.WRONG_ARGUMENTS,
+        r"Function '\g<name>' takes no arguments",
+    ),
+    _rule(
+        r"'(?P<name>\w+)' does not support zero arguments",
+        Reason.WRONG_ARGUMENTS,
+        r"Function '\g<name>' expects arguments but received none",
+    ),
+    _rule(
+        r"expects? |expected \d+ argument|requires? |must be a literal|must be a scalar|must be a string literal"
+        r"|Expected an? (?:signed )?integer|must be an INTEGER|only accepts|nth_value not supported for",
+        Reason.WRONG_ARGUMENTS,
+    ),
 )
 
 FUNCTION_MISMATCH: Final = re.compile(

@@ -21,6 +21,8 @@ from tsdb.nearest import nearest
 from tsdb.query._datafusion_texts import (
     BRIDGE_FAILURE,
     CAPACITY_OVERFLOW,
+    COMPUTE_ERROR,
+    CORRELATED,
     FORBIDDEN,
     INTERNAL,
     MISSING_TABLE,
@@ -90,6 +92,7 @@ _VALUE_ERRORS = frozenset(
 _WRAPPERS = re.compile(
     r"^(?:DataFusion error: |External error: |Execution error: |Error during planning: |Schema error: "
     r"|Arrow error: |Optimizer rule '\w+' failed\s+caused by\s+|\w+\s+caused by\s+|External: |Compute error: "
+    r"|Invalid \(non-executable\) plan after \w+\s+caused by\s+"
     r"|Cast error: |Parser error: |Invalid argument error: |Substrait error: )+"
 )
 
@@ -139,11 +142,13 @@ def execution_error(error: BaseException) -> TsdbError:
         return QueryPanic(ENGINE_FAILED)
     if OUT_OF_MEMORY in text:
         return _out_of_memory(text)
-    if _WRAPPERS.sub("", text).startswith(UNSUPPORTED_LIMIT):
-        return Unsupported("LIMIT and OFFSET take an integer constant")
     if _is_fault(text):
         return QueryPanic(ENGINE_FAILED)
     message, reason = _rewrite(text)
+    if UNSUPPORTED_LIMIT in text:
+        return Unsupported(message)
+    if reason is None and (NOT_IMPLEMENTED in text or CORRELATED in text):
+        reason = Reason.NOT_SUPPORTED
     return _with_reason(ExecuteQuery(message), reason)
 
 
@@ -153,7 +158,7 @@ def _is_fault(text: str) -> bool:
         return False
     if match := PYTHON_ERROR.search(text):
         return match[1] not in _VALUE_ERRORS
-    return INTERNAL.search(text) is not None
+    return INTERNAL.search(text) is not None and COMPUTE_ERROR not in text
 
 
 def _with_reason(error: TsdbError, reason: Reason | None) -> TsdbError:
@@ -174,7 +179,7 @@ def _rewrite(text: str) -> tuple[str, Reason | None]:
     if (found := function_error(text)) is not None:
         return in_sql_words(found[0]), found[1]
     if match := PYTHON_ERROR.search(text):
-        return in_sql_words(_message_of(match[2])), None
+        text = _message_of(match[2])
     if (mismatch := explain_mismatch(text)) is not None:
         return mismatch
     text = _WRAPPERS.sub("", text)

@@ -34,7 +34,10 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
 def to_text(value: Any) -> str:
     """Return a JSON value as compact text with sorted keys."""
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()
+    except orjson.JSONEncodeError:
+        raise FunctionError("the JSON value is nested too deeply", reason=Reason.INVALID_JSON) from None
     if "\u2028" in text or "\u2029" in text:
         # Line ends in JavaScript, where such text is often pasted.
         text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.query.lifetime._life import Checkpoint, QueryLife, before_long_step, executing, run_checked
+from tsdb.query.lifetime._life import Executing, QueryLife
 from tsdb.query.lifetime._memory import MemoryWatch
 from tsdb.query.lifetime._pace import BatchPace
 from tsdb.query.lifetime._planning_threads import Planning, QueriesBusy, Unfinished
@@ -10,14 +10,11 @@ from tsdb.query.lifetime._threads import in_thread
 
 __all__ = [
     "BatchPace",
-    "Checkpoint",
+    "Executing",
     "MemoryWatch",
     "Planning",
     "QueriesBusy",
     "QueryLife",
     "Unfinished",
-    "before_long_step",
-    "executing",
     "in_thread",
-    "run_checked",
 ]

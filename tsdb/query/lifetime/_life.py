@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tsdb.clock import Clock
-from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
+from tsdb.errors import Cancelled, QueryTimeout, TsdbError
+from tsdb.query._checkpoint import current_checkpoint
 from tsdb.query.errors import execution_error
 from tsdb.query.session import Statement
 from tsdb.units import Duration
@@ -21,35 +22,6 @@ from tsdb.units import Duration
 _NS_PER_SECOND = 1e9
 
 T = TypeVar("T")
-
-
-class Checkpoint(Protocol):
-    """Called by the queries of a caller that cannot wait for long; it raises to abandon the query."""
-
-    def __call__(self) -> None:
-        """A query is about to begin its next step."""
-
-    def before_long_step(self) -> None:
-        """A step begins that cannot be interrupted and may take long, such as planning."""
-
-
-_checkpoint: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
-
-
-def run_checked(checkpoint: Checkpoint, work: Callable[[], T]) -> T:
-    """Run something whose queries call a checkpoint before their steps."""
-    token = _checkpoint.set(checkpoint)
-    try:
-        return work()
-    finally:
-        _checkpoint.reset(token)
-
-
-def before_long_step() -> None:
-    """Call the checkpoint, if there is one, before a long step."""
-    checkpoint = _checkpoint.get()
-    if checkpoint is not None:
-        checkpoint.before_long_step()
 
 
 class QueryLife:
@@ -60,9 +32,12 @@ class QueryLife:
         clock: Clock,
         timeout: Duration | None,
         statement: Statement | None = None,
+        *,
+        is_wanted: Callable[[], None] | None = None,
     ) -> None:
-        """`statement` is what the query runs for."""
-        self._checkpoint = _checkpoint.get()
+        """`statement` is what the query runs for. `is_wanted` raises when the query is to end for another reason."""
+        self._checkpoint = current_checkpoint()
+        self._is_wanted = is_wanted
         self._statement = statement
         self.clock = clock
         self.timeout = timeout
@@ -79,17 +54,39 @@ class QueryLife:
             statement.on_cancel(self.cancel)
 
     def check(self) -> None:
-        """Raise if the query should not go on."""
+        """Raise if the query should not go on; it pauses here if others have precedence."""
+        self._check_end()
+        if self._checkpoint is not None:
+            self._checkpoint(self._check_end)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for other threads or processes; others may run meanwhile."""
+        if self._checkpoint is None:
+            yield
+            return
+        self._checkpoint.begin_wait()
+        yield
+        self._checkpoint.end_wait(self._check_end)
+
+    def wait_for(self, future: Future[T]) -> T:
+        """Return the result of a future; TimeoutError at the deadline."""
+        if future.done():
+            return future.result()
+        with self.waiting():
+            return future.result(self.remaining_seconds())
+
+    def _check_end(self) -> None:
+        if self._is_wanted is not None:
+            self._is_wanted()
         if self.is_cancelled:
             raise Cancelled("the query was cancelled")
-        if self._checkpoint is not None:
-            self._checkpoint()
         if self._deadline_ns is not None and self.clock.monotonic_ns() >= self._deadline_ns:
             raise self.expired()
 
-    def expired(self) -> DeadlineExceeded:
+    def expired(self) -> QueryTimeout:
         allowed = "" if self.timeout is None else f" of {self.timeout}"
-        return DeadlineExceeded(
+        return QueryTimeout(
             f"the query did not finish before its deadline{allowed}", hint="ask for less or allow more time"
         )
 
@@ -141,20 +138,29 @@ class QueryLife:
             release()
 
 
-@contextmanager
-def executing(life: QueryLife) -> Iterator[None]:
+class Executing:
     """Run a query in the calling thread: check it first, translate its errors, end it."""
-    try:
-        life.check()
-        yield
-    except TsdbError:
-        raise
-    except Exception as error:
+
+    __slots__ = ("_life",)
+
+    def __init__(self, life: QueryLife) -> None:
+        self._life = life
+
+    def __enter__(self) -> None:
+        try:
+            self._life.check()
+        except BaseException:
+            self._life.end()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        life = self._life
+        life.end()
+        if error is None or isinstance(error, TsdbError) or not isinstance(error, Exception):
+            return
         if life.is_cancelled:
             raise Cancelled("the query was cancelled") from error
         raise execution_error(error) from error
-    finally:
-        life.end()
 
 
 def _nothing() -> None:

@@ -86,7 +86,7 @@ class Planning:
 
         life.on_cancel(cancel)
         try:
-            return answer.result(life.remaining_seconds())
+            return life.wait_for(answer)
         except TimeoutError:
             if not _give_up(answer, life.expired()):
                 return answer.result()

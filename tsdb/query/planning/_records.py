@@ -194,7 +194,7 @@ class QueryRecords:
 
     def _wait(self, pending: concurrent.futures.Future[Any]) -> Any:
         try:
-            return pending.result(self._life.remaining_seconds())
+            return self._life.wait_for(pending)
         except concurrent.futures.CancelledError:
             raise self._cancelled() from None
         except TimeoutError:

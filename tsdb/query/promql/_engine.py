@@ -77,14 +77,8 @@ class PromqlEngine:
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
         """Return the series that a session sees; PermissionDenied if it may see none."""
         self._authorize(session)
-        life = QueryLife(self.clock, session.timeout)
-
-        def is_wanted() -> None:
-            check()
-            life.check()
-
-        catalog = visible(self.catalog, session)
-        return TableSeries(catalog, self._regions, session.database, is_wanted, session.timeout, indexes=self._indexes)
+        life, catalog = QueryLife(self.clock, session.timeout, is_wanted=check), visible(self.catalog, session)
+        return TableSeries(catalog, self._regions, session.database, life.check, session.timeout, indexes=self._indexes)
 
     def run(self, text: str, session: Session, span: QueryTimes, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""

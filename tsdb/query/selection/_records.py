@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tsdb.engine.reading import Conditions, Node
 from tsdb.model import TableInfo, TimeRange
-from tsdb.query.lifetime import QueryLife, executing
+from tsdb.query.lifetime import Executing, QueryLife
 from tsdb.query.selection._conditions import fit_condition
 from tsdb.query.tables import TableDataset
 from tsdb.sql.clauses import Declined
@@ -217,7 +217,7 @@ class SelectionRecords:
         return self.describe()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with executing(self._life):
+        with Executing(self._life):
             yield from self._selection.batches(self._dataset)
             self._is_read_to_end = True
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
 from tsdb.model import TimeRange
-from tsdb.query.lifetime import QueryLife, executing
+from tsdb.query._checkpoint import threads_max
+from tsdb.query.lifetime import Executing, QueryLife
 from tsdb.query.series_aggregate._fit import FittedQuery
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
@@ -110,7 +111,7 @@ class AggregateRecords:
 
     def aggregate(self) -> pa.RecordBatch | Declined:
         """Compute all rows and release the snapshot; Declined says why only the planner can answer."""
-        with executing(self._life):
+        with Executing(self._life):
             try:
                 found = self._aggregate()
                 started_ns = self._clock.monotonic_ns()
@@ -155,7 +156,7 @@ class AggregateRecords:
         """Return the cells of all regions together."""
         regions = zip(self._regions, planned, strict=True)
         found = merge_aggregated(
-            [region.cells(CellsRun(each.number, within, self._threads)) for region, each in regions]
+            [region.cells(CellsRun(each.number, within, threads_max(self._threads))) for region, each in regions]
         )
         self.statistics = found.statistics
         return found

@@ -75,8 +75,8 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
 
     def get_fragments(self, filter: RowFilter = None) -> Iterator[TableFragment]:
-        self._life.check()
         try:
+            self._life.check()
             planned = [_plan(region, filter) for region in self.regions.matching(filter)]
         except Exception as error:
             # DataFusion passes on its text only.

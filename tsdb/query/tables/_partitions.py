@@ -183,8 +183,7 @@ class TableRegions:
         self._open_reader = open_reader
         self._lock = threading.Lock()
         self._readers: dict[RegionId, RegionReader] = {}
-        if len(table.region_numbers) == 1:
-            self.matching(None)
+        self._only = [self._open(table.region_ids[0])] if len(table.region_numbers) == 1 else None
 
     def __len__(self) -> int:
         return len(self._table.region_numbers)
@@ -196,6 +195,8 @@ class TableRegions:
 
     def matching(self, filter: RowFilter) -> list[RegionReader]:
         """Return readers of the regions in which a row can match."""
+        if self._only is not None:
+            return self._only
         return [self._open(region) for region in matching_regions(self._table, filter)]
 
     def _open(self, region: RegionId) -> RegionReader:

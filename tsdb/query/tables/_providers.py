@@ -27,6 +27,7 @@ from tsdb.query.lifetime import QueryLife, in_thread
 from tsdb.query.tables._dataset import TableDataset
 from tsdb.query.tables._numbers import NUMBERS, numbers_table
 from tsdb.query.tables._partitions import TableRegions
+from tsdb.query.tables._zoned_files import ZonedFiles, zoned_schema
 
 INFORMATION_SCHEMA = "information_schema"
 PG_CATALOG = "pg_catalog"
@@ -262,7 +263,9 @@ def external_dataset(table: TableInfo) -> ds.Dataset:
     if not os.path.exists(path):
         raise ExternalFileMissing("the file of an external table is missing", table=table.full_name, location=location)
     try:
-        return _with_time_index(ds.dataset(path, schema=table.arrow, format=kind), table)
+        schema = zoned_schema(path, table.arrow) if kind == "csv" else table.arrow
+        files = _with_time_index(ds.dataset(path, schema=schema, format=kind), table)
+        return files if schema is table.arrow else ZonedFiles(files, table.arrow)
     except (OSError, pa.ArrowInvalid) as error:
         raise ExternalFileMissing(
             f"the file of an external table cannot be read: {error}", table=table.full_name, location=location

@@ -23,7 +23,12 @@ from tsdb.query.workers import _worker
 from tsdb.query.workers._messages import Gone, receive_object, send_object
 from tsdb.query.workers._worker import WorkerOptions
 
-_PROGRAM = "from tsdb.query.workers._fork_server import main; main()"
+_PROGRAM = """
+from tsdb.quick_imports import quick_imports
+with quick_imports():
+    from tsdb.query.workers._fork_server import main
+main()
+"""
 
 
 class ForkServer:

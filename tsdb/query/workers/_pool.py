@@ -139,7 +139,7 @@ class Workers:
                 self._start_missing()
         life.on_cancel(lambda: _cancel(ticket))
         try:
-            worker = ticket.result(life.remaining_seconds())
+            worker = life.wait_for(ticket)
         except TimeoutError:
             if ticket.cancel():
                 raise life.expired() from None
@@ -196,6 +196,8 @@ class Workers:
             if self._fork_server is not None:
                 self._fork_server.close()
                 self._fork_server = None
+        # What a worker made that was only starting.
+        shutil.rmtree(self._options.spill_dir, ignore_errors=True)
 
     def _lend(self, worker: WorkerProcess) -> WorkerProcess:
         self._busy.add(worker)

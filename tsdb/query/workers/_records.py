@@ -50,15 +50,18 @@ class Lease:
         """Return the next message; an error of the query is raised as the scan raised it."""
         try:
             self._limit_wait()
-            kind, body = receive(self._worker.control)
+            with self._life.waiting():
+                kind, body = receive(self._worker.control)
         except TimeoutError:
             raise self._life.expired() from None
         except (Gone, OSError):
             raise self._gone() from None
         if kind in (MessageKind.END, MessageKind.ERROR):
             self.end(is_done=True)
-        if kind is MessageKind.ERROR and isinstance(self._life.failure, TsdbError):
-            raise self._life.failure
+        if kind is MessageKind.ERROR:
+            if isinstance(self._life.failure, TsdbError):
+                raise self._life.failure
+            self._life.check()
         return kind, body
 
     def _limit_wait(self) -> None:

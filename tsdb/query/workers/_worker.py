@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
+import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.clock import SystemClock
+from tsdb.errors import TsdbError, is_fault
 from tsdb.query.errors import execution_error, is_panic
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.pg_catalog import pg_functions
@@ -44,10 +47,13 @@ class WorkerOptions:
 def main(control: socket.socket, calls: socket.socket, options: WorkerOptions) -> None:
     """Answer until the server closes the connection."""
     _prepare_process(options)
-    worker = _Worker(control, Server(calls), options)
-    with suppress(Gone):
-        while True:
-            worker.answer(receive_object(control)[0])
+    try:
+        worker = _Worker(control, Server(calls), options)
+        with suppress(Gone):
+            while True:
+                worker.answer(receive_object(control)[0])
+    finally:
+        shutil.rmtree(options.spill_dir, ignore_errors=True)
 
 
 def _prepare_process(options: WorkerOptions) -> None:
@@ -81,7 +87,7 @@ class _Worker:
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
-            send_end(self._control, execution_error(error))
+            send_end(self._control, _told(error))
 
     def _describe(self, request: DescribeRequest) -> QueryDescription:
         life, source = self._begin(request)
@@ -105,6 +111,14 @@ class _Worker:
             return []
         named = [each for name, each in self._pg_functions.items() if name in words]
         return [each.make() if each.volatility == "immutable" else self._server.function(each) for each in named]
+
+
+def _told(error: BaseException) -> TsdbError:
+    """Return an error as the server gets it: with its traceback, for the log, if it is one of the query engine."""
+    told = execution_error(error)
+    if is_fault(told):
+        told.add_note("".join(traceback.format_exception(error)))
+    return told
 
 
 def _batches(stream: Any) -> Iterator[pa.RecordBatch]:

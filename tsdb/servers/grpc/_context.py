@@ -18,7 +18,9 @@ class GrpcContext:
 
     database: DatabasePort
     sessions: Sessions
-    workers: StepPool
+    queries: StepPool
+    writes: StepPool
+    """Writes wait for the log, not for queries."""
     version: str = ""
 
 

@@ -53,7 +53,7 @@ class DatabaseService:
 
     async def _answer(self, raw: bytes, call: GrpcCall) -> int:
         if len(raw) > LARGE_BYTES:
-            envelope = await self._context.workers.run(lambda: parse_message(Envelope, raw))
+            envelope = await self._context.writes.run(lambda: parse_message(Envelope, raw))
         else:
             envelope = parse_message(Envelope, raw)
         session = await self._context.sessions.open(call, envelope.header)
@@ -62,9 +62,8 @@ class DatabaseService:
             raise InvalidArguments("the request contains nothing that this server supports")
         body, hints = getattr(envelope, kind), read_hints(call)
         run = self._actions[kind]
-        return await self._context.workers.run(
-            lambda: run(self, body, session, hints), cancel=lambda: self._database.cancel(session)
-        )
+        pool = self._context.queries if kind == "query" else self._context.writes
+        return await pool.run(lambda: run(self, body, session, hints), cancel=lambda: self._database.cancel(session))
 
     # What follows runs on threads.
 

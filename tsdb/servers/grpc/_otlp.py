@@ -39,7 +39,7 @@ def _export(context: GrpcContext, write: Callable[[OtlpRequest], bytes | WriteOu
     async def export(raw: bytes, call: GrpcCall) -> bytes:
         session = await context.sessions.open(call)
         request = OtlpRequest(context.database, raw, session, call.find, read_hints(call), needs_pipeline=False)
-        answer = await context.workers.run(lambda: write(request), cancel=lambda: context.database.cancel(session))
+        answer = await context.writes.run(lambda: write(request), cancel=lambda: context.database.cancel(session))
         assert isinstance(answer, bytes), "only a dry run answers otherwise"
         return answer
 

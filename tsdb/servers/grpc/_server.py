@@ -1,7 +1,8 @@
 """The gRPC server.
 
-Calls are served by the event loop that all servers share; blocking work runs on `threads_max` threads. Connections,
-calls, messages and waits are bounded. `probe` binds the address exclusively.
+Calls are served by the event loop that all servers share. At most `threads_max` queries run at a time, on the threads
+of the scheduler, and as many writes, on threads of their own. Connections, calls, messages and waits are bounded.
+`probe` binds the address exclusively.
 
 A request whose method name is not text ends the accept loop of the gRPC library, and with it the library's server. The
 server detects this and starts another one: running calls are lost, and those that arrive in the fifth of a second
@@ -22,6 +23,7 @@ from tsdb.auth import Authenticator
 from tsdb.config import TlsMode
 from tsdb.database import DatabaseGate
 from tsdb.errors import StartError
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import written_address
 from tsdb.servers._tls import Tls
@@ -38,7 +40,7 @@ from tsdb.units import Duration, Size
 CALLS_MAX = 4096
 """How many calls may be under way; further ones are refused with RESOURCE_EXHAUSTED."""
 WAITING_MAX = 4096
-"""How many steps may wait for a thread; further calls are refused."""
+"""How many writes may wait for a thread; further ones are refused."""
 STREAMS_PER_CONNECTION_MAX = 1024
 HANDSHAKE_SECONDS_MAX = 20.0
 """From the first byte of a connection to the end of the handshakes of TLS and HTTP/2."""
@@ -49,7 +51,7 @@ WATCH_SECONDS = 0.2
 """How often it is looked whether the library still accepts calls."""
 
 _log = get_logger("tsdb.grpc")
-_WAITING = gauge("tsdb_servers_grpc_waiting", "Steps of gRPC calls that wait for a thread or run on one.")
+_WAITING = gauge("tsdb_servers_grpc_waiting", "Writes of gRPC calls that wait for a thread or run on one.")
 _RESTARTS = counter(
     "tsdb_servers_grpc_restarts_total", "How often the gRPC library ended its server and another one took its place."
 )
@@ -88,7 +90,9 @@ class GrpcServer:
         tls: Tls | None = None,
         version: str = "",
         default_timezone: str = "UTC",
+        scheduler: QueryScheduler | None = None,
     ) -> None:
+        self._scheduler = scheduler or QueryScheduler()
         self._host, self._port = host, port
         self._limits = limits or GrpcLimits()
         self._tls = tls or Tls(TlsMode.DISABLE)
@@ -156,14 +160,12 @@ class GrpcServer:
     def _make_context(self) -> GrpcContext:
         database, zone = self._gate.database, self._default_timezone
         sessions = Sessions(database, self._authenticator, tls=self._tls, default_timezone=zone)
-        workers = StepPool(
-            "grpc",
-            self._limits.threads_max,
-            waiting_max=WAITING_MAX,
-            waiting=_WAITING,
-            setting="grpc.runtime_size",
+        threads_max = self._limits.threads_max
+        queries = StepPool("grpc", threads_max, scheduler=self._scheduler)
+        writes = StepPool(
+            "grpc-write", threads_max, waiting_max=WAITING_MAX, waiting=_WAITING, setting="grpc.runtime_size"
         )
-        return GrpcContext(database, sessions, workers, self._version)
+        return GrpcContext(database, sessions, queries, writes, self._version)
 
     async def _serve(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers(tuple(service.handler(self._calls) for service in self._services))
@@ -200,7 +202,8 @@ class GrpcServer:
         if self._server is not None:
             await self._server.stop(grace_seconds)
         if self._context is not None:
-            self._context.workers.close()
+            self._context.queries.close()
+            self._context.writes.close()
             self._context.sessions.close()
 
     def _try_address(self) -> None:

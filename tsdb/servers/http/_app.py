@@ -188,7 +188,9 @@ class HttpApp:
 
     async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
         try:
-            guard.start_clock(self._choose_timeout(route, request))
+            timeout_seconds = self._choose_timeout(route, request)
+            guard.start_clock(timeout_seconds)
+            request.seconds_max = timeout_seconds or None
             if self.authenticator.is_enabled and not await self._identify(route, request, reply, started):
                 return
             check_rights(request)

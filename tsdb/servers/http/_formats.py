@@ -31,7 +31,7 @@ import pyarrow as pa
 from tsdb._kernels import UnsupportedType, encode_json_objects, encode_json_rows
 from tsdb.errors import Unsupported
 from tsdb.model import type_name
-from tsdb.query import Affected, Output, Records
+from tsdb.query import Affected, Output, Records, threads_max
 
 CHUNK_BYTES = 1 << 20
 """About how much of an answer is made before it is sent."""
@@ -196,7 +196,7 @@ def encode_rows(
 
     `convert` changes each batch before it is made into text.
 
-    Several threads encode a large batch, while another one reads the next batch.
+    Several threads encode a large batch, while another one reads the next batch, unless other queries need the cores.
     """
     waiting: deque[Future[list[TextPiece]]] = deque()
     continues = False
@@ -204,7 +204,7 @@ def encode_rows(
     try:
         for found in batches:
             batch = found if convert is None else convert(found)
-            if batch.num_rows < PARALLEL_ROWS_MIN:
+            if batch.num_rows < PARALLEL_ROWS_MIN or threads_max(2) < 2:
                 yield from _encode_batch(batch, encode, continues=continues)
                 continues = True
                 continue
@@ -250,7 +250,7 @@ def _readers() -> ThreadPoolExecutor:
 
 
 def read_ahead(records: Records, limit: int | None) -> Generator[pa.RecordBatch, None, None]:
-    """As `read_batches`; after a large batch the next one is read ahead."""
+    """As `read_batches`; after a large batch the next one is read ahead, unless other queries need the cores."""
     batches = read_batches(records, limit)
     reading: Future[pa.RecordBatch | None] | None = None
     try:
@@ -259,7 +259,7 @@ def read_ahead(records: Records, limit: int | None) -> Generator[pa.RecordBatch,
             reading = None
             if batch is None:
                 return
-            if batch.num_rows >= AHEAD_ROWS_MIN:
+            if batch.num_rows >= AHEAD_ROWS_MIN and threads_max(2) > 1:
                 reading = _readers().submit(contextvars.copy_context().run, _next, batches)
             yield batch
     finally:

@@ -132,6 +132,7 @@ class Request:
         "method",
         "path",
         "raw_headers",
+        "seconds_max",
         "token",
     )
 
@@ -143,6 +144,8 @@ class Request:
         self.identity: Identity | None = None
         self.token: WriteToken | None = None
         """Stops what the request writes, and knows how far it got; None if it writes nothing."""
+        self.seconds_max: float | None = None
+        """The timeout of the request, None without one."""
         self._scope = scope
         self._receive = receive
         self._body_limit = body_limit

@@ -17,6 +17,7 @@ from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
 from tsdb.servers._prometheus_json import Timings, encode_answer
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
@@ -69,7 +70,7 @@ class PrometheusApiRoutes:
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
         candidate = self._inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
         shown = self._work.shown(ask, text, evaluate, span)
-        return Response(await self._work.run(shown, candidate), content_type=JSON)
+        return Response(await self._work.run(shown, candidate, ask.seconds_max), content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
         """Lay a query out."""
@@ -109,7 +110,7 @@ class PrometheusApiRoutes:
             rows = TableRecords(rows_of(engine, text, engine.source(ask.session, check), span))
             return b"".join(chosen.encode(iter([rows]), options))
 
-        body = await self._work.run(self._work.shown(ask, text, work, span))
+        body = await self._work.run(self._work.shown(ask, text, work, span), seconds_max=ask.seconds_max)
         return Response(
             body,
             content_type=chosen.content_type,
@@ -129,9 +130,10 @@ def prometheus_api_routes(
     *,
     threads_max: int = THREADS_MAX,
     inline: InlinePolicy | None = None,
+    scheduler: QueryScheduler | None = None,
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
-    work = PromqlWork(gate, threads_max)
+    work = PromqlWork(gate, threads_max, scheduler or QueryScheduler())
     routes, listings = PrometheusApiRoutes(app, work, inline or InlinePolicy()), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)

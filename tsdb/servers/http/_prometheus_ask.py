@@ -20,6 +20,7 @@ from tsdb.query import Channel, Session
 from tsdb.query.promql import Period, QueryTimes
 from tsdb.servers._inline import Candidate
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, Params, Request, Response
@@ -34,10 +35,10 @@ _T = TypeVar("_T")
 class PromqlWork:
     """The threads on which the routes work. `close` it when the server has stopped."""
 
-    def __init__(self, gate: DatabaseGate, threads_max: int) -> None:
+    def __init__(self, gate: DatabaseGate, threads_max: int, scheduler: QueryScheduler) -> None:
         self.gate = gate
         self.threads_max = threads_max
-        self._pool = StepPool("promql", threads_max)
+        self._pool = StepPool("promql", threads_max, scheduler=scheduler)
 
     @property
     def database(self) -> DatabasePort:
@@ -73,7 +74,12 @@ class PromqlWork:
 
         return work
 
-    async def run(self, work: Callable[[Callable[[], None]], _T], candidate: Candidate | None = None) -> _T:
+    async def run(
+        self,
+        work: Callable[[Callable[[], None]], _T],
+        candidate: Candidate | None = None,
+        seconds_max: float | None = None,
+    ) -> _T:
         """Run a query; it gets what it is to call at each step, which raises when the request was cancelled."""
         stopped = threading.Event()
 
@@ -81,7 +87,9 @@ class PromqlWork:
             if stopped.is_set():
                 raise Cancelled("the query was cancelled")
 
-        return await self._pool.run(lambda: work(check), cancel=stopped.set, candidate=candidate)
+        return await self._pool.run(
+            lambda: work(check), cancel=stopped.set, candidate=candidate, seconds_max=seconds_max
+        )
 
 
 class Ask:
@@ -90,6 +98,7 @@ class Ask:
     def __init__(self, database: DatabasePort, request: Request, form: Params) -> None:
         self._query, self._form = request.query, form
         self.is_alone = request.is_alone
+        self._request_seconds = request.seconds_max
         self.now_ms = database.promql.clock.now_ns() // _NS_PER_MS
         wanted = self.find("db") or find_header(request, "db-name") or DEFAULT_DATABASE
         self.session = Session(
@@ -104,6 +113,12 @@ class Ask:
     def _timeout(self) -> Duration | None:
         text = self.find("timeout")
         return Duration(parse_step_ms("timeout", text) * _NS_PER_MS) if text else None
+
+    @property
+    def seconds_max(self) -> float | None:
+        """How long the query may take, None if that is not limited."""
+        own = self.session.timeout
+        return min((each for each in (self._request_seconds, own and own.seconds) if each), default=None)
 
     def find(self, name: str) -> str | None:
         found = self._query.get(name)

@@ -22,6 +22,8 @@ from tsdb.ingest.descriptions import DescriptionReader
 from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
 from tsdb.ingest.prometheus_read import encode_read_response, parse_read_request
 from tsdb.query import Session, WriteToken
+from tsdb.servers._scheduler import QueryScheduler
+from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
 from tsdb.servers.http._gather import Begun, Gathering
@@ -39,6 +41,8 @@ from tsdb.servers.http._ingest import (
 from tsdb.servers.http._messages import Request, Response
 
 PROTOCOL = "prometheus"
+READS_AT_ONCE_MAX = 8
+"""How many remote reads run at the same time; further ones wait."""
 
 _PROTOBUF = "application/x-protobuf"
 _VERSIONS = {"prometheus.WriteRequest": 1, "io.prometheus.write.v2.Request": 2}
@@ -48,12 +52,15 @@ _WRITTEN = "x-prometheus-remote-write-{}-written"
 class PrometheusRemoteRoutes:
     """The state of the routes. `close` it when the server has stopped."""
 
-    def __init__(self, gate: DatabaseGate, *, has_metric_engine: bool, is_strict: bool) -> None:
+    def __init__(
+        self, gate: DatabaseGate, *, has_metric_engine: bool, is_strict: bool, scheduler: QueryScheduler
+    ) -> None:
         self._gate = gate
         self._new_table = replace(NEW_TABLE, is_metric=has_metric_engine)
         self._reader = RemoteWriteReader(is_strict=is_strict)
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
+        self._reads = StepPool("http-prometheus-read", READS_AT_ONCE_MAX, scheduler=scheduler)
         self._gathering = Gathering(
             "http-prometheus-write", self._write_group, self._write_again, threads=GROUPS_AT_ONCE
         )
@@ -65,6 +72,7 @@ class PrometheusRemoteRoutes:
     def close(self) -> None:
         self._gathering.close()
         self._pool.close()
+        self._reads.close()
 
     async def write(self, request: Request) -> Response:
         """Take samples."""
@@ -83,7 +91,7 @@ class PrometheusRemoteRoutes:
     async def read(self, request: Request) -> Response:
         """Answer with samples."""
         body = await request.body()
-        return await self._pool.run(partial(self._read, request, body))
+        return await self._reads.run(partial(self._read, request, body), seconds_max=request.seconds_max)
 
     def _write(self, request: Request, body: bytes, version: int) -> Response:
         try:
@@ -189,10 +197,17 @@ class PrometheusRemoteRoutes:
 
 
 def prometheus_remote_routes(
-    app: HttpApp, gate: DatabaseGate, *, has_metric_engine: bool = True, is_strict: bool = True
+    app: HttpApp,
+    gate: DatabaseGate,
+    *,
+    has_metric_engine: bool = True,
+    is_strict: bool = True,
+    scheduler: QueryScheduler | None = None,
 ) -> PrometheusRemoteRoutes:
     """Add `/v1/prometheus/write` and `/read`. The result is to be closed after the server has stopped."""
-    routes = PrometheusRemoteRoutes(gate, has_metric_engine=has_metric_engine, is_strict=is_strict)
+    routes = PrometheusRemoteRoutes(
+        gate, has_metric_engine=has_metric_engine, is_strict=is_strict, scheduler=scheduler or QueryScheduler()
+    )
     app.add("/v1/prometheus/write", routes.write, methods=("POST",), error_body=short_error_body, timeout_status=504)
     app.add("/v1/prometheus/read", routes.read, methods=("POST",), error_body=short_error_body)
     return routes

@@ -20,6 +20,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
 from tsdb.query import Channel, Session, WriteToken
 from tsdb.servers._inline import Candidate, InlinePolicy
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
@@ -103,13 +104,14 @@ class SqlRoutes:
         threads_max: int,
         inline: InlinePolicy,
         table_bytes_max: int,
+        scheduler: QueryScheduler,
     ) -> None:
         self._table_bytes_max = table_bytes_max
         self._app = app
         self._inline = inline
         self._gate = gate
         self._default_zone = canonical_zone(default_timezone)
-        self._pool = StepPool("http-sql", threads_max)
+        self._pool = StepPool("http-sql", threads_max, scheduler=scheduler)
 
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
@@ -146,6 +148,7 @@ class SqlRoutes:
             partial(database.cancel, session),
             token=session.token,
             candidate=self._candidate(request, text, session, chosen),
+            seconds_max=request.seconds_max,
         )
         try:
             return await work.respond(
@@ -211,6 +214,7 @@ def sql_routes(
     threads_max: int = THREADS_MAX,
     inline: InlinePolicy | None = None,
     table_bytes_max: int = TABLE_BYTES_MAX,
+    scheduler: QueryScheduler | None = None,
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
     policy = inline or InlinePolicy()
@@ -221,6 +225,7 @@ def sql_routes(
         threads_max=threads_max,
         inline=policy,
         table_bytes_max=table_bytes_max,
+        scheduler=scheduler or QueryScheduler(),
     )
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))

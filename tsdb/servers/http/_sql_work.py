@@ -28,9 +28,18 @@ class ResponseWork(Steps):
         *,
         token: WriteToken | None = None,
         candidate: Candidate | None = None,
+        seconds_max: float | None = None,
     ) -> None:
         """`token` is what the statements write under."""
-        super().__init__(pool, make, cancel, chunk_bytes=CHUNK_BYTES, reads_ahead=True, candidate=candidate)
+        super().__init__(
+            pool,
+            make,
+            cancel,
+            chunk_bytes=CHUNK_BYTES,
+            reads_ahead=True,
+            candidate=candidate,
+            seconds_max=seconds_max,
+        )
         self._token = token
         self._first: bytes | None = None
 

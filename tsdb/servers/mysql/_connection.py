@@ -373,7 +373,9 @@ class MysqlConnection:
         pool = self._shared.logins if is_urgent else self._shared.workers
         packets = ending_in_error(pieces, answer)
         cancel = partial(self._shared.database.cancel, self._session)
-        steps = Steps(pool, lambda: packets, cancel, chunk_bytes=GATHERED_BYTES)
+        timeout = self._session.timeout
+        seconds_max = timeout.seconds if timeout else None
+        steps = Steps(pool, lambda: packets, cancel, chunk_bytes=GATHERED_BYTES, seconds_max=seconds_max)
         task = asyncio.current_task()
         assert task is not None
         try:

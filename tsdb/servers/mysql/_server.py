@@ -1,8 +1,8 @@
 """The MySQL server.
 
-The event loop serves connections (`_connection`). Statements run on `threads_max` worker threads, logins and KILL on
-two others (the login pool). Connections over the limit get an error and are closed. On shutdown, idle connections end
-at once, and busy ones when their command is answered or the grace period is over.
+The event loop serves connections (`_connection`). At most `threads_max` statements run at a time, on the threads of the
+scheduler; logins and KILL run on two others (the login pool). Connections over the limit get an error and are closed.
+On shutdown, idle connections end at once, and busy ones when their command is answered or the grace period is over.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from time import perf_counter
 
 from tsdb.auth import Authenticator
 from tsdb.database import DatabaseGate
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
@@ -60,7 +61,9 @@ class MysqlServer(TcpService):
         limits: MysqlLimits = _LIMITS,
         requires_database: bool = False,
         time_zone: str = "UTC",
+        scheduler: QueryScheduler | None = None,
     ) -> None:
+        self._scheduler = scheduler or QueryScheduler()
         self._gate = gate
         self._authenticator = authenticator
         self._tls = tls
@@ -98,7 +101,7 @@ class MysqlServer(TcpService):
             database=self._gate.database,
             desk=LoginDesk(self._authenticator, RsaKey(), logins, limits.login_seconds_max),
             tls=self._tls,
-            workers=StepPool("mysql", limits.threads_max),
+            workers=StepPool("mysql", limits.threads_max, scheduler=self._scheduler),
             logins=logins,
             limits=limits,
             requires_database=self._requires_database,

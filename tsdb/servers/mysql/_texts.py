@@ -3,7 +3,8 @@
 - Clients write bytes into the text itself: `_binary'…'`. They become a hexadecimal literal, so that the text can be
   decoded.
 - A comment that begins with `/*!` is a statement for servers that know it. `SET` is executed; other such comments of
-  dumps, about keys and locks, have no effect here and are skipped with a warning.
+  dumps, about keys and locks, have no effect here and are skipped with a warning. Dumps also begin with
+  `CREATE DATABASE /*!32312 IF NOT EXISTS*/ …`, whose condition counts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _BINARY = re.compile(
 _ESCAPE = re.compile(rb"\\(.)|''", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"0": b"\x00", b"b": b"\b", b"Z": b"\x1a"}
 _EXECUTABLE = re.compile(r"\s*/\*!\d*\s*(.*?)\s*\*/\s*;?\s*", re.DOTALL)
+_CONDITION = re.compile(r"\A(\s*(?:create|drop)\s+\w+\s+)/\*!\d*\s*(if\s+(?:not\s+)?exists)\s*\*/", re.IGNORECASE)
 _URGENT = re.compile(r"\s*(?:/\*.*?\*/\s*)*(?:kill\b|show\s+(?:full\s+)?processlist\b)", re.DOTALL | re.IGNORECASE)
 _KILL = re.compile(r"\s*kill\s+(?:connection\s+)?(\d{1,19})\s*;?\s*", re.IGNORECASE)
 _WARNINGS = re.compile(
@@ -48,7 +50,7 @@ def read_text(packet: bytes) -> str:
     if _INTRODUCER in packet.lower():
         packet = _BINARY.sub(_to_hex, packet)
     try:
-        return packet.decode("utf-8")
+        return _CONDITION.sub(r"\1\2", packet.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise InvalidSyntax(
             "the text of the statement is not valid UTF-8", hint="set the character set of the client to utf8mb4"

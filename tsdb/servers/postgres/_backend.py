@@ -112,6 +112,30 @@ class Backend:
                 # What is left of a COPY that failed, and Flush, need no answer.
                 raise ProtocolViolation(f"invalid frontend message type {message.tag}")
 
+    def refuse(self, messages: Sequence[m.Message], error: TsdbError) -> bytes:
+        """Answer messages that cannot be worked on now."""
+        pieces = []
+        for message in messages:
+            if message.tag in b"QF":
+                pieces += [self._fail(error, None, "simple"), m.ready_for_query(self._status)]
+            elif message.tag == ord("S"):
+                self._sync()
+                pieces.append(m.ready_for_query(self._status))
+            elif message.tag in self._handlers and not self._is_skipping:
+                self._is_skipping = True
+                pieces.append(self._fail(error, None, "extended"))
+        return b"".join(pieces)
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether the rows of a COPY are on their way."""
+        return self._copying is not None
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """How long a statement may take, None if that is not limited."""
+        return self._session.timeout.seconds if self._session.timeout else None
+
     def cancel(self) -> None:
         """Stop what runs; from any thread."""
         self._database.cancel(self._session)

@@ -17,6 +17,7 @@ import struct
 from contextlib import suppress
 from typing import cast
 
+from tsdb.errors import Busy
 from tsdb.servers._steps import StepPool, Steps
 from tsdb.servers._tcp import ClientGone
 from tsdb.servers._tls import Tls
@@ -207,10 +208,22 @@ class PostgresConnection(asyncio.Protocol):
 
     async def answer(self, messages: list[Message], backend: Backend, pool: StepPool) -> None:
         """Work on messages on a thread of the pool and send what comes out of it."""
-        steps = Steps(pool, lambda: backend.run(messages), backend.cancel, chunk_bytes=CHUNK_BYTES, pauses=True)
+        steps = Steps(
+            pool,
+            lambda: backend.run(messages),
+            backend.cancel,
+            chunk_bytes=CHUNK_BYTES,
+            pauses=True,
+            seconds_max=backend.timeout_seconds,
+            is_new=not backend.is_copying,
+        )
         try:
             while not steps.is_over:
-                chunk = await steps.next_chunk()
+                try:
+                    chunk = await steps.next_chunk()
+                except Busy as error:  # nothing has run: errors of statements are part of their answer
+                    steps.abandon()
+                    chunk = backend.refuse(messages, error)
                 self.write(chunk)
                 await self.drain()
                 if not chunk and not steps.is_over:

@@ -1,7 +1,8 @@
 """The PostgreSQL server.
 
-The event loop serves connections; statements run on `threads_max` worker threads, logins on two others (the login
-pool), so that clients can log in or cancel while statements run. Connections, threads, messages and waits are bounded.
+The event loop serves connections; at most `threads_max` statements run at a time, on the threads of the scheduler, and
+logins on two others (the login pool), so that clients can log in or cancel while statements run. Connections, threads,
+messages and waits are bounded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tsdb.database import DatabaseGate, DatabasePort
 from tsdb.errors import TsdbError
 from tsdb.query import Session
 from tsdb.query.advisory_locks import AdvisoryLocks, SessionLocks
+from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
 from tsdb.servers._tcp import KeepAlive, TcpServer, TcpService
 from tsdb.servers._tls import Tls
@@ -66,7 +68,9 @@ class PostgresServer(TcpService):
         idle_timeout: Duration | None = None,
         keep_alive: Duration | None = None,
         tuning: PostgresTuning = TUNING,
+        scheduler: QueryScheduler | None = None,
     ) -> None:
+        self._scheduler = scheduler or QueryScheduler()
         self.tuning = tuning
         self._gate = gate
         self._database: DatabasePort
@@ -99,7 +103,7 @@ class PostgresServer(TcpService):
     async def start(self) -> None:
         """Begin to accept connections."""
         self._database = self._gate.database
-        self._pool = StepPool("postgres", self._threads_max)
+        self._pool = StepPool("postgres", self._threads_max, scheduler=self._scheduler)
         self._logins = StepPool("postgres-login", LOGIN_THREADS)
         self._tcp.start()
 

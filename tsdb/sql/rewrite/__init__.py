@@ -28,6 +28,7 @@ from tsdb.sql.rewrite._integers import edit_integers
 from tsdb.sql.rewrite._intervals import edit_intervals, expand_interval
 from tsdb.sql.rewrite._layout import KEYWORDS, TokenLayout
 from tsdb.sql.rewrite._medians import MEDIANS, edit_medians, strip_medians
+from tsdb.sql.rewrite._null_members import edit_null_members
 from tsdb.sql.rewrite._refused import refuse_clauses
 from tsdb.sql.rewrite._same_names import first_of_same, rename_item
 from tsdb.sql.rewrite._tables import (
@@ -39,6 +40,7 @@ from tsdb.sql.rewrite._tables import (
     reads_in_order,
     redefined_names,
 )
+from tsdb.sql.rewrite._window_filters import edit_window_filters
 from tsdb.sql.statements import Dialect
 
 __all__ = [
@@ -123,6 +125,10 @@ def rewrite(layout: TokenLayout, rules: RewriteRules) -> str:
         edit_from_first(layout, edits)
     if "DISTINCT" in words and "IS" in words:
         edit_distinct_from(layout, edits)
+    if "IN" in words and "NULL" in words:
+        edit_null_members(layout, edits)
+    if "OVER" in words and "WHERE" in words:
+        edit_window_filters(layout, edits)
     if not words.isdisjoint(COUNTED):
         edit_bounds(layout, edits)
     if "ORDER" in words and "," in layout.text:

@@ -5,6 +5,7 @@
     ts >= '….000000195'             compared exactly: DataFusion would cut the literal to the column's unit,
     ts < TIMESTAMP '….5'            also one that says its type,
     ts::TIMESTAMP(9) < '….5'        and with a column that is cast to a finer one
+    ts = text                       a column of text is local time of the session as well
     flag = 'true'
 
 A literal that the column cannot hold is moved to the next one it can hold, in the direction that keeps the comparison
@@ -111,6 +112,8 @@ class Comparisons:
             column = self._with_cast(kind, start, index)
             self._edit_right(column)
             self._edit_left(column)
+            if kind.is_timestamp and self._zone != "UTC":
+                self._edit_texts(column)
 
     def _type_of(self, start: int, end: int) -> DataType | None:
         names = [unquote(self._layout.tokens[each], self._dialect) for each in range(start, end + 1, 2)]
@@ -162,6 +165,33 @@ class Comparisons:
         literal = self._literal_before(start - 2)
         if literal is not None:
             self._compare(column, _MIRRORED[operator.text], literal, span=(literal.start, end))
+
+    def _edit_texts(self, column: _Column) -> None:
+        """Edit a column of text that a time is compared with: DataFusion would read it in UTC."""
+        layout = self._layout
+        if self._is_tighter(column.start - 1) or self._is_tighter(column.end + 1):
+            return
+        if self._is_comparison(column.end + 1) and layout.is_name(column.end + 2):
+            self._read_in_zone(column.end + 2, layout.chain_end(column.end + 2))
+        if self._is_comparison(column.start - 1) and layout.is_name(column.start - 2):
+            self._read_in_zone(layout.chain_start(column.start - 2), column.start - 2)
+
+    def _read_in_zone(self, start: int, end: int) -> None:
+        kind, tokens = self._type_of(start, end), self._layout.tokens
+        if kind is None or kind.kind is not Kind.STRING or self._layout.is_operator(end + 1, "("):
+            return
+        if not self._is_tighter(start - 1) and not self._is_tighter(end + 1):
+            text = f"zone__cast_ns({self._slice(start, end)}, '{self._zone}')"
+            self._edits.replace(tokens[start].start, tokens[end].end, text)
+
+    def _is_tighter(self, index: int) -> bool:
+        """Return whether an operator binds what is beside it more tightly than a comparison does."""
+        token = self._layout.tokens[index] if index >= 0 else None
+        return token is not None and token.kind == TokenKind.OPERATOR and token.text in _TIGHTER
+
+    def _is_comparison(self, index: int) -> bool:
+        token = self._layout.tokens[index] if index >= 0 else None
+        return token is not None and token.kind == TokenKind.OPERATOR and token.text in _MIRRORED
 
     def _literal(self, index: int) -> _Literal | None:
         """Read a literal that nothing is added to."""

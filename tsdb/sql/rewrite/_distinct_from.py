@@ -29,13 +29,13 @@ def edit_distinct_from(layout: TokenLayout, edits: Edits) -> None:
             continue
         distinct = index + 2 if layout.words[index + 1] == "NOT" else index + 1
         if layout.words[distinct : distinct + 2] == ["DISTINCT", "FROM"]:
-            start, end = _first(layout, index - 1), _last(layout, distinct + 2)
+            start, end = first_operand(layout, index - 1), _last(layout, distinct + 2)
             edits.insert(layout.tokens[start].start, "(")
             edits.insert(layout.tokens[end].end, ")")
 
 
-def _first(layout: TokenLayout, index: int) -> int:
-    """The first token of the left side, which ends at a token."""
+def first_operand(layout: TokenLayout, index: int) -> int:
+    """Return the first token of the left side of a comparison, which ends at a token."""
     cases = 0
     while index >= 0:
         word = layout.words[index]

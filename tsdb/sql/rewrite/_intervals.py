@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from tsdb.sql.lexer import TokenKind
+from tsdb.errors import InvalidSyntax
+from tsdb.nearest import nearest
+from tsdb.sql.lexer import TokenKind, locate
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import TokenLayout
 
@@ -27,6 +29,11 @@ _UNITS = {
     "us": "microseconds",
     "ns": "nanoseconds",
 }
+_UNIT_NAMES = """
+year quarter month week day date hour minute second millisecond microsecond nanosecond century decade millenium
+millennium dow doy epoch isodow isoweek isoyear julian time datetime timezone
+"""
+_UNIT_WORDS = frozenset(_UNIT_NAMES.split())
 _TERM = re.compile(r"([+-]?\d+(?:\.\d+)?)(mon|millis|ms|us|ns|y|w|d|h|m|s)(?![a-z])", re.IGNORECASE)
 _ISO = re.compile(
     r"([+-]?)P(?:(-?\d+)Y)?(?:(-?\d+)M)?(?:(-?\d+)W)?(?:(-?\d+)D)?"
@@ -38,7 +45,7 @@ _ISO_MS = (365 * _DAY_MS, 30 * _DAY_MS, 7 * _DAY_MS, _DAY_MS, 3_600_000, 60_000,
 
 
 def edit_intervals(layout: TokenLayout, edits: Edits) -> None:
-    """Spell out the text behind every INTERVAL."""
+    """Spell out the text behind every INTERVAL; a number needs a unit."""
     for index, word in enumerate(layout.words):
         if word != "INTERVAL":
             continue
@@ -48,6 +55,21 @@ def edit_intervals(layout: TokenLayout, edits: Edits) -> None:
             wanted = expand_interval(body)
             if wanted != body:
                 edits.replace(token.start, token.end, f"'{wanted}'")
+        elif token.kind == TokenKind.NUMBER and layout.is_name(index + 2):
+            _check_unit(layout, index + 2)
+
+
+def _check_unit(layout: TokenLayout, index: int) -> None:
+    """Refuse a word that DataFusion would take for the alias of an interval of seconds."""
+    token = layout.tokens[index]
+    if token.text.lower().removesuffix("s") in _UNIT_WORDS:
+        return
+    line, column = locate(layout.text, token.start)
+    near = nearest(token.text, _UNIT_WORDS) or _UNITS.get(token.text.lower(), "").removesuffix("s")
+    raise InvalidSyntax(
+        f"'{token.text}' is not a unit of an interval at line {line}, column {column}",
+        hint=f"did you mean {near.upper()}?" if near else None,
+    )
 
 
 def expand_interval(body: str) -> str:

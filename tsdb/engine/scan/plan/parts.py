@@ -70,6 +70,17 @@ class Part:
             time_max=self.time_max[cut],
         )
 
+    def take(self, positions: Positions) -> Part:
+        """Return some of the series, in order."""
+        return replace(
+            self,
+            series=take_late(self.series, positions),
+            starts=self.starts[positions],
+            stops=self.stops[positions],
+            time_min=self.time_min[positions],
+            time_max=self.time_max[positions],
+        )
+
     def within(self, time_range: TimeRange) -> Part:
         """Return the part with a smaller range of time; nothing is read yet."""
         is_inside = self.is_inside and time_range.contains(self.time_range)

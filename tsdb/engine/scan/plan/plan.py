@@ -108,7 +108,7 @@ def _cut(segment: Segment, count: int) -> list[ScanTask]:
 
 
 def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics) -> ScanPlan:
-    """Decide what a scan reads; no row is read for that."""
+    """Decide what a scan reads; of rows at most times are looked at for that, where sources overlap."""
     parts = make_parts(snapshot, wanted, statistics)
     return ScanPlan(snapshot, wanted, make_segments(snapshot, parts), statistics)
 
@@ -116,5 +116,5 @@ def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics
 def plan_in_order(
     snapshot: Snapshot, wanted: ScanFilter, parts: Sequence[Part], statistics: ScanStatistics
 ) -> ScanPlan:
-    """Decide how parts are read so that the rows of each series come in the order of time, with append mode too."""
+    """Decide how parts are read so that rows of one series and time come in the order of sequences, in any mode."""
     return ScanPlan(snapshot, wanted, cluster_segments(snapshot, parts), statistics)

@@ -1,14 +1,9 @@
 """Segments: parts that must be read together, because they can hold rows of the same key.
 
 Parts are first clustered by overlap in time, a cluster then by overlap of their ranges of series. What is left of a
-cluster is cut where a single part covers a long range of time, so that late rows in a memtable do not drag a whole
-data file through the merge:
-
-    file      ████████████████████████            segments   ├ file alone ─┤├ merge ┤├ memtable alone ┤
-    memtable                 ██████████████
-
-Where sources overlap in time only because writers were not in step, each series still has its next rows in
-the next source. Then no two parts share a key, and each is a segment of its own.
+cluster is cut, so that no more is merged than has to be (`cuts.py`): rows that come late cost what they are. Where
+sources overlap in time only because writers were not in step, each series still has its next rows in the next source;
+then no two parts share a key, and each is a segment of its own.
 
 A segment of one part whose keys are unique is read directly.
 """
@@ -21,11 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsdb.engine.rows.series import number_series
-from tsdb.engine.scan.plan.disjoint import follow_each_other
+from tsdb.engine.scan.plan.cuts import separate
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
-from tsdb.model import RegionOptions, TimeRange
+from tsdb.model import RegionOptions
 
 Key = tuple[tuple[bool, Any], ...]
 
@@ -65,12 +59,12 @@ def make_segments(snapshot: Snapshot, parts: Sequence[Part]) -> list[Segment]:
 
 def cluster_segments(snapshot: Snapshot, parts: Sequence[Part]) -> list[Segment]:
     """Arrange parts so that rows of one series that overlap in time are in one segment."""
-    options, alone_rows_min = snapshot.options, snapshot.tuning.alone_rows_min
+    options, tuning = snapshot.options, snapshot.tuning
     groups = [
         group
         for cluster in _cluster_by_time(parts)
         for component in _cluster_by_series(cluster)
-        for group in _separate(component, alone_rows_min)
+        for group in separate(component, options, tuning)
     ]
     segments = [
         Segment(tuple(group), len(group) == 1 and (group[0].source.facts.is_unique or _is_kept(options, group[0])))
@@ -133,58 +127,3 @@ def _has_comparable_tags(part: Part) -> bool:
 def _key(part: Part, position: int) -> Key:
     values = [column[position].as_py() for column in part.series.read_tags().columns]
     return tuple((value is not None, value) if value is not None else (False, 0) for value in values)
-
-
-def _separate(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:
-    """Tell parts apart that overlap in time and series, as far as they share no key."""
-    if len(parts) > 1 and _are_disjoint(parts):
-        yield from ([part] for part in parts)
-    else:
-        yield from _cut_alone(parts, alone_rows_min)
-
-
-def _are_disjoint(parts: list[Part]) -> bool:
-    """Tell whether each series has all its rows of one part before those of the next."""
-    ordered = sorted(parts, key=_start)
-    count, places = number_series([part.series for part in ordered])
-    return follow_each_other(ordered, places, count)
-
-
-def _cut_alone(parts: list[Part], alone_rows_min: int) -> Iterator[list[Part]]:
-    """Cut parts that overlap at the ends of long ranges of time that only one of them covers."""
-    if len(parts) == 1:
-        yield parts
-        return
-    low = min(part.time_range.start for part in parts)
-    high = max(part.time_range.end for part in parts)
-    for alone in [*_find_alone(parts, alone_rows_min), TimeRange(high, high)]:
-        yield from _overlapping(parts, TimeRange(low, alone.start))
-        yield from _overlapping(parts, alone)
-        low = alone.end
-
-
-def _overlapping(parts: list[Part], span: TimeRange) -> Iterator[list[Part]]:
-    found = [part.within(span) for part in parts if not span.is_empty and part.time_range.overlaps(span)]
-    if found:
-        yield found
-
-
-def _find_alone(parts: list[Part], alone_rows_min: int) -> Iterator[TimeRange]:
-    """Yield the spans, in order, that one part covers with rows enough."""
-    events = sorted(
-        [(part.time_range.start, 1, number) for number, part in enumerate(parts)]
-        + [(part.time_range.end, 0, number) for number, part in enumerate(parts)]
-    )
-    active: set[int] = set()
-    since = 0
-    for time, is_start, number in events:
-        if len(active) == 1 and time > since:
-            part = parts[next(iter(active))]
-            part_of_time = (time - since) / (part.time_range.end - part.time_range.start)
-            if part_of_time * part.rows >= alone_rows_min:
-                yield TimeRange(since, time)
-        since = time
-        if is_start:
-            active.add(number)
-        else:
-            active.discard(number)

@@ -8,8 +8,9 @@ kept for as long as the source lives, and a query only names series and a range 
 
 - Numbers are given in the order in which series become known and stay as they are; there are only ever more of them.
 - What is kept of a source goes with the source: memory that a flush freed is not held here.
-- Rows are read as they lie in memory. Sources that could hide rows of each other, and columns that would have to be
-  cast, are not for this: `read` returns None, and a scan does it.
+- Rows are read as they lie in memory; where sources overlap in time, a kernel merges what they have in turns. Sources
+  with tombstones, rows of one key of which it is not known which is newer, and columns that would have to be cast are
+  not for this: `read` returns None, and a scan does it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -150,6 +151,7 @@ class SeriesRegister:
             return None
         counters = statistics or ScanStatistics()
         wanted = pa.array(chosen)
+        sources = sorted(sources, key=lambda each: each[0].facts.sequence_min)
         parts: list[tuple[_kernels.SeriesStretches, _kernels.SamplePiece]] = []
         budget = snapshot.memory_bytes_max // _SAMPLE_BYTES
         for source, known in sources:
@@ -167,7 +169,9 @@ class SeriesRegister:
             parts.extend((known.row_ranges, piece) for piece in pieces)
         samples_max = snapshot.memory_bytes_max // (2 * _SAMPLE_BYTES)
         try:
-            samples = _kernels.Samples.find(parts, wanted, time_range.start, time_range.last, samples_max)
+            samples = _kernels.Samples.find(
+                parts, wanted, time_range.start, time_range.last, samples_max, last_wins=_are_by_age(snapshot, sources)
+            )
         except _kernels.LimitExceeded as error:
             raise ScanTooLarge(rows=error.found, bytes_max=snapshot.memory_bytes_max) from None
         if samples is not None:
@@ -233,6 +237,13 @@ class SeriesRegister:
             self.registered = Registered(grown, self.registered.version + 1)
         self._last = series, numbers
         return numbers
+
+
+def _are_by_age(snapshot: Snapshot, sources: Sequence[LearnedSource]) -> bool:
+    """Tell whether every row of a source hides rows of the same key in the sources before it."""
+    facts = [source.facts for source, _ in sources]
+    follow = all(one.sequence_max < other.sequence_min for one, other in pairwise(facts))
+    return follow and not snapshot.options.append_mode
 
 
 def _is_same(one: SeriesTable, other: SeriesTable) -> bool:

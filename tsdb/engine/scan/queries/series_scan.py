@@ -159,14 +159,28 @@ def _read(block: Block, columns: Sequence[Column]) -> _Piece:
 
 
 def _assemble(snapshot: Snapshot, pieces: list[_Piece], columns: Sequence[Column]) -> SeriesScan:
-    """Lay pieces, which are in the order of time, out series by series."""
+    """Lay pieces out series by series, each in the order of time."""
     if not pieces:
         return _empty(snapshot, columns)
     series, places = union_ordered([piece.series for piece in pieces])
     placed = [Placed(place, piece.counts) for piece, place in zip(pieces, places, strict=True)]
     layout = Layout(placed, len(series))
     values = {column.name: layout.column([piece.fields[at] for piece in pieces]) for at, column in enumerate(columns)}
-    return SeriesScan(series, layout.offsets, layout.numbers([piece.times for piece in pieces]), values)
+    times = layout.numbers([piece.times for piece in pieces])
+    return _in_order(SeriesScan(series, layout.offsets, times, values))
+
+
+def _in_order(scan: SeriesScan) -> SeriesScan:
+    """Sort the rows of each series by time, if they are not yet: pieces that were cut apart come in any order."""
+    is_back = scan.times[1:] < scan.times[:-1]
+    is_back[scan.offsets[1:-1] - 1] = False
+    if not is_back.any():
+        return scan
+    ranks = np.repeat(np.arange(len(scan.series)), np.diff(scan.offsets))
+    order = np.lexsort((scan.times, ranks))
+    places = pa.array(order)
+    fields = {name: values.take(places) for name, values in scan.fields.items()}
+    return replace(scan, times=scan.times[order], fields=fields)
 
 
 def _empty(snapshot: Snapshot, columns: Sequence[Column]) -> SeriesScan:

@@ -81,9 +81,14 @@ def take_ends(part: Part, schema: RegionSchema, query: RunQuery, groups: Positio
         return None
     is_newest = query.newest is not None
     times = part.time_max if is_newest else part.time_min
-    if not part.is_inside and not bool(np.all((times >= span.start) & (times <= span.last))):
-        return None
-    chosen = _choose(groups, times, is_newest=is_newest)
+    if part.is_inside:
+        chosen = _choose(groups, times, is_newest=is_newest)
+    else:
+        if bool(np.any(times > span.last if is_newest else times < span.start)):
+            return None
+        # A series whose newest row is before the time range, or its oldest behind it, has none inside.
+        inside = np.flatnonzero((times >= span.start) & (times <= span.last))
+        chosen = inside[_choose(groups[inside], times[inside], is_newest=is_newest)]
     rows = (part.stops[chosen] - 1) if is_newest else part.starts[chosen]
     names = (query.newest if is_newest else query.oldest) or ()
     stored = [schema.by_name[name].id for name in names if schema.by_name[name] is not schema.time]

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.rows.narrow import WIDE
 from tsdb.engine.rows.series import Positions
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import SourceReader, read_field
@@ -34,8 +35,6 @@ _PIECES_MAX = 8
 """The columns of so many pieces are held at a time."""
 _ROWS_AIM = 32_768
 """So many rows are a block: enough for several threads to make text of, while the next ones are picked."""
-_WIDE = pa.int64()
-"""The type whose values may be held in a narrower one."""
 _OF_ONE = frozenset({"is_in", "is_null", "is_valid"})
 
 
@@ -196,7 +195,7 @@ class PickedBlock:
         stored = [source.stored_type(column.id) == column.type for column in columns]
         is_plain = [known and is_number(column.type) for known, column in zip(stored, columns, strict=True)]
         plain = [column for column, known in zip(columns, is_plain, strict=True) if known]
-        taken = iter(self._take([column.id for column in plain], [column.type == _WIDE for column in plain]))
+        taken = iter(self._take([column.id for column in plain], [column.type == WIDE for column in plain]))
         return [
             _viewed(next(taken), column.type) if known else self._read_other(column, is_stored=is_stored)
             for column, known, is_stored in zip(columns, is_plain, stored, strict=True)

@@ -82,7 +82,7 @@ class Actions:
 
     async def _create(self, request: sql.ActionCreatePreparedStatementRequest, session: Session) -> bytes:
         refuse_transaction(request)
-        template, answer = await self._context.workers.run(
+        template, answer = await self._context.queries.run(
             lambda: self._describe(request.query, session), cancel=lambda: self._database.cancel(session)
         )
         answer.prepared_statement_handle = self._prepared.add(template, session)

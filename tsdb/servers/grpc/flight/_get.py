@@ -110,7 +110,7 @@ class Get:
             yield from encode_stream(output.schema, output, compression)
 
     async def _send(self, call: GrpcCall, pieces: Generator[bytes, None, None], session: Session) -> None:
-        await send_all(call, self._context.workers, pieces, cancel=lambda: self._context.database.cancel(session))
+        await send_all(call, self._context.queries, pieces, cancel=lambda: self._context.database.cancel(session))
 
 
 def query_text(query: v1.QueryRequest) -> str:

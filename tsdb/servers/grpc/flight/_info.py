@@ -63,7 +63,7 @@ class Info:
         descriptor = parse_message(FlightDescriptor, raw)
         session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
-        schema = await self._context.workers.run(
+        schema = await self._context.queries.run(
             lambda: self._describe(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
         )
         return SchemaResult(schema=schema.serialize().to_pybytes()).SerializeToString()
@@ -73,13 +73,13 @@ class Info:
         session = await self._context.sessions.open(call)
         pattern = _read_pattern(criteria.expression)
         pieces = self._list(pattern, session)
-        await send_all(call, self._context.workers, pieces, cancel=lambda: self._database.cancel(session))
+        await send_all(call, self._context.queries, pieces, cancel=lambda: self._database.cancel(session))
 
     async def _find_info(self, raw: bytes, call: GrpcCall) -> FlightInfo:
         descriptor = parse_message(FlightDescriptor, raw)
         session = await self._context.sessions.open(call)
         prepared = self._find_prepared(descriptor, session)
-        found = await self._context.workers.run(
+        found = await self._context.queries.run(
             lambda: self._find(descriptor, prepared, session), cancel=lambda: self._database.cancel(session)
         )
         return _make_info(descriptor, found)

@@ -79,13 +79,13 @@ class DoPut:
         await _send_result(call, sql.DoPutUpdateResult(record_count=rows).SerializeToString())
 
     async def _run(self, work: _Work, session: Session) -> int:
-        return await self._context.workers.run(work, cancel=lambda: self._database.cancel(session))
+        return await self._context.writes.run(work, cancel=lambda: self._database.cancel(session))
 
     # Bulk.
 
     async def _bulk(self, table: tuple[str, ...], first: FlightMessage, call: GrpcCall, session: Session) -> None:
         # The table must be there before anything is answered.
-        decoder = await self._context.workers.run(lambda: self._open_bulk(table, first, session))
+        decoder = await self._context.writes.run(lambda: self._open_bulk(table, first, session))
         number = _request_number(first)
         if number is not None:
             await _send_result(call, _bulk_result(number, 0, 0.0))
@@ -116,7 +116,7 @@ class DoPut:
             decoder = StreamDecoder(first.header)
             return decoder, plan_ingest(command, decoder.schema, self._database, session)
 
-        decoder, target = await self._context.workers.run(begin, cancel=lambda: self._database.cancel(session))
+        decoder, target = await self._context.writes.run(begin, cancel=lambda: self._database.cancel(session))
         total = 0
         async with ahead(call.receive) as messages:
             async for raw in messages:
@@ -150,7 +150,7 @@ class DoPut:
         """Yield the rows of values that come, all of them at once up to a size; none if there are no columns."""
         if not len(first.header):
             return
-        decoder = await self._context.workers.run(lambda: StreamDecoder(first.header))
+        decoder = await self._context.writes.run(lambda: StreamDecoder(first.header))
         if not len(decoder.schema):
             return
         check_width(prepared.template, len(decoder.schema))
@@ -158,7 +158,7 @@ class DoPut:
         size = 0
         async with ahead(call.receive) as messages:
             async for raw in messages:
-                batch = await self._context.workers.run(partial(decoder.decode, parse_flight_data(raw)))
+                batch = await self._context.writes.run(partial(decoder.decode, parse_flight_data(raw)))
                 if batch is None:
                     continue
                 batches.append(batch)

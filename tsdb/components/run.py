@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tsdb.components._memory import give_back_when_idle, keep_memory
 from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
+from tsdb.components.standalone import Standalone
 from tsdb.config import LoadedConfig, StandaloneConfig
 from tsdb.errors import StartError
 
@@ -36,8 +37,6 @@ def _process(loaded: LoadedConfig, announce: Announce) -> ComponentProcess:
             f"{loaded.component} cannot be started: cluster mode is not implemented yet",
             hint="use `tsdb standalone start`, the complete database in one process",
         )
-    from tsdb.components.standalone import Standalone
-
     directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
     return ComponentProcess(loaded, directory, announce, Standalone(config))
 

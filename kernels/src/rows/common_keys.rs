@@ -1,0 +1,183 @@
+//! `common_keys`: the keys, each a series and a time, that two or more sources have.
+//!
+//! A source has row ranges in the order of time: the rows `starts[i]` to `stops[i]` are of the series `series[i]`. Its times
+//! come in chunks as they lie in memory: chunk number n has the rows from `offsets[n]` to before `offsets[n + 1]`. Only
+//! where the ranges of a series overlap in time are rows compared. A key that three sources have is found in each pair of
+//! them.
+
+use arrow_array::types::Int64Type;
+use arrow_buffer::ScalarBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrow_ffi::{Array, ArrowArray};
+use crate::held::Held;
+use crate::rows::keys::times;
+
+type Part = (Held<i64>, Held<i64>, Held<i64>, Held<i64>, Vec<usize>, Vec<Array>);
+
+/// Returns of each pair of rows with one key the series, the time, and source and row of both; None if there are more than
+/// `keys_max`.
+#[pyfunction]
+pub fn common_keys(py: Python<'_>, parts: Vec<Part>, keys_max: usize) -> PyResult<Option<Vec<ArrowArray>>> {
+    let mut sources = Vec::with_capacity(parts.len());
+    let mut ranges = vec![];
+    for (number, (series, starts, stops, offsets, numbers, chunks)) in parts.iter().enumerate() {
+        let source = Source::new(offsets.get(), numbers, chunks)?;
+        let (series, starts, stops) = (series.get(), starts.get(), stops.get());
+        if series.len() != starts.len() || series.len() != stops.len() {
+            return Err(PyValueError::new_err("series, starts and stops must be equally long"));
+        }
+        for ((&series, &start), &stop) in series.iter().zip(starts).zip(stops) {
+            if start < stop {
+                ranges.push(Rows { series, source: number, ..source.rows(start, stop)? });
+            }
+        }
+        sources.push(source);
+    }
+    let found = py.detach(|| find(&sources, ranges, keys_max));
+    Ok(found.map(|pairs| {
+        let column =
+            |at: usize| ArrowArray::from_values::<Int64Type>(pairs.iter().map(|pair| pair[at]).collect());
+        (0..6).map(column).collect()
+    }))
+}
+
+/// Series, time, source, row, source, row.
+type Pair = [i64; 6];
+
+/// The times of a source.
+struct Source {
+    /// The first row of each chunk.
+    begins: Vec<i64>,
+    chunks: Vec<ScalarBuffer<i64>>,
+}
+
+/// Rows of one series.
+#[derive(Clone, Copy)]
+struct Rows {
+    series: i64,
+    source: usize,
+    start: i64,
+    stop: i64,
+    first: i64,
+    last: i64,
+}
+
+impl Source {
+    fn new(offsets: &[i64], numbers: &[usize], chunks: &[Array]) -> PyResult<Self> {
+        let chunks = chunks.iter().map(times).collect::<PyResult<Vec<_>>>()?;
+        let mut begins = Vec::with_capacity(chunks.len());
+        let ascend = numbers.windows(2).all(|pair| pair[0] < pair[1]) && offsets.is_sorted();
+        for (&number, chunk) in numbers.iter().zip(&chunks) {
+            match offsets.get(number..number + 2) {
+                Some(&[begin, end]) if begin >= 0 && (end - begin) as usize == chunk.len() => {
+                    begins.push(begin);
+                }
+                _ => return Err(PyValueError::new_err("chunks must be as long as offsets say")),
+            }
+        }
+        if !ascend || numbers.len() != chunks.len() {
+            return Err(PyValueError::new_err("chunks and offsets must ascend"));
+        }
+        Ok(Self { begins, chunks })
+    }
+
+    /// Checks that a range of rows lies in the chunks.
+    fn rows(&self, start: i64, stop: i64) -> PyResult<Rows> {
+        let mut row = start;
+        while row < stop {
+            match self.rest(row) {
+                Some(rest) => row += rest.len() as i64,
+                None => return Err(PyValueError::new_err(format!("no chunk has row {row}"))),
+            }
+        }
+        Ok(Rows { series: 0, source: 0, start, stop, first: self.time(start), last: self.time(stop - 1) })
+    }
+
+    /// The times from a row to the end of its chunk.
+    fn rest(&self, row: i64) -> Option<&[i64]> {
+        let at = self.begins.partition_point(|&begin| begin <= row).checked_sub(1)?;
+        self.chunks[at].get((row - self.begins[at]) as usize..).filter(|rest| !rest.is_empty())
+    }
+
+    fn time(&self, row: i64) -> i64 {
+        self.rest(row).map_or(i64::MAX, |rest| rest[0])
+    }
+
+    /// The first row of a range with a time of at least `moment`, or its end.
+    fn seek(&self, rows: &Rows, moment: i64) -> i64 {
+        let (mut low, mut high) = (rows.start, rows.stop);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.time(middle) < moment {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+fn find(sources: &[Source], mut ranges: Vec<Rows>, keys_max: usize) -> Option<Vec<Pair>> {
+    ranges.sort_unstable_by_key(|rows| (rows.series, rows.first));
+    let mut pairs = vec![];
+    for own in ranges.chunk_by(|one, other| one.series == other.series) {
+        for (at, one) in own.iter().enumerate() {
+            for other in own[at + 1..].iter().take_while(|other| other.first <= one.last) {
+                if one.source != other.source {
+                    compare(sources, one, other, &mut pairs);
+                }
+                if pairs.len() > keys_max {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(pairs)
+}
+
+/// Adds the rows that two ranges have of the same time; the second one does not begin before the first.
+fn compare(sources: &[Source], one: &Rows, other: &Rows, found: &mut Vec<Pair>) {
+    let (source, others) = (&sources[one.source], &sources[other.source]);
+    let mut left = Walk::new(source, source.seek(one, other.first), one.stop);
+    let mut right = Walk::new(others, other.start, other.stop);
+    while let (Some(early), Some(late)) = (left.time(), right.time()) {
+        if early == late {
+            found.push([one.series, early, one.source as i64, left.row, other.source as i64, right.row]);
+        }
+        if early <= late {
+            left.step();
+        }
+        if late <= early {
+            right.step();
+        }
+    }
+}
+
+/// Goes through rows, from chunk to chunk.
+struct Walk<'a> {
+    source: &'a Source,
+    rest: &'a [i64],
+    row: i64,
+    stop: i64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(source: &'a Source, row: i64, stop: i64) -> Self {
+        Self { source, rest: source.rest(row).unwrap_or(&[]), row, stop }
+    }
+
+    fn time(&self) -> Option<i64> {
+        self.rest.first().copied().filter(|_| self.row < self.stop)
+    }
+
+    fn step(&mut self) {
+        self.row += 1;
+        self.rest = match &self.rest[1..] {
+            [] => self.source.rest(self.row).unwrap_or(&[]),
+            rest => rest,
+        };
+    }
+}
