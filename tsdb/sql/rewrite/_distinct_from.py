@@ -10,10 +10,6 @@ from tsdb.sql.lexer import TokenKind
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import TokenLayout
 
-_BEFORE = frozenset({
-    "AND", "OR", "NOT", "WHERE", "ON", "HAVING", "QUALIFY", "WHEN", "THEN", "ELSE", "CASE", "SELECT", "DISTINCT", "ALL",
-    "BY", "RETURNING", "XOR",
-})  # fmt: skip
 _BEHIND = frozenset({
     "AND", "OR", "XOR", "THEN", "ELSE", "END", "WHEN", "AS", "ASC", "DESC", "NULLS", "FROM", "WHERE", "GROUP", "HAVING",
     "ORDER", "LIMIT", "OFFSET", "FETCH", "QUALIFY", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "IS", "JOIN", "INNER",
@@ -29,26 +25,9 @@ def edit_distinct_from(layout: TokenLayout, edits: Edits) -> None:
             continue
         distinct = index + 2 if layout.words[index + 1] == "NOT" else index + 1
         if layout.words[distinct : distinct + 2] == ["DISTINCT", "FROM"]:
-            start, end = first_operand(layout, index - 1), _last(layout, distinct + 2)
+            start, end = layout.comparison_start(index - 1), _last(layout, distinct + 2)
             edits.insert(layout.tokens[start].start, "(")
             edits.insert(layout.tokens[end].end, ")")
-
-
-def first_operand(layout: TokenLayout, index: int) -> int:
-    """Return the first token of the left side of a comparison, which ends at a token."""
-    cases = 0
-    while index >= 0:
-        word = layout.words[index]
-        if layout.tokens[index].kind == TokenKind.OPERATOR and layout.tokens[index].text in ("(", "[", ",", ";"):
-            break
-        if word == "END":
-            cases += 1
-        elif word == "CASE" and cases:
-            cases -= 1
-        elif word in _BEFORE and not cases:
-            break
-        index = layout.partner.get(index, index) - 1
-    return index + 1
 
 
 def _last(layout: TokenLayout, index: int) -> int:

@@ -23,6 +23,12 @@ KEYWORDS = frozenset({
 })  # fmt: skip
 _TYPED_LITERALS = frozenset({"INTERVAL", "DATE", "TIMESTAMP", "TIME", "DATETIME"})
 _OPENING = {"(": ")", "[": "]"}
+_CLAUSES = frozenset({"SELECT", "WHERE", "HAVING", "ON", "QUALIFY"})
+_SORTED_CLAUSES = frozenset({"GROUP", "ORDER"})
+_BEFORE_COMPARISON = frozenset({
+    "AND", "OR", "NOT", "WHERE", "ON", "HAVING", "QUALIFY", "WHEN", "THEN", "ELSE", "CASE", "SELECT", "DISTINCT", "ALL",
+    "BY", "RETURNING", "XOR",
+})  # fmt: skip
 
 
 class TokenLayout:
@@ -61,6 +67,26 @@ class TokenLayout:
             if token.kind == TokenKind.OPERATOR and token.text in "([":
                 depth += 1
         return depths
+
+    @cached_property
+    def clauses(self) -> list[str]:
+        """The clause each token stands in, '' before the first; `FILTER (WHERE …)` belongs to the clause around it."""
+        clauses, clause, outer = [], "", [""]
+        for index, word in enumerate(self.words):
+            if index in self.partner and index < self.partner[index]:
+                outer.append(clause)
+            elif index in self.partner:
+                clause = outer.pop()
+            elif self._begins_clause(index):
+                clause = word
+            clauses.append(clause)
+        return clauses
+
+    def _begins_clause(self, index: int) -> bool:
+        word = self.words[index]
+        if word in _SORTED_CLAUSES:
+            return self.word(index + 1) == "BY"
+        return word in _CLAUSES and self.word(index - 2) != "FILTER"
 
     def word(self, index: int) -> str:
         """Return the word at an index, '' where there is none."""
@@ -120,6 +146,22 @@ class TokenLayout:
         if begin and (self.is_name(begin - 1) or self.words[begin - 1] in ("CAST", "TRY_CAST", "LEFT", "RIGHT")):
             return self.chain_start(begin - 1)
         return begin
+
+    def comparison_start(self, index: int) -> int:
+        """Return the first token of the left side of a comparison, which ends at a token."""
+        cases = 0
+        while index >= 0:
+            word = self.words[index]
+            if self.tokens[index].kind == TokenKind.OPERATOR and self.tokens[index].text in ("(", "[", ",", ";"):
+                break
+            if word == "END":
+                cases += 1
+            elif word == "CASE" and cases:
+                cases -= 1
+            elif word in _BEFORE_COMPARISON and not cases:
+                break
+            index = self.partner.get(index, index) - 1
+        return index + 1
 
     def _case_start(self, end: int) -> int | None:
         depth = 0

@@ -8,11 +8,9 @@ conclusion from `column = f(x)`.
 from __future__ import annotations
 
 from tsdb.sql.lexer import TokenKind
-from tsdb.sql.rewrite._distinct_from import first_operand
 from tsdb.sql.rewrite._edits import Edits
 from tsdb.sql.rewrite._layout import TokenLayout
 
-_CLAUSES = frozenset({"SELECT", "WHERE", "HAVING", "ON", "QUALIFY"})
 _COMPARISONS = frozenset({"=", "<", ">", "<=", ">=", "<>", "!=", "IN", "LIKE", "ILIKE", "IS", "BETWEEN", "SIMILAR"})
 _BEHIND = frozenset({"AND", "OR", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "QUALIFY", "UNION", "WINDOW"})
 
@@ -20,9 +18,9 @@ _BEHIND = frozenset({"AND", "OR", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET",
 def edit_window_filters(layout: TokenLayout, edits: Edits) -> None:
     """Exchange the sides of comparisons of WHERE that have an expression on the left and a column on the right."""
     for index in range(1, len(layout.tokens)):
-        if not layout.is_operator(index, "=") or not _is_filter(layout, index):
+        if not layout.is_operator(index, "=") or layout.clauses[index] != "WHERE":
             continue
-        start, end = first_operand(layout, index - 1), layout.chain_end(index + 1)
+        start, end = layout.comparison_start(index - 1), layout.chain_end(index + 1)
         if not layout.is_name(index + 1) or not _ends_behind(layout, end) or not _is_expression(layout, start, index):
             continue
         if _is_upper_bound(layout, start):
@@ -31,10 +29,6 @@ def edit_window_filters(layout: TokenLayout, edits: Edits) -> None:
         left = edits.render(first, layout.tokens[index - 1].end)
         column = edits.render(layout.tokens[index + 1].start, last)
         edits.absorb(first, last, f"{column} = ({left})")
-
-
-def _is_filter(layout: TokenLayout, index: int) -> bool:
-    return next((word for word in reversed(layout.words[:index]) if word in _CLAUSES), "") == "WHERE"
 
 
 def _is_expression(layout: TokenLayout, start: int, end: int) -> bool:
