@@ -25,7 +25,7 @@ def test_an_embedded_database_imports_no_server() -> None:
     assert not imported & SERVER_PACKAGES
 
 
-@pytest.mark.parametrize("module", ["tsdb.components.run", "tsdb.query.workers._fork_server"])
+@pytest.mark.parametrize("module", ["tsdb.components.run", "tsdb.processes.fork_server"])
 def test_a_server_process_does_not_import_pandas(module: str) -> None:
     imported = _imported(
         f"from tsdb.quick_imports import quick_imports\nwith quick_imports():\n    import {module}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tsdb.components._memory import give_back_when_idle, keep_memory
@@ -11,13 +12,18 @@ from tsdb.components._process import Announce, ClaimedDirectory, ComponentProces
 from tsdb.components.standalone import Standalone
 from tsdb.config import LoadedConfig, StandaloneConfig
 from tsdb.errors import StartError
+from tsdb.processes.fork_server import Forker, ForkServer
+
+_FORKED_MODULES = ["tsdb.query.workers", "tsdb.servers.fast_workers"]
+"""What processes beside the server need, if they cannot be forked from it."""
 
 
 def run_component(loaded: LoadedConfig, announce: Announce) -> None:
     """Run a component until it is stopped by a signal; `announce` gets the start-up summary."""
-    process = _process(loaded, announce)
     keep_memory()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with ExitStack() as stack:
+        process = _process(loaded, announce, stack)
+        runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
         runner.run(_run(process))
 
 
@@ -29,8 +35,11 @@ async def _run(process: ComponentProcess) -> None:
         memory.cancel()
 
 
-def _process(loaded: LoadedConfig, announce: Announce) -> ComponentProcess:
-    """Make the process of a component; StartError for those that cannot serve anything yet."""
+def _process(loaded: LoadedConfig, announce: Announce, stack: ExitStack) -> ComponentProcess:
+    """Make the process of a component; StartError for those that cannot serve anything yet.
+
+    What query workers are forked from is forked first, before there are any threads; it is closed with the stack.
+    """
     config = loaded.config
     if not isinstance(config, StandaloneConfig):
         raise StartError(
@@ -38,7 +47,10 @@ def _process(loaded: LoadedConfig, announce: Announce) -> ComponentProcess:
             hint="use `tsdb standalone start`, the complete database in one process",
         )
     directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
-    return ComponentProcess(loaded, directory, announce, Standalone(config))
+    forker = Forker(_FORKED_MODULES, ForkServer.forked()) if config.query.workers else None
+    if forker is not None:
+        stack.callback(forker.close)
+    return ComponentProcess(loaded, directory, announce, Standalone(config, forker))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

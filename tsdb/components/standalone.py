@@ -32,8 +32,10 @@ from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, Sl
 from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
+from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
 from tsdb.servers import QueryScheduler, Tls
+from tsdb.servers.fast_workers import VECTOR_BYTES_MAX, FastWorkerProgram, FastWorkers
 from tsdb.servers.grpc import (
     GrpcLimits,
     GrpcServer,
@@ -75,8 +77,10 @@ class Routes(Protocol):
 class Standalone:
     """The parts of a standalone server."""
 
-    def __init__(self, config: StandaloneConfig) -> None:
+    def __init__(self, config: StandaloneConfig, forker: Forker | None = None) -> None:
+        """`forker` is where query workers are forked from; without one, they start a process for that."""
         self._config = config
+        self._forker = forker
         self._open: LocalDatabase | None = None
         self._gate = DatabaseGate()
         self._routes: list[Routes] = []
@@ -86,7 +90,10 @@ class Standalone:
 
     def add_routes(self, app: HttpApp) -> None:
         self._authenticator = app.authenticator
-        self._routes = [sql_routes(app, self._gate, scheduler=self._scheduler)]
+        fast_workers = self._fast_workers()
+        self._routes = [sql_routes(app, self._gate, scheduler=self._scheduler, fast_workers=fast_workers)]
+        if fast_workers is not None:
+            self._routes.append(fast_workers)
         if self._config.influxdb.enable:
             self._routes.append(influx_routes(app, self._gate))
         if self._config.prom_store.enable:
@@ -208,7 +215,7 @@ class Standalone:
         home = Path(config.storage.data_home)
         self._open = open_directory(
             home,
-            options=replace(_local_options(config, home), authenticator=self._authenticator),
+            options=replace(_local_options(config, home, self._forker), authenticator=self._authenticator),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
@@ -221,6 +228,15 @@ class Standalone:
         opened, self._open = self._open, None
         if opened is not None:
             opened.close()
+
+    def _fast_workers(self) -> FastWorkers | None:
+        storage = self._config.storage
+        if self._forker is None or not isinstance(storage, FileStorage):
+            return None
+        count = query_workers(self._config)
+        vector_bytes = min(VECTOR_BYTES_MAX, int(self._config.mito.vector_cache_size) // 2 // count)
+        program = FastWorkerProgram(Path(storage.data_home).absolute(), vector_bytes)
+        return FastWorkers(self._forker, program, count)
 
     def examples(self, url: str) -> list[str]:
         login = "-u user:password " if self._authenticator.is_enabled else ""
@@ -242,11 +258,11 @@ class Standalone:
         self.trouble = f"writing has stopped: {error}"
 
 
-def _local_options(config: StandaloneConfig, home: Path) -> LocalOptions:
+def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:
     return LocalOptions(
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
-        query=query_options(config.query.workers, home),
+        query=query_options(config, home, forker),
         database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
         address=str(config.http.addr),
     )
@@ -263,10 +279,20 @@ def slow_query_options(options: SlowQueryOptions) -> SlowQuerySettings:
     )
 
 
-def query_options(workers: int, home: Path) -> QueryEngineOptions:
+def query_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> QueryEngineOptions:
     """The settings of `[query]` as the query engine takes them."""
-    count = (os.cpu_count() or 1) if workers < 0 else workers
-    return QueryEngineOptions(memory_bytes=query_memory(), spill_dir=home / SPILL_DIRECTORY, workers=count)
+    return QueryEngineOptions(
+        memory_bytes=query_memory(),
+        spill_dir=home / SPILL_DIRECTORY,
+        workers=query_workers(config),
+        forker=forker,
+    )
+
+
+def query_workers(config: StandaloneConfig) -> int:
+    """How many worker processes of each kind there are: as many as cores, if the configuration does not say."""
+    count = config.query.workers
+    return (os.cpu_count() or 1) if count < 0 else count
 
 
 def query_memory() -> Size:

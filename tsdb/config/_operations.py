@@ -58,7 +58,8 @@ class QueryOptions(Section):
     workers: AutomaticCountValue = Field(
         default=-1,
         description="Worker processes for queries that read several tables or are large: such a query is ended with "
-        "its process. -1: as many as there are CPU cores; 0: none, queries run in the server process.",
+        "its process. As many again for small queries, while several clients ask at a time. "
+        "-1: as many as there are CPU cores; 0: none, queries run in the server process.",
     )
 
 

@@ -48,6 +48,7 @@ from tsdb.database.showing.headings import headed_schema, with_headings
 from tsdb.database.showing.show import show
 from tsdb.database.writing.rejections import count_accepted
 from tsdb.database.writing.request import WriteRequest
+from tsdb.engine.lending import Lender
 from tsdb.errors import Cancelled, DeadlineExceeded, InvalidArguments, TsdbError, Unsupported
 from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
@@ -55,6 +56,7 @@ from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, WriteToken
 from tsdb.query.promql import PromqlEngine, QueryTimes
+from tsdb.query.series_aggregate import AggregateRecords, LentAggregate
 from tsdb.sql import Parsed, parse, statements
 from tsdb.telemetry import counter, histogram
 
@@ -455,6 +457,14 @@ class _TrackedRecords:
     def close(self) -> None:
         self._end()
         self._records.close()
+
+    def lend(self, lender: Lender) -> LentAggregate | None:
+        return self._records.lend(lender) if isinstance(self._records, AggregateRecords) else None
+
+    def end_lent(self) -> None:
+        assert isinstance(self._records, AggregateRecords)
+        self._end()
+        self._records.end_lent()
 
     def _end(self) -> None:
         """Leave the process list, once."""

@@ -25,12 +25,13 @@ from tsdb.query._explain import (
     explained_plan,
     with_range,
 )
-from tsdb.query._fast_paths import AggregateRun, FastPath, FastPaths
+from tsdb.query._fast_paths import FastPath, FastPaths
 from tsdb.query._planner import InformationSource, QueryPlanner
 from tsdb.query.choose import Planned, Range
 from tsdb.query.errors import without_places
 from tsdb.query.planning import Expand, QueryEngineOptions
 from tsdb.query.range import SessionRunner, SlotMemory, run_range
+from tsdb.query.series_aggregate import AggregateRun
 from tsdb.query.session import Records, Session, TableRecords, read_all
 from tsdb.query.tables import TableCatalog
 from tsdb.sql.clauses import Declined

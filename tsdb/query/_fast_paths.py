@@ -7,7 +7,7 @@ neither parsed nor planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from tsdb.query.selection import PlainSelection, SelectionRecords
 from tsdb.query.series_aggregate import (
     TAGS,
     AggregateRecords,
-    FittedQuery,
+    AggregateRun,
     OuterRecords,
     RunFilter,
     Shapes,
@@ -38,16 +38,6 @@ from tsdb.sql.select import Select, parse_query
 
 Above: TypeAlias = Callable[[str, pa.Table, Session], Records]
 """Runs a query over the rows of an aggregate."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AggregateRun:
-    """An aggregate with the columns of its answer, whatever its conditions are."""
-
-    fitted: FittedQuery
-    schema: pa.Schema
-    kinds: Sequence[pa.DataType]
-    """The types of the schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,16 +142,8 @@ class FastPaths:
         life = self._planner.short_life(session)
         source = self._planner.source(life, session, {}, is_ordered=False, is_single=True)
         try:
-            return AggregateRecords(
-                fitted,
-                bound,
-                source.dataset(fitted.table),
-                life,
-                run.schema,
-                run.kinds,
-                threads=self._planner.parallelism,
-                plan=plan,
-            )
+            dataset = source.dataset(fitted.table)
+            return AggregateRecords(run, bound, dataset, life, threads=self._planner.parallelism, plan=plan)
         except BaseException:
             life.end()
             raise

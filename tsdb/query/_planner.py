@@ -276,4 +276,4 @@ def _workers(options: QueryEngineOptions) -> Workers:
     assert options.spill_dir is not None, "workers have a place to spill to"
     memory = max(int(options.memory_bytes) // options.workers, WORKER_MEMORY_MIN) if options.memory_bytes else 0
     own = WorkerOptions(Size(memory), options.spill_dir / "workers", options.parallelism or os.cpu_count() or 1)
-    return Workers(options.workers, own)
+    return Workers(options.workers, own, forker=options.forker)

@@ -100,7 +100,7 @@ def start_watch(clock: ThreadClock = _CLOCK) -> Callable[[], float]:
     return seconds
 
 
-class _SoftDeadline:
+class SoftDeadline:
     """The checkpoint of one inline execution."""
 
     def __init__(self, seconds: Callable[[], float], seconds_max: float) -> None:
@@ -182,7 +182,7 @@ class InlinePolicy:
     def run(self, key: Hashable, work: Callable[[], _T]) -> _T:
         """Run a query here and now; SoftDeadlineExceeded when that takes too long."""
         seconds, limits = self._start_watch(), self.limits
-        deadline = _SoftDeadline(seconds, limits.soft_deadline_seconds)
+        deadline = SoftDeadline(seconds, limits.soft_deadline_seconds)
         is_abandoned = False
         try:
             return run_checked(deadline, work)

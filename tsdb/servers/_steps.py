@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -31,6 +31,7 @@ from tsdb.query import WriteToken
 from tsdb.servers._inline import Candidate, SoftDeadlineExceeded, start_watch
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
+from tsdb.servers.fast_workers import FastAnswer
 
 CANCEL_SECONDS = 0.1
 """How long a step may go on after it was cancelled until it is cancelled again."""
@@ -173,10 +174,14 @@ class Steps:
         reads_ahead: bool = False,
         pauses: bool = False,
         candidate: Candidate | None = None,
+        elsewhere: Callable[[Hashable], Awaitable[FastAnswer | None]] | None = None,
         seconds_max: float | None = None,
         is_new: bool = True,
     ) -> None:
         """`make` begins the generator, again if an inline `candidate` is abandoned.
+
+        `elsewhere` has a candidate that is not alone answered by another process, as a whole; it returns None if the
+        steps have to do it.
 
         `cancel` makes a step that runs fail soon; it is called from the event loop. With `pauses`, an empty piece ends
         a step: the generator waits for something. Work that `is_new` is refused with Busy, at its first chunk, if it
@@ -190,6 +195,7 @@ class Steps:
         self._reads_ahead = reads_ahead
         self._pauses = pauses
         self._candidate = candidate
+        self._elsewhere = elsewhere
         self._seconds_max = seconds_max
         self._is_new = is_new
         self._context = contextvars.copy_context()
@@ -217,6 +223,12 @@ class Steps:
             with suppress(SoftDeadlineExceeded):
                 return self._context.run(candidate.run, self._chunk_here)
             self._pieces, self.is_over, candidate = self._make(), False, None
+        elif candidate is not None and self._elsewhere is not None:
+            answer = await self._elsewhere(candidate.key)
+            if answer is not None:
+                self.is_over = True
+                candidate.note(answer.seconds)
+                return answer.body
         if self._is_new:
             self._is_new = False
             self._pool.admit(self._seconds_max)

@@ -12,10 +12,10 @@ import pytest
 
 from tsdb.clock import ManualClock
 from tsdb.errors import DeadlineExceeded
+from tsdb.processes.messages import MessageKind, packed_error, unpacked_error
 from tsdb.query.errors import QueryPanic
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.workers import Lease, _records
-from tsdb.query.workers._messages import MessageKind, packed_error, unpacked_error
 from tsdb.query.workers._worker import _told
 from tsdb.units import Duration
 

@@ -157,9 +157,9 @@ def test_an_idle_worker_that_is_killed_is_replaced(made: World) -> None:
 
 def test_workers_are_started_without_their_fork_server(made: World) -> None:
     before = process_of(made)
-    fork_server = pool_of(made)._fork_server
+    fork_server = pool_of(made).forker.server
     assert fork_server is not None
-    fork_server._process.kill()
+    fork_server.kill()
     wait_until(lambda: before not in pool_of(made).processes)
     assert process_of(made) != before
 

@@ -64,7 +64,7 @@ class LocalReader:
         parallelism: int = 1,
         check: Callable[[], None] = no_check,
     ) -> None:
-        self._region_id = region_id
+        self.region_id = region_id
         self._whole = snapshot
         self._registers = registers
         self._view = view
@@ -86,6 +86,11 @@ class LocalReader:
             assert self._view is not None
             self._shown = view_snapshot(self._whole, self._view)
         return self._shown
+
+    @property
+    def whole(self) -> Snapshot | None:
+        """The snapshot, if all of it is shown."""
+        return self._whole if self._view is None else None
 
     @property
     def is_released(self) -> bool:
@@ -161,7 +166,7 @@ class LocalReader:
         self._whole.release()
 
     def _learn(self, time_range: TimeRange) -> LearnedSeries | None:
-        self._learned = self._registers.learn(self._region_id, self._view, self._whole, time_range)
+        self._learned = self._registers.learn(self.region_id, self._view, self._whole, time_range)
         return self._learned
 
     def _filter(self, filter: RowFilter, *, within: TimeRange = TimeRange.ALL) -> ScanFilter:

@@ -27,21 +27,21 @@ Pages = ByteCache[PageKey, bytes]
 class FileContent:
     """What is stored of a data file."""
 
-    __slots__ = ("_directory", "_has_warned", "_store", "meta")
+    __slots__ = ("_has_warned", "_store", "directory", "meta")
 
     def __init__(self, meta: FileMeta, store: ObjectStore, directory: str) -> None:
         self.meta = meta
         self._store = store
-        self._directory = directory
+        self.directory = directory
         self._has_warned = False
 
     @property
     def _path(self) -> str:
-        return data_path(self._directory, self.meta.file_id)
+        return data_path(self.directory, self.meta.file_id)
 
     @property
     def _index_path(self) -> str:
-        return index_path(self._directory, self.meta.file_id)
+        return index_path(self.directory, self.meta.file_id)
 
     def read_footer(self) -> Footer:
         footer = read_footer(self._store, self._path, self.meta.size_bytes)

@@ -37,6 +37,11 @@ class DataFile:
         self._cached = Cached(caches)
 
     @property
+    def directory(self) -> str:
+        """Where in the store it is."""
+        return self._content.directory
+
+    @property
     def footer(self) -> Footer:
         return self._cached.footer(self._content)
 

@@ -14,6 +14,7 @@ from typing import Any
 from datafusion import DataFrame, RuntimeEnvBuilder, SessionConfig, SessionContext, SQLOptions
 
 from tsdb.model import CATALOG
+from tsdb.processes.fork_server import Forker
 from tsdb.query.session import Session
 from tsdb.query.tables import LazyCatalog, TableLookup
 from tsdb.sql.statements import Dialect
@@ -59,6 +60,8 @@ class QueryEngineOptions:
     """Threads for one query; 0 takes as many as there are processors."""
     workers: int = 0
     """Worker processes for heavy queries; 0 runs them in this process."""
+    forker: Forker | None = None
+    """Where they are forked from; None starts a process for that."""
 
 
 class Contexts:

@@ -12,19 +12,29 @@ from __future__ import annotations
 from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter, fit_query
 from tsdb.query.series_aggregate._outer import OuterRecords
 from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_expressions
-from tsdb.query.series_aggregate._records import AggregateRecords
+from tsdb.query.series_aggregate._records import (
+    AggregateRecords,
+    AggregateRun,
+    LendableRecords,
+    LentAggregate,
+    borrowed_records,
+)
 from tsdb.query.series_aggregate._shapes import VARIABLE, Shapes, is_series_aggregate_on
 
 __all__ = [
     "TAGS",
     "VARIABLE",
     "AggregateRecords",
+    "AggregateRun",
     "FittedQuery",
+    "LendableRecords",
+    "LentAggregate",
     "OuterRecords",
     "RunFilter",
     "Shapes",
     "TagValues",
     "bind_expressions",
+    "borrowed_records",
     "fit_query",
     "is_series_aggregate_on",
 ]

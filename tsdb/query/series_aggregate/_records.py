@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from tsdb.engine.errors import ScanTooLarge
-from tsdb.engine.reading import Aggregated, CellsRun, PlannedCells, RegionReader, RunStatistics, merge_aggregated
+from tsdb.engine.lending import Borrower, Lender, LentRegion
+from tsdb.engine.reading import (
+    Aggregated,
+    CellsRequest,
+    CellsRun,
+    PlannedCells,
+    RegionReader,
+    RunStatistics,
+    merge_aggregated,
+)
 from tsdb.model import TimeRange
 from tsdb.query._checkpoint import threads_max
 from tsdb.query.lifetime import Executing, QueryLife
-from tsdb.query.series_aggregate._fit import FittedQuery
+from tsdb.query.series_aggregate._fit import FittedQuery, RunFilter
 from tsdb.query.series_aggregate._over_tags import BoundQuery, UndecidedTags
 from tsdb.query.series_aggregate._result import OutOfRange, check_buckets, make_rows
 from tsdb.query.session import Records
-from tsdb.query.tables import TableDataset
+from tsdb.query.tables import TableDataset, TableRegions
 from tsdb.sql.clauses import Declined
 from tsdb.sql.terms import Aggregate
 
@@ -24,32 +35,59 @@ from tsdb.sql.terms import Aggregate
 _WIDENING = 16
 
 
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class AggregateRun:
+    """An aggregate with the columns of its answer, whatever its conditions are."""
+
+    fitted: FittedQuery
+    schema: pa.Schema
+    kinds: Sequence[pa.DataType]
+    """The types of the schema."""
+
+
+class LentAggregate(NamedTuple):
+    """An aggregate that another process can compute, in the numbers of what it was lent."""
+
+    run: int
+    filter: RunFilter
+    regions: Sequence[LentRegion]
+
+
+class LendableRecords(Records, Protocol):
+    """Rows that perhaps another process of this machine can compute, while this one keeps what they are made of."""
+
+    def lend(self, lender: Lender) -> LentAggregate | None:
+        """Return what another process needs to compute them; None if only this one can."""
+
+    def end_lent(self) -> None:
+        """They have come back from the other process."""
+
+
 class AggregateRecords:
     """One batch of rows, or those of a planned query if the runs turn out to have no answer."""
 
     def __init__(
         self,
-        fitted: FittedQuery,
+        run: AggregateRun,
         bound: BoundQuery,
         dataset: TableDataset,
         life: QueryLife,
-        schema: pa.Schema,
-        kinds: Sequence[pa.DataType],
         *,
         threads: int,
         plan: Callable[[], Records] | None = None,
     ) -> None:
-        """`bound` is what `bind_expressions` returns, `kinds` are the types of the schema.
+        """`bound` is what `bind_expressions` returns.
 
         `plan` runs the fallback when rows are iterated; not needed by callers of `aggregate`.
         """
         self._plan = plan
         self._bound = bound
-        self.fitted = fitted
+        self._aggregate_run = run
+        self.fitted = run.fitted
         self._dataset = dataset
         self._life = life
-        self._schema = schema
-        self._kinds = kinds
+        self._schema = run.schema
+        self._kinds = run.kinds
         self._threads = threads
         self._is_read_to_end = False
         self._clock = life.clock
@@ -125,6 +163,24 @@ class AggregateRecords:
                 # The planner can hold groups on disk.
                 return self._decline("there are too many groups or values to hold")
 
+    def lend(self, lender: Lender) -> LentAggregate | None:
+        """Return what another process needs to compute the rows; None if only this one can.
+
+        Until the rows have come back, or the caller gives up, this keeps what is read.
+        """
+        if self._bound.evaluate is not None:  # expressions over tags are for the planner
+            return None
+        regions = [lender.lend(each) for each in self._regions]
+        lent = [each for each in regions if each is not None]
+        if len(lent) < len(regions):
+            return None
+        return LentAggregate(lender.number_of(self._aggregate_run), self._bound.request.filter, lent)
+
+    def end_lent(self) -> None:
+        """The rows have come back from the other process."""
+        self._is_read_to_end = True
+        self.close()
+
     def _decline(self, reason: str) -> Declined:
         self._fallback_reason = reason
         return Declined(reason)
@@ -192,6 +248,16 @@ class AggregateRecords:
 
     def __del__(self) -> None:
         self._life.end()
+
+
+def borrowed_records(lent: LentAggregate, borrower: Borrower, life: QueryLife) -> AggregateRecords:
+    """Return the rows of an aggregate of another process; without a fallback, which is there."""
+    run: AggregateRun = borrower.held(lent.run)
+    fitted = run.fitted
+    readers = {each.region_id: borrower.open(each) for each in lent.regions}
+    regions = TableRegions(fitted.table, readers.__getitem__)
+    dataset = TableDataset(fitted.table, regions, life, is_ordered=False)
+    return AggregateRecords(run, BoundQuery(CellsRequest(lent.filter, fitted.runs)), dataset, life, threads=1)
 
 
 def _span_of(planned: Sequence[PlannedCells]) -> TimeRange | None:

@@ -11,7 +11,7 @@ from tsdb.query.tables._numbers import (
     numbers_table,
     series_functions,
 )
-from tsdb.query.tables._partitions import matching_regions
+from tsdb.query.tables._partitions import TableRegions, matching_regions
 from tsdb.query.tables._providers import (
     INFORMATION_SCHEMA,
     PG_CATALOG,
@@ -37,6 +37,7 @@ __all__ = [
     "TableCatalog",
     "TableDataset",
     "TableLookup",
+    "TableRegions",
     "TableSource",
     "matching_regions",
     "memory_table",

@@ -18,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tsdb.errors import Cancelled
+from tsdb.processes.fork_server import Forked, Forker
+from tsdb.processes.messages import Gone
 from tsdb.query.errors import OutOfMemory
 from tsdb.query.lifetime import QueriesBusy, QueryLife
-from tsdb.query.workers._fork_server import ForkServer
-from tsdb.query.workers._messages import Gone
 from tsdb.query.workers._service import WorkerService
 from tsdb.query.workers._worker import WorkerOptions
 
@@ -44,18 +44,15 @@ class WorkerProcess:
 
     def __init__(
         self,
-        process: int,
-        descriptor: int,
-        control: socket.socket,
-        calls: socket.socket,
+        forked: Forked,
         spill_dir: Path,
         on_gone: Callable[[WorkerProcess], None],
     ) -> None:
-        self.process = process
-        self.control = control
+        self.process = forked.process
+        self.control, calls = forked.connections
         self.service = WorkerService(calls, lambda: on_gone(self))
         self._calls = calls
-        self._descriptor = descriptor
+        self._descriptor = forked.descriptor
         self._spill_dir = spill_dir
         self._lock = threading.Lock()
         self._is_ended = False
@@ -99,8 +96,13 @@ class WorkerProcess:
 class Workers:
     """Lends workers to queries."""
 
-    def __init__(self, count: int, options: WorkerOptions, *, waiting_max: int = WAITING_MAX) -> None:
-        """`count` of them run at a time; each has a directory of its own below that of the options to spill to."""
+    def __init__(
+        self, count: int, options: WorkerOptions, *, forker: Forker | None = None, waiting_max: int = WAITING_MAX
+    ) -> None:
+        """`count` of them run at a time; each has a directory of its own below that of the options to spill to.
+
+        Without a `forker` they have one of their own.
+        """
         self._count = count
         self._waiting_max = waiting_max
         self._options = options
@@ -113,8 +115,8 @@ class Workers:
         self._is_closed = False
         self._is_watching = False
         self._serial = 0
-        self._fork_lock = threading.Lock()
-        self._fork_server: ForkServer | None = None
+        self.forker = forker or Forker([WorkerOptions.__module__])
+        self._owns_forker = forker is None
         with self._lock:
             self._start_missing()
 
@@ -192,10 +194,8 @@ class Workers:
             ticket.cancel()
         for worker in workers:
             worker.end()
-        with self._fork_lock:
-            if self._fork_server is not None:
-                self._fork_server.close()
-                self._fork_server = None
+        if self._owns_forker:
+            self.forker.close()
         # What a worker made that was only starting.
         shutil.rmtree(self._options.spill_dir, ignore_errors=True)
 
@@ -250,21 +250,12 @@ class Workers:
         worker.end()
 
     def _fork(self) -> WorkerProcess:
-        with self._fork_lock:
+        with self._lock:
             if self._is_closed:
                 raise Gone
             self._serial += 1
             spill_dir = self._options.spill_dir / str(self._serial)
-            options = replace(self._options, spill_dir=spill_dir)
-            if self._fork_server is None:
-                self._fork_server = ForkServer()
-            try:
-                process = self._fork_server.fork(options)
-            except Gone:
-                self._fork_server.close()
-                self._fork_server = ForkServer()
-                process = self._fork_server.fork(options)
-        return WorkerProcess(*process, spill_dir, self._forget)
+        return WorkerProcess(self.forker.fork(replace(self._options, spill_dir=spill_dir), 2), spill_dir, self._forget)
 
     def _watch(self) -> None:
         """End workers that take too much memory, as long as any runs."""

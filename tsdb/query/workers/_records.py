@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from tsdb.errors import Cancelled, TsdbError
+from tsdb.processes.messages import Gone, MessageKind, opened, read_batch, receive, send_object
 from tsdb.query.errors import QueryPanic
 from tsdb.query.lifetime import QueryLife
-from tsdb.query.workers._messages import Gone, MessageKind, opened, read_batch, receive, send_object
 from tsdb.query.workers._pool import WorkerProcess, Workers
 from tsdb.query.workers._service import QueryTables
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from tsdb.errors import Cancelled, TsdbError
 from tsdb.model import ViewInfo
+from tsdb.processes.messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.planning import Job, ViewChain
 from tsdb.query.session import Session
 from tsdb.query.tables import NumbersFound, TableDataset, TableSource, system_key
-from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.workers._requests import (
     CallFunction,
     FileTable,

@@ -14,11 +14,11 @@ from datafusion import DataFrame
 from datafusion.catalog import Table
 
 from tsdb.errors import InvalidArguments
+from tsdb.processes.messages import MessageKind, opened, read_batch, receive, receive_object, send_object
 from tsdb.query.functions import Function
 from tsdb.query.lifetime import QueryLife, in_thread
 from tsdb.query.planning import Job
 from tsdb.query.tables import NUMBERS_ROWS, TableLookup, memory_table, numbers_table
-from tsdb.query.workers._messages import MessageKind, opened, read_batch, receive, receive_object, send_object
 from tsdb.query.workers._requests import (
     CallFunction,
     FileTable,

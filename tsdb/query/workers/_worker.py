@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
-import signal
 import socket
 import traceback
 from collections.abc import Iterator
@@ -18,20 +16,16 @@ import pyarrow as pa
 
 from tsdb.clock import SystemClock
 from tsdb.errors import TsdbError, is_fault
+from tsdb.processes.messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.errors import execution_error, is_panic
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.pg_catalog import pg_functions
 from tsdb.query.planning import Contexts, Plans, QueryDescription, QueryEngineOptions, convert_batch
 from tsdb.query.session import Session
-from tsdb.query.workers._messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.workers._requests import DescribeRequest, RunRequest
 from tsdb.query.workers._tables import RemoteSource, Server
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
-
-_PR_SET_PDEATHSIG = 1
-_OOM_SCORE = "500"
-"""The kernel ends a worker rather than the server when memory runs out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +37,17 @@ class WorkerOptions:
     spill_dir: Path
     parallelism: int
 
-
-def main(control: socket.socket, calls: socket.socket, options: WorkerOptions) -> None:
-    """Answer until the server closes the connection."""
-    _prepare_process(options)
-    try:
-        worker = _Worker(control, Server(calls), options)
-        with suppress(Gone):
-            while True:
-                worker.answer(receive_object(control)[0])
-    finally:
-        shutil.rmtree(options.spill_dir, ignore_errors=True)
-
-
-def _prepare_process(options: WorkerOptions) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
-    os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * options.parallelism))
+    def run(self, *connections: socket.socket) -> None:
+        """Be a worker: answer until the server closes the connection."""
+        control, calls = connections
+        os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * self.parallelism))
+        try:
+            worker = _Worker(control, Server(calls), self)
+            with suppress(Gone):
+                while True:
+                    worker.answer(receive_object(control)[0])
+        finally:
+            shutil.rmtree(self.spill_dir, ignore_errors=True)
 
 
 class _Worker:

@@ -8,20 +8,21 @@ of the parameter must exist.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from tsdb.catalog import DatabaseNotFound
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
 from tsdb.errors import InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, InvalidTimeZone, canonical_zone
-from tsdb.query import Channel, Session, WriteToken
+from tsdb.query import Channel, Records, Session, WriteToken
 from tsdb.servers._inline import Candidate, InlinePolicy
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
+from tsdb.servers.fast_workers import FastAnswer, FastWorkers
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import (
     TABLE_BYTES_MAX,
@@ -92,6 +93,42 @@ FORMATS: dict[str, Format] = {
 }
 
 
+class AnswerEncoder(NamedTuple):
+    """Encodes the rows of one query in a format; it can travel to a process of this machine."""
+
+    encode: Encoder
+    started: float
+    """On the clock that all processes share."""
+    limit: int | None
+    epoch: Epoch | None
+    compression: Literal["zstd", "lz4"] | None
+    time_zone: str
+    table_bytes_max: int
+
+    @classmethod
+    def of(cls, chosen: Format, options: FormatOptions, started: float) -> AnswerEncoder:
+        return cls(
+            chosen.encode,
+            started,
+            options.limit,
+            options.epoch,
+            options.compression,
+            options.time_zone,
+            options.table_bytes_max,
+        )
+
+    def __call__(self, records: Records) -> Iterator[bytes]:
+        options = FormatOptions(
+            lambda: round((perf_counter() - self.started) * 1000),
+            self.limit,
+            self.epoch,
+            self.compression,
+            self.time_zone,
+            self.table_bytes_max,
+        )
+        return self.encode(iter([records]), options)
+
+
 class SqlRoutes:
     """The state of the routes. `close` it when the server has stopped."""
 
@@ -105,6 +142,7 @@ class SqlRoutes:
         inline: InlinePolicy,
         table_bytes_max: int,
         scheduler: QueryScheduler,
+        fast_workers: FastWorkers | None,
     ) -> None:
         self._table_bytes_max = table_bytes_max
         self._app = app
@@ -112,13 +150,14 @@ class SqlRoutes:
         self._gate = gate
         self._default_zone = canonical_zone(default_timezone)
         self._pool = StepPool("http-sql", threads_max, scheduler=scheduler)
+        self._fast_workers = fast_workers
 
     def close(self) -> None:
         """Stop the threads without waiting for running work."""
         self._pool.close()
 
     async def execute(self, request: Request) -> AnyResponse:
-        """Answer a request for statements."""
+        """FastAnswer a request for statements."""
         started = perf_counter()
         form = await read_form(request)
         if form is None:
@@ -148,6 +187,7 @@ class SqlRoutes:
             partial(database.cancel, session),
             token=session.token,
             candidate=self._candidate(request, text, session, chosen),
+            elsewhere=self._elsewhere(database, text, session, AnswerEncoder.of(chosen, options, started)),
             seconds_max=request.seconds_max,
         )
         try:
@@ -168,8 +208,16 @@ class SqlRoutes:
         is_alone = request.is_alone and self._app.in_flight == 1
         return self._inline.candidate(is_alone, text, session.database, session.time_zone, chosen.name)
 
+    def _elsewhere(
+        self, database: DatabasePort, text: str, session: Session, encode: AnswerEncoder
+    ) -> Callable[[Hashable], Awaitable[FastAnswer | None]] | None:
+        """Return what has a query answered by a fast worker."""
+        if self._fast_workers is None:
+            return None
+        return partial(self._fast_workers.answer, start=lambda: next(database.execute(text, session)), encode=encode)
+
     async def parse(self, request: Request) -> Response:
-        """Answer with the statements of a text as JSON."""
+        """FastAnswer with the statements of a text as JSON."""
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
@@ -177,7 +225,7 @@ class SqlRoutes:
         return Response.json(statements)
 
     async def format(self, request: Request) -> Response:
-        """Answer with a text in its usual layout."""
+        """FastAnswer with a text in its usual layout."""
         form = await read_form(request)
         if form is None:
             return _unsupported_media_type()
@@ -215,6 +263,7 @@ def sql_routes(
     inline: InlinePolicy | None = None,
     table_bytes_max: int = TABLE_BYTES_MAX,
     scheduler: QueryScheduler | None = None,
+    fast_workers: FastWorkers | None = None,
 ) -> SqlRoutes:
     """Add `/v1/sql` and what belongs to it. The result is to be closed after the server has stopped."""
     policy = inline or InlinePolicy()
@@ -226,6 +275,7 @@ def sql_routes(
         inline=policy,
         table_bytes_max=table_bytes_max,
         scheduler=scheduler or QueryScheduler(),
+        fast_workers=fast_workers,
     )
     app.add("/v1/sql", routes.execute, methods=("GET", "POST"))
     app.add("/v1/sql/parse", routes.parse, methods=("GET", "POST"))

@@ -7,12 +7,13 @@ the rest is streamed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Hashable
 
 from tsdb.query import WriteToken
 from tsdb.servers._inline import Candidate
 from tsdb.servers._settle import settle
 from tsdb.servers._steps import StepPool, Steps
+from tsdb.servers.fast_workers import FastAnswer
 from tsdb.servers.http._formats import CHUNK_BYTES
 from tsdb.servers.http._messages import AnyResponse, Response, StreamingResponse
 
@@ -28,6 +29,7 @@ class ResponseWork(Steps):
         *,
         token: WriteToken | None = None,
         candidate: Candidate | None = None,
+        elsewhere: Callable[[Hashable], Awaitable[FastAnswer | None]] | None = None,
         seconds_max: float | None = None,
     ) -> None:
         """`token` is what the statements write under."""
@@ -38,6 +40,7 @@ class ResponseWork(Steps):
             chunk_bytes=CHUNK_BYTES,
             reads_ahead=True,
             candidate=candidate,
+            elsewhere=elsewhere,
             seconds_max=seconds_max,
         )
         self._token = token

@@ -32,10 +32,15 @@ class Gone(Exception):
     """The other end has closed the connection, or its process has ended."""
 
 
+def object_header(body: bytes) -> bytes:
+    """Return what is sent before a pickled object."""
+    return _HEADER.pack(MessageKind.OBJECT, len(body))
+
+
 def send_object(connection: socket.socket, value: Any, descriptors: Sequence[int] = ()) -> None:
     """Send a value; descriptors arrive with it."""
     body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    header = _HEADER.pack(MessageKind.OBJECT, len(body))
+    header = object_header(body)
     try:
         if descriptors:
             socket.send_fds(connection, [header], list(descriptors))
@@ -71,10 +76,10 @@ def receive(connection: socket.socket) -> tuple[MessageKind, pa.Buffer]:
     return MessageKind(kind), _receive_exactly(connection, size)
 
 
-def receive_object(connection: socket.socket) -> tuple[Any, list[int]]:
+def receive_object(connection: socket.socket, descriptors_max: int = _DESCRIPTORS_MAX) -> tuple[Any, list[int]]:
     """Return a value that was sent with `send_object`, and the descriptors that came with it."""
     try:
-        first, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, _DESCRIPTORS_MAX)
+        first, descriptors, _, _ = socket.recv_fds(connection, _HEADER.size, descriptors_max)
     except TimeoutError:
         raise
     except OSError as error:

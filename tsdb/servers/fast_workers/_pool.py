@@ -1,0 +1,393 @@
+"""The fast workers as the event loop sees them: whose turn it is, who computes it, what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import NamedTuple, cast
+
+from tsdb.engine.lending import Lender, SharedRuns
+from tsdb.processes.fork_server import Forked, Forker
+from tsdb.processes.messages import Gone, object_header
+from tsdb.query import Affected, Output, run_checked
+from tsdb.query.series_aggregate import LendableRecords
+from tsdb.servers._inline import SoftDeadlineExceeded
+from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Outcome
+from tsdb.telemetry import counter, gauge, get_logger
+
+AT_ONCE = 4
+"""How many queries a worker has at a time: it need not wait for the next one."""
+WAITING_MAX = 1024
+"""When so many wait, further ones are left to the scheduler, which refuses them."""
+IDLE_SECONDS = 60.0
+RESTART_SECONDS = 1.0
+"""How long after the end of a worker another one is started."""
+KEYS_MAX = 1024
+SKIPS_FIRST, SKIPS_MAX = 16, 4096
+"""How often a query runs in another way after it was declined; twice as often after each further time."""
+HANGS_SECONDS = 5.0
+"""A worker that has not answered by then is ended."""
+SEND_SECONDS_MAX = 1.0
+_READ_BYTES = 1 << 18
+
+_log = get_logger("tsdb.fast_workers")
+
+_QUERIES = counter(
+    "tsdb_servers_fast_queries_total", "Queries that fast workers were asked, by outcome.", labels=("outcome",)
+)
+_ANSWERED, _DECLINED, _LOST = (_QUERIES.labels(each) for each in ("answered", "declined", "lost"))
+_PROCESSES = gauge("tsdb_servers_fast_workers", "Fast workers that run.")
+
+
+class FastAnswer(NamedTuple):
+    """What a worker has computed."""
+
+    body: bytes
+    seconds: float
+
+
+class _Here:
+    """The checkpoint of what begins on the event loop: a query that needs the planner does not belong here."""
+
+    def __call__(self, check: Callable[[], None]) -> None:
+        """Nothing is computed here."""
+
+    def before_long_step(self) -> None:
+        raise SoftDeadlineExceeded
+
+    def begin_wait(self) -> None:
+        """Only planned queries wait for others."""
+
+    def end_wait(self, check: Callable[[], None]) -> None:
+        """As above."""
+
+    def begin_writing(self) -> None:
+        """Only queries come here."""
+
+    def threads_max(self, most: int) -> int:
+        """The event loop has one thread."""
+        return 1
+
+
+_HERE = _Here()
+
+
+class FastWorkers:
+    """Lends queries to fast workers. Everything but the start of processes happens on the event loop."""
+
+    def __init__(
+        self, forker: Forker, program: FastWorkerProgram, count: int, *, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._forker = forker
+        self._program = program
+        self._count = count
+        self._idle_seconds = idle_seconds
+        self._runs = SharedRuns()
+        self._workers: list[FastWorker] = []
+        self._waiting: deque[asyncio.Future[FastWorker | None]] = deque()
+        self._skips: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+        """How many more times each query is not tried, and how often it will not be after the next failure."""
+        self._is_starting = False
+        self._is_closed = False
+        self._used_at = 0.0
+
+    async def answer(self, key: Hashable, *, start: Callable[[], Output], encode: Encode) -> FastAnswer | None:
+        """Have a worker answer a query; None if it has to be answered here.
+
+        `key` is what queries have in common that are alike. `start` begins the query, here, when it is its turn; what
+        it raises is raised here, too. `encode` travels to the worker.
+        """
+        if not self._wants(key) or (worker := await self._turn()) is None:
+            return None
+        try:
+            answer = await _compute(worker, start, encode)
+        finally:
+            self._give_back(worker)
+        if answer is None:
+            self._decline(key)
+        return answer
+
+    def _wants(self, key: Hashable) -> bool:
+        """Return whether a query should be tried; not the first time, and not if it was declined a moment ago."""
+        left, skips = self._skips.get(key, (1, SKIPS_FIRST))
+        self._skips[key] = max(left - 1, 0), skips
+        self._skips.move_to_end(key)
+        if len(self._skips) > KEYS_MAX:
+            self._skips.popitem(last=False)
+        return left == 0 and not self._is_closed
+
+    def _decline(self, key: Hashable) -> None:
+        """Note that a query cannot be computed by a worker, or not soon enough."""
+        _, skips = self._skips.get(key, (0, SKIPS_FIRST))
+        self._skips[key] = skips, min(2 * skips, SKIPS_MAX)
+
+    async def _turn(self) -> FastWorker | None:
+        """Return a worker when it is the caller's turn, to be given back; None if there is none."""
+        loop = asyncio.get_running_loop()
+        self._used_at = loop.time()
+        if not self._workers:
+            self._start(loop)
+            return None
+        if not self._waiting and (worker := self._free_worker()) is not None:
+            return worker
+        if len(self._waiting) >= WAITING_MAX:
+            return None
+        ticket: asyncio.Future[FastWorker | None] = loop.create_future()
+        self._waiting.append(ticket)
+        try:
+            return await ticket
+        except asyncio.CancelledError:
+            if ticket.done() and not ticket.cancelled() and (lent := ticket.result()) is not None:
+                self._give_back(lent)
+            raise
+
+    def _give_back(self, worker: FastWorker) -> None:
+        """Let the next query have its turn."""
+        worker.at_once -= 1
+        self._hand_out()
+
+    def close(self) -> None:
+        """End all of them; from any thread, when no query runs any more."""
+        self._is_closed = True
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.abandon()
+        _PROCESSES.set(0)
+
+    def _free_worker(self) -> FastWorker | None:
+        worker = min(self._workers, key=lambda each: each.at_once)
+        if worker.at_once >= AT_ONCE:
+            return None
+        worker.at_once += 1
+        return worker
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            worker = self._free_worker() if self._workers else None
+            if worker is None and self._workers:
+                return
+            ticket = self._waiting.popleft()
+            if not ticket.done():
+                ticket.set_result(worker)
+            elif worker is not None:
+                worker.at_once -= 1
+
+    # Processes --------------------------------------------------------------------------------------------------------
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have workers started, on a thread: a fork takes milliseconds."""
+        if self._is_starting or self._is_closed:
+            return
+        self._is_starting = True
+        missing = self._count - len(self._workers)
+        threading.Thread(target=self._fork, args=(loop, missing), name="tsdb-fast-start", daemon=True).start()
+
+    def _fork(self, loop: asyncio.AbstractEventLoop, missing: int) -> None:
+        forked: list[Forked] = []
+        try:
+            forked.extend(self._forker.fork(self._program) for _ in range(missing))
+        except (Gone, OSError) as error:
+            if not self._is_closed:
+                _log.warning("fast workers cannot be started", error=error)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._add, loop, forked)
+
+    def _add(self, loop: asyncio.AbstractEventLoop, forked: list[Forked]) -> None:
+        self._is_starting = False
+        workers = [FastWorker(each, Lender(self._runs), loop, self._remove) for each in forked]
+        if self._is_closed:
+            for worker in workers:
+                worker.abandon()
+            return
+        self._workers += workers
+        _PROCESSES.set(len(self._workers))
+        self._hand_out()
+        if workers:
+            loop.call_later(self._idle_seconds, self._end_idle, loop)
+        if 0 < len(self._workers) < self._count:  # one has ended in the meantime
+            loop.call_later(RESTART_SECONDS, self._start, loop)
+
+    def _remove(self, worker: FastWorker) -> None:
+        """A worker has ended: what it had to compute is computed in another way, and another one is started later."""
+        if worker not in self._workers:
+            return
+        self._workers.remove(worker)
+        _PROCESSES.set(len(self._workers))
+        self._hand_out()
+        if not self._is_closed:
+            loop = asyncio.get_running_loop()
+            loop.call_later(RESTART_SECONDS, self._start, loop)
+
+    def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End all workers when nobody has needed one for a while."""
+        if self._is_closed or not self._workers:
+            return
+        idle = loop.time() - self._used_at
+        if idle < self._idle_seconds or any(each.at_once for each in self._workers):
+            loop.call_later(max(self._idle_seconds - idle, 1.0), self._end_idle, loop)
+            return
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.abandon()
+        _PROCESSES.set(0)
+
+
+async def _compute(worker: FastWorker, start: Callable[[], Output], encode: Encode) -> FastAnswer | None:
+    try:
+        records = run_checked(_HERE, start)
+    except SoftDeadlineExceeded:
+        return None
+    if isinstance(records, Affected):
+        return None
+    is_answered = False
+    try:
+        if not hasattr(records, "lend"):
+            return None
+        answer = await worker.compute(cast(LendableRecords, records), encode)
+        if answer is not None:
+            cast(LendableRecords, records).end_lent()
+            is_answered = True
+        return answer
+    finally:
+        if not is_answered:
+            records.close()
+
+
+class FastWorker:
+    """One worker process."""
+
+    def __init__(
+        self,
+        forked: Forked,
+        lender: Lender,
+        loop: asyncio.AbstractEventLoop,
+        on_end: Callable[[FastWorker], None],
+    ) -> None:
+        self.process = forked.process
+        self.at_once = 0
+        """How many queries have a turn with it."""
+        (self._connection,) = forked.connections
+        self._connection.setblocking(False)
+        self._descriptor = forked.descriptor
+        self._lender = lender
+        self._loop = loop
+        self._on_end = on_end
+        self._last = 0
+        self._asked: dict[int, asyncio.Future[FastAnswer | None]] = {}
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._is_ended = False
+        loop.add_reader(self._connection, self._read)
+
+    async def compute(self, records: LendableRecords, encode: Encode) -> FastAnswer | None:
+        """Return the encoded rows; None if this process has to compute them."""
+        if self._is_ended or (lent := records.lend(self._lender)) is None:
+            _DECLINED.inc()
+            return None
+        parcel = self._lender.parcel()
+        self._last = number = (self._last + 1) & 0xFFFFFFFF
+        body = pickle.dumps(FastQuery(number, lent, encode, parcel.news, parcel.gone), pickle.HIGHEST_PROTOCOL)
+        answer: asyncio.Future[FastAnswer | None] = self._loop.create_future()
+        self._asked[number] = answer
+        watch = self._loop.call_later(HANGS_SECONDS, self._end)
+        try:
+            self._send(object_header(body) + body, list(parcel.descriptors))
+            return await answer
+        finally:
+            watch.cancel()
+            self._asked.pop(number, None)
+
+    def abandon(self) -> None:
+        """End the process, whatever it does."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.remove_reader(self._connection)
+            self._loop.remove_writer(self._connection)
+        self._connection.close()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+        os.close(self._descriptor)
+        for answer in self._asked.values():
+            if not answer.done():
+                _LOST.inc()
+                answer.set_result(None)
+
+    def _end(self) -> None:
+        self.abandon()
+        self._on_end(self)
+
+    def _send(self, message: bytes, descriptors: list[int]) -> None:
+        """Send a message, or what the socket takes of it now."""
+        try:
+            if descriptors:
+                self._send_whole(message, descriptors)
+                return
+            sent = 0 if self._unsent else self._connection.send(message)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._end()
+            return
+        if sent < len(message):
+            self._unsent += message[sent:]
+            self._loop.add_writer(self._connection, self._write)
+
+    def _send_whole(self, message: bytes, descriptors: list[int]) -> None:
+        """Descriptors arrive with the first byte: it waits for its turn, at most for what the worker computes."""
+        self._connection.settimeout(SEND_SECONDS_MAX)
+        if self._unsent:
+            self._connection.sendall(self._unsent)
+            self._unsent.clear()
+            self._loop.remove_writer(self._connection)
+        sent = socket.send_fds(self._connection, [message], descriptors)
+        self._connection.sendall(memoryview(message)[sent:])
+        self._connection.setblocking(False)
+
+    def _write(self) -> None:
+        try:
+            sent = self._connection.send(self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end()
+            return
+        del self._unsent[:sent]
+        if not self._unsent:
+            self._loop.remove_writer(self._connection)
+
+    def _read(self) -> None:
+        try:
+            received = self._connection.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            received = b""
+        if not received:
+            self._end()
+            return
+        self._received += received
+        while len(self._received) >= HEADER.size:
+            number, outcome, seconds, size = HEADER.unpack_from(self._received)
+            if len(self._received) < HEADER.size + size:
+                return
+            body = bytes(memoryview(self._received)[HEADER.size : HEADER.size + size])
+            del self._received[: HEADER.size + size]
+            self._answer(number, outcome, FastAnswer(body, seconds))
+
+    def _answer(self, number: int, outcome: int, found: FastAnswer) -> None:
+        is_answered = outcome == Outcome.ANSWERED
+        (_ANSWERED if is_answered else _DECLINED).inc()
+        if not is_answered:
+            _log.debug("a fast worker has declined a query", reason=found.body.decode(errors="replace"))
+        answer = self._asked.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(found if is_answered else None)
