@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.engine.harness import REGION, SCHEMA, create, delete, open_engine, put, scan
+from tests.engine.lives import wait_until
 from tests.engine.reads import scan_batches
 from tsdb.engine import lending
 from tsdb.engine.engine import Engine
@@ -45,7 +46,7 @@ class Pair:
 
     def pass_on(self) -> None:
         parcel = self.lender.parcel()
-        self.sent.append(parcel)
+        self.sent.append(parcel._replace(pinned=()))
         news, gone = pickle.loads(pickle.dumps((parcel.news, parcel.gone)))
         self.borrower.take(news, gone, [os.dup(each) for each in parcel.descriptors])
 
@@ -157,6 +158,34 @@ def test_numbers_of_other_objects(tmp_path: Path) -> None:
     pair.pass_on()
     with pytest.raises(KeyError):
         pair.borrower.held(number)
+
+
+def test_large_runs_are_copied_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lending, "SOON_BYTES_MAX", 64)
+    engine = open_engine(tmp_path)
+    create(engine)
+    pair = Pair(tmp_path)
+    put(engine, [{"host": "a", "ts": turn, "b": turn} for turn in range(100)])
+    wait_until(lambda: pair.lend(engine) is not None)
+    assert len(pair.read(engine)) == 100
+    engine.close()
+
+
+def test_what_could_not_be_lent_is_held_until_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = open_engine(tmp_path)
+    create(engine)
+    pair = Pair(tmp_path)
+    put(engine, [{"host": "a", "ts": 1, "b": 1}])
+    engine.open_reader(REGION)
+    put(engine, [{"host": "a", "ts": turn, "b": turn} for turn in range(100)])
+    monkeypatch.setattr(lending, "SHARED_RUNS_MAX", 1)
+    assert pair.lender.lend(engine.open_reader(REGION)) is None
+    engine.flush(REGION).result(30)
+    gc.collect()
+    (descriptor,) = pair.lender._descriptors
+    assert os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:tsdb-run")
+    assert len(pair.read(engine)) == 100
+    engine.close()
 
 
 def test_too_much_in_memory_is_not_lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

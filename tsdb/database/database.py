@@ -461,10 +461,17 @@ class _TrackedRecords:
     def lend(self, lender: Lender) -> LentAggregate | None:
         return self._records.lend(lender) if isinstance(self._records, AggregateRecords) else None
 
-    def end_lent(self) -> None:
-        assert isinstance(self._records, AggregateRecords)
-        self._end()
-        self._records.end_lent()
+    def end_lent(self, *, is_answered: bool) -> None:
+        try:
+            if isinstance(self._records, AggregateRecords):
+                self._records.end_lent(is_answered=is_answered)
+            else:
+                self._records.close()
+        except TsdbError as error:
+            note_statement(error, self._parsed)
+            raise
+        finally:
+            self._end()
 
     def _end(self) -> None:
         """Leave the process list, once."""

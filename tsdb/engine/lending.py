@@ -16,6 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
+import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ SHARED_BYTES_MAX = 64 << 20
 """What all runs that are lent may take; they are in memory twice then."""
 SHARED_RUNS_MAX = 128
 """How many runs are lent at a time: each is an open file."""
+SOON_BYTES_MAX = 1 << 20
+"""A run of more bytes is copied to shared memory by another thread, and can be lent when that is done."""
 PARCEL_RUNS_MAX = 32
 """How many runs one parcel may have."""
 _ALIGNMENT = 64
@@ -78,39 +81,63 @@ class Parcel(NamedTuple):
     gone: Sequence[int]
     descriptors: Sequence[int]
     """Shared memory: one for each run among the news, in their order."""
+    pinned: Sequence[Run]
+    """These runs: the descriptors are valid as long as this is held."""
+
+
+class _Shared:
+    """A run in shared memory, or on its way there."""
+
+    __slots__ = ("descriptor", "lent", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.descriptor = -1
+        self.lent: _LentRun | None = None
+        """None while it is copied."""
 
 
 class SharedRuns:
     """Runs in shared memory, as long as they are held here."""
 
     def __init__(self) -> None:
-        self._runs: weakref.WeakKeyDictionary[Run, tuple[_LentRun, int]] = weakref.WeakKeyDictionary()
-        self._nbytes = 0
+        self._lock = threading.Lock()
+        self._runs: weakref.WeakKeyDictionary[Run, _Shared] = weakref.WeakKeyDictionary()
 
     def share(self, run: Run) -> tuple[_LentRun, int] | None:
-        """Return a run and the descriptor of its columns; None if that would take too much."""
-        found = self._runs.get(run)
-        if found is not None:
-            return found
-        if len(self._runs) >= SHARED_RUNS_MAX or self._nbytes + run.nbytes > SHARED_BYTES_MAX:
-            return None
-        buffers: list[pickle.PickleBuffer] = []
-        body = pickle.dumps(run, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
-        views = [each.raw() for each in buffers]
-        sizes = tuple(view.nbytes for view in views)
-        descriptor = os.memfd_create("tsdb-run", os.MFD_CLOEXEC)
-        offsets = _offsets(sizes)
-        os.ftruncate(descriptor, max(offsets[-1], 1))
-        for view, offset in zip(views, offsets, strict=False):
-            os.pwrite(descriptor, view, offset)
-        self._nbytes += sum(sizes)
-        weakref.finalize(run, self._forget, descriptor, sum(sizes)).atexit = False
-        found = self._runs[run] = _LentRun(body, sizes), descriptor
-        return found
+        """Return a run and the descriptor of its columns; None if that takes too much, or is not done yet."""
+        shared = self._runs.get(run)
+        if shared is None:
+            shared = self._begin(run)
+        return None if shared is None or shared.lent is None else (shared.lent, shared.descriptor)
 
-    def _forget(self, descriptor: int, nbytes: int) -> None:
-        os.close(descriptor)
-        self._nbytes -= nbytes
+    def _begin(self, run: Run) -> _Shared | None:
+        shared = _Shared(run.nbytes)
+        with self._lock:
+            held = list(self._runs.values())
+            if len(held) >= SHARED_RUNS_MAX or sum(each.nbytes for each in held) + shared.nbytes > SHARED_BYTES_MAX:
+                return None
+            self._runs[run] = shared
+        if shared.nbytes <= SOON_BYTES_MAX:
+            _copy(run, shared)
+        else:
+            threading.Thread(target=_copy, args=(run, shared), name="tsdb-share", daemon=True).start()
+        return shared
+
+
+def _copy(run: Run, shared: _Shared) -> None:
+    """Copy the columns of a run to shared memory."""
+    buffers: list[pickle.PickleBuffer] = []
+    body = pickle.dumps(run, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+    views = [each.raw() for each in buffers]
+    sizes = tuple(view.nbytes for view in views)
+    offsets = _offsets(sizes)
+    shared.descriptor = os.memfd_create("tsdb-run", os.MFD_CLOEXEC)
+    weakref.finalize(run, os.close, shared.descriptor).atexit = False
+    os.ftruncate(shared.descriptor, max(offsets[-1], 1))
+    for view, offset in zip(views, offsets, strict=False):
+        os.pwrite(shared.descriptor, view, offset)
+    shared.lent = _LentRun(body, sizes)
 
 
 class Lender:
@@ -127,6 +154,8 @@ class Lender:
         self._last = 0
         self._news: list[tuple[int, Any]] = []
         self._descriptors: list[int] = []
+        self._pinned: list[Run] = []
+        """The runs whose descriptors are to be sent: these are valid as long as the runs are held."""
         self._gone: deque[int] = deque()
 
     def number_of(self, value: Any) -> int:
@@ -148,8 +177,8 @@ class Lender:
     def parcel(self) -> Parcel:
         """Return what is to be sent before what was lent can be opened."""
         gone = [self._gone.popleft() for _ in range(len(self._gone))]
-        parcel = Parcel(self._news, gone, self._descriptors)
-        self._news, self._descriptors = [], []
+        parcel = Parcel(self._news, gone, self._descriptors, self._pinned)
+        self._news, self._descriptors, self._pinned = [], [], []
         return parcel
 
     def _forget_snapshots(self) -> None:
@@ -188,6 +217,7 @@ class Lender:
             return None
         run, descriptor = shared
         self._descriptors.append(descriptor)
+        self._pinned.append(source)
         return self._send(source, run)
 
     def _send(self, value: Any, sent: Any) -> int:

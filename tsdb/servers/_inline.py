@@ -138,6 +138,8 @@ class Candidate(NamedTuple):
     key: Hashable
     is_inline: bool
     """Whether it is to run inline."""
+    is_alone: bool
+    """Whether no other client waits."""
 
     def run(self, work: Callable[[], _T]) -> _T:
         """Run it here and now; SoftDeadlineExceeded when that takes too long."""
@@ -173,7 +175,7 @@ class InlinePolicy:
     def candidate(self, is_alone: bool, text: str, *facts: Hashable) -> Candidate | None:
         """Return how to run a query; None for one that never runs inline. It `is_alone` if no other client waits."""
         key = self.key_of(text, *facts)
-        return None if key is None else Candidate(self, key, is_alone and self.is_fast(key))
+        return None if key is None else Candidate(self, key, is_alone and self.is_fast(key), is_alone)
 
     def is_fast(self, key: Hashable) -> bool:
         """Return whether a query is expected to be fast."""

@@ -223,7 +223,7 @@ class Steps:
             with suppress(SoftDeadlineExceeded):
                 return self._context.run(candidate.run, self._chunk_here)
             self._pieces, self.is_over, candidate = self._make(), False, None
-        elif candidate is not None and self._elsewhere is not None:
+        elif candidate is not None and not candidate.is_alone and self._elsewhere is not None:
             answer = await self._elsewhere(candidate.key)
             if answer is not None:
                 self.is_over = True

@@ -19,6 +19,7 @@ from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import call
 from tsdb.components import LocalDatabase, open_directory
 from tsdb.database import DatabaseGate
+from tsdb.errors import Cancelled
 from tsdb.processes.fork_server import Forker
 from tsdb.query import Records, Session
 from tsdb.servers import QueryScheduler
@@ -116,14 +117,18 @@ class World:
 
 
 @asynccontextmanager
-async def serving(opened: LocalDatabase, forker: Forker, root: Path, **options: Any) -> AsyncIterator[World]:
-    workers = FastWorkers(forker, FastWorkerProgram(root), 2, **options)
+async def serving(
+    opened: LocalDatabase, forker: Forker, root: Path, *, soft_deadline_seconds: float = 60.0, **options: Any
+) -> AsyncIterator[World]:
+    program = FastWorkerProgram(root, soft_deadline_seconds=soft_deadline_seconds)
+    workers = FastWorkers(forker, program, 2, **options)
     world = World(opened, workers)
     try:
         await world.wait_for_workers()
         yield world
     finally:
         workers.close()
+        await asyncio.to_thread(wait_until, lambda: not workers._workers)
 
 
 async def test_the_answers_are_the_same(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
@@ -178,6 +183,13 @@ async def test_what_a_worker_cannot_do_is_left_to_the_server(
         assert not opened.database.services.processes.all(), "nothing stays in the process list"
 
 
+async def test_what_takes_long_is_left_to_the_server(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+    text = QUERIES[1]
+    run(opened, text)
+    async with serving(opened, forker, tmp_path, soft_deadline_seconds=0.01) as world:
+        assert await world.ask(text, encode_slowly, "slow") is None
+
+
 async def test_a_query_is_not_tried_the_first_time(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
     async with serving(opened, forker, tmp_path) as world:
         start = partial(pytest.fail, "it was started")
@@ -201,6 +213,20 @@ async def test_a_killed_worker_costs_no_answer(
         assert set(answers) <= {None, world.expected(text)}
         await world.wait_for_workers()
         assert not before & {each.process for each in world.workers._workers}
+        assert await world.ask(text) == world.expected(text)
+
+
+async def test_a_query_that_is_killed_meanwhile(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+    text = QUERIES[0]
+    run(opened, text)
+    async with serving(opened, forker, tmp_path) as world:
+        asked = asyncio.ensure_future(world.ask(text, encode_slowly))
+        await asyncio.sleep(0.1)
+        (process,) = opened.database.services.processes.all()
+        run(opened, f"KILL '{process.id}'")
+        with pytest.raises(Cancelled):
+            await asked
+        assert not opened.database.services.processes.all()
         assert await world.ask(text) == world.expected(text)
 
 
@@ -267,7 +293,7 @@ async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Fo
                 others = await asyncio.gather(*(call(app, "GET", path) for _ in range(8)))
                 assert {_timeless(each.body) for each in others} == {_timeless(alone.body)}
                 assert {each.status for each in others} == {200}
-        assert _pool._ANSWERED._value.get() - asked >= 40, "the others ran inline"
+        assert _pool._ANSWERED._value.get() - asked >= 6, "others ran inline"
         routes.close()
 
 

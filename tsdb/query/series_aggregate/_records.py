@@ -59,8 +59,8 @@ class LendableRecords(Records, Protocol):
     def lend(self, lender: Lender) -> LentAggregate | None:
         """Return what another process needs to compute them; None if only this one can."""
 
-    def end_lent(self) -> None:
-        """They have come back from the other process."""
+    def end_lent(self, *, is_answered: bool) -> None:
+        """The other process has computed them, or not; raises if the query was cancelled in the meantime."""
 
 
 class AggregateRecords:
@@ -176,10 +176,13 @@ class AggregateRecords:
             return None
         return LentAggregate(lender.number_of(self._aggregate_run), self._bound.request.filter, lent)
 
-    def end_lent(self) -> None:
-        """The rows have come back from the other process."""
-        self._is_read_to_end = True
-        self.close()
+    def end_lent(self, *, is_answered: bool) -> None:
+        """Let go of what was lent; raises if the query was cancelled in the meantime, or is past its deadline."""
+        try:
+            self._life.check()
+            self._is_read_to_end = is_answered
+        finally:
+            self.close()
 
     def _decline(self, reason: str) -> Declined:
         self._fallback_reason = reason

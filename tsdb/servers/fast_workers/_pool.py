@@ -154,12 +154,10 @@ class FastWorkers:
         self._hand_out()
 
     def close(self) -> None:
-        """End all of them; from any thread, when no query runs any more."""
+        """End all of them; from any thread. The event loop notices that they have ended."""
         self._is_closed = True
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.abandon()
-        _PROCESSES.set(0)
+        for worker in list(self._workers):
+            worker.kill()
 
     def _free_worker(self) -> FastWorker | None:
         worker = min(self._workers, key=lambda each: each.at_once)
@@ -246,18 +244,17 @@ async def _compute(worker: FastWorker, start: Callable[[], Output], encode: Enco
         return None
     if isinstance(records, Affected):
         return None
-    is_answered = False
+    if not hasattr(records, "lend"):
+        records.close()
+        return None
+    lendable = cast(LendableRecords, records)
     try:
-        if not hasattr(records, "lend"):
-            return None
-        answer = await worker.compute(cast(LendableRecords, records), encode)
-        if answer is not None:
-            cast(LendableRecords, records).end_lent()
-            is_answered = True
-        return answer
-    finally:
-        if not is_answered:
-            records.close()
+        answer = await worker.compute(lendable, encode)
+    except BaseException:
+        lendable.close()
+        raise
+    lendable.end_lent(is_answered=answer is not None)
+    return answer
 
 
 class FastWorker:
@@ -284,6 +281,7 @@ class FastWorker:
         self._received = bytearray()
         self._unsent = bytearray()
         self._is_ended = False
+        self._kill_lock = threading.Lock()
         loop.add_reader(self._connection, self._read)
 
     async def compute(self, records: LendableRecords, encode: Encode) -> FastAnswer | None:
@@ -312,14 +310,21 @@ class FastWorker:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.remove_reader(self._connection)
             self._loop.remove_writer(self._connection)
+        self.kill()
+        with self._kill_lock:
+            os.close(self._descriptor)
+            self._descriptor = -1
         self._connection.close()
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
-        os.close(self._descriptor)
         for answer in self._asked.values():
             if not answer.done():
                 _LOST.inc()
                 answer.set_result(None)
+
+    def kill(self) -> None:
+        """End the process; from any thread."""
+        with self._kill_lock, suppress(ProcessLookupError):
+            if self._descriptor >= 0:
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def _end(self) -> None:
         self.abandon()

@@ -58,20 +58,23 @@ class FastWorkerProgram:
 
     root: Path
     vector_bytes: int = VECTOR_BYTES_MAX
+    soft_deadline_seconds: float = SOFT_DEADLINE_SECONDS
 
     def run(self, *connections: socket.socket) -> None:
         (connection,) = connections
         with suppress(OSError):
             Path("/proc/self/comm").write_text("tsdb-fast")
-        worker = _Worker(connection, Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes))
+        borrower = Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
+        worker = _Worker(connection, borrower, self.soft_deadline_seconds)
         with suppress(Gone, BrokenPipeError, ConnectionResetError):
             while True:
                 worker.answer(*receive_object(connection, PARCEL_RUNS_MAX))
 
 
 class _Worker:
-    def __init__(self, connection: socket.socket, borrower: Borrower) -> None:
+    def __init__(self, connection: socket.socket, borrower: Borrower, soft_deadline_seconds: float) -> None:
         self._connection = connection
+        self._soft_deadline_seconds = soft_deadline_seconds
         self._borrower = borrower
         self._clock = SystemClock()
 
@@ -86,7 +89,7 @@ class _Worker:
         self._connection.sendall(HEADER.pack(request.number, outcome, seconds(), len(body)) + body)
 
     def _compute(self, request: FastQuery, seconds: Callable[[], float]) -> bytes:
-        deadline = SoftDeadline(seconds, SOFT_DEADLINE_SECONDS)
+        deadline = SoftDeadline(seconds, self._soft_deadline_seconds)
         return run_checked(deadline, lambda: self._encode(request))
 
     def _encode(self, request: FastQuery) -> bytes:
