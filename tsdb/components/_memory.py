@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import mmap
 import os
 import sys
 import time
-from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -28,6 +30,8 @@ _ARENAS_MIN = 2
 INTERVAL_SECONDS = 10.0
 IDLE_PART = 0.25
 """The process is idle when it uses less than this part of one core."""
+UNUSED_BYTES = 64 << 20
+"""So much that is not needed for two intervals is given back by a busy process as well, which takes it 10 ms."""
 
 
 def keep_memory() -> None:
@@ -43,14 +47,68 @@ def keep_memory() -> None:
         mallopt(_ARENA_MAX, max(_ARENAS_MIN, os.cpu_count() or 1))
 
 
-async def give_back_when_idle() -> None:
-    """Return free memory to the system, again and again, unless the process is busy."""
-    used = time.process_time()
+async def give_back_unused() -> None:
+    """Return free memory to the system, again and again: when the process is idle, or has not needed it for a while."""
+    used, waste = time.process_time(), Waste()
     while True:
         await asyncio.sleep(INTERVAL_SECONDS)
         before, used = used, time.process_time()
-        if used - before < IDLE_PART * INTERVAL_SECONDS:
+        is_idle = used - before < IDLE_PART * INTERVAL_SECONDS
+        if waste.is_large(free_bytes(), resident_bytes()) or is_idle:
             await asyncio.to_thread(give_back)
+            waste.note_given_back(resident_bytes())
+
+
+class Waste:
+    """Whether much memory was free twice in a row: a load has ended, and queries do not need what it needed."""
+
+    def __init__(self) -> None:
+        self._free_before = 0
+        self._resident_after = 0
+
+    def is_large(self, free: int, resident: int) -> bool:
+        """Note what is free in the pools of the C library, and what the process has in memory."""
+        unused, self._free_before = min(free, self._free_before), free
+        # What has been given back still counts as free, but is not in memory.
+        return unused >= UNUSED_BYTES and resident - self._resident_after >= UNUSED_BYTES
+
+    def note_given_back(self, resident: int) -> None:
+        self._resident_after = resident
+
+
+class _MallocInfo(ctypes.Structure):
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def free_bytes() -> int:
+    """Return what is free in the pools of the C library; 0 if it does not tell."""
+    info = _function("mallinfo2")
+    if info is None:
+        return 0
+    info.restype = _MallocInfo
+    return int(info().fordblks)
+
+
+def resident_bytes() -> int:
+    """Return what the process has in memory; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 def give_back() -> None:
@@ -61,5 +119,5 @@ def give_back() -> None:
         trim(0)
 
 
-def _function(name: str) -> Callable[..., int] | None:
+def _function(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tsdb.components._memory import give_back_when_idle, keep_memory
+from tsdb.components._memory import give_back_unused, keep_memory
 from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
 from tsdb.components.standalone import Standalone
 from tsdb.config import LoadedConfig, StandaloneConfig
@@ -28,7 +28,7 @@ def run_component(loaded: LoadedConfig, announce: Announce) -> None:
 
 
 async def _run(process: ComponentProcess) -> None:
-    memory = asyncio.create_task(give_back_when_idle())
+    memory = asyncio.create_task(give_back_unused())
     try:
         await process.run()
     finally:
