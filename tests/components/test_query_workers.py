@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -89,3 +91,31 @@ def test_statements_at_their_deadline_leave_the_server_well(tmp_path: Path) -> N
         assert statuses == [408] * 6
         assert ENDLESS not in answer(server, "SHOW PROCESSLIST").text
         wait_until(lambda: answer(server, JOIN).status_code == 200)
+
+
+def test_small_queries_of_many_clients_run_in_fast_workers(tmp_path: Path) -> None:
+    environment = {"TSDB_STANDALONE__QUERY__WORKERS": "2"}
+    with running("standalone", tmp_path, environment=environment) as server, ThreadPoolExecutor(8) as clients:
+        answer(server, "CREATE TABLE cpu (ts TIMESTAMP TIME INDEX, host STRING PRIMARY KEY, v DOUBLE)")
+
+        def count(host: int) -> str:
+            return answer(server, f"SELECT count(v) AS n FROM cpu WHERE host = 'h{host}'").text
+
+        def answered() -> float:
+            metrics = httpx.get(f"{server.url}/metrics").text
+            return sum(
+                float(line.split()[-1])
+                for line in metrics.splitlines()
+                if line.startswith('tsdb_servers_fast_queries_total{outcome="answered"}')
+            )
+
+        rows = 0
+        while answered() < 100:
+            rows += 1
+            texts = [f"INSERT INTO cpu VALUES ({rows}, 'h{host}', 1)" for host in range(8)]
+            done = clients.map(partial(answer, server), texts)
+            assert [each.status_code for each in done] == [200] * 8
+            for text in clients.map(count, list(range(8)) * 4):
+                assert f'"rows":[[{rows}]]' in text, "what is acknowledged is visible"
+        names = [Path(f"/proc/{each}/comm").read_text().strip() for each in descendants(server.process.pid)]
+        assert sorted(names) == ["tsdb-fast", "tsdb-fast", "tsdb-fork", "tsdb-worker", "tsdb-worker"]

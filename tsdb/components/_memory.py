@@ -2,8 +2,8 @@
 
 By default glibc gives a block of a megabyte back to the system as soon as it is free, and takes the same pages again,
 zeroed, for the next request. A server that writes a hundred such requests a second spends a tenth of its time on that.
-Here blocks of that size come from memory that stays with the process while it is busy. When it is idle, what is free
-goes back to the system.
+Here blocks of that size come from memory that stays with the process while it is needed. What is free when the process
+is idle, or for twenty seconds, goes back to the system.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -47,8 +48,10 @@ def _process(loaded: LoadedConfig, announce: Announce, stack: ExitStack) -> Comp
             hint="use `tsdb standalone start`, the complete database in one process",
         )
     directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
-    forker = Forker(_FORKED_MODULES, ForkServer.forked()) if config.query.workers else None
-    if forker is not None:
+    forker = None
+    if config.query.workers:
+        has_threads = threading.active_count() > 1  # of a debugger, say
+        forker = Forker(_FORKED_MODULES, None if has_threads else ForkServer.forked())
         stack.callback(forker.close)
     return ComponentProcess(loaded, directory, announce, Standalone(config, forker))
 

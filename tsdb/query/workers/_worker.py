@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tsdb.clock import SystemClock
 from tsdb.errors import TsdbError, is_fault
+from tsdb.processes.fork_server import name_process
 from tsdb.processes.messages import Gone, receive_object, send_batch, send_end, send_object
 from tsdb.query.errors import execution_error, is_panic
 from tsdb.query.lifetime import QueryLife
@@ -39,6 +40,7 @@ class WorkerOptions:
 
     def run(self, *connections: socket.socket) -> None:
         """Be a worker: answer until the server closes the connection."""
+        name_process("tsdb-worker")
         control, calls = connections
         os.environ["TOKIO_WORKER_THREADS"] = str(max(4, 2 * self.parallelism))
         try:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tsdb.clock import SystemClock
 from tsdb.engine.lending import PARCEL_RUNS_MAX, Borrower
+from tsdb.processes.fork_server import name_process
 from tsdb.processes.messages import Gone, receive_object
 from tsdb.query import Records, run_checked
 from tsdb.query.lifetime import QueryLife
@@ -62,8 +63,7 @@ class FastWorkerProgram:
 
     def run(self, *connections: socket.socket) -> None:
         (connection,) = connections
-        with suppress(OSError):
-            Path("/proc/self/comm").write_text("tsdb-fast")
+        name_process("tsdb-fast")
         borrower = Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
         worker = _Worker(connection, borrower, self.soft_deadline_seconds)
         with suppress(Gone, BrokenPipeError, ConnectionResetError):
