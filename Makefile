@@ -30,7 +30,7 @@ clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and ru
 	TSDB_CLIENTS_REQUIRED=1 $(BIN)/pytest tests/clients $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.dev-ready ## model checker, kills under all protocols for an hour (TSDB_SOAK_MINUTES), malformed data
+soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd for an hour each (TSDB_SOAK_MINUTES), malformed data
 	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)

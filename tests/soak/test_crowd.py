@@ -1,0 +1,39 @@
+"""Sixty-four connections that ask, four that write and four that leave: every answer is right, and memory stays flat.
+
+`TSDB_SOAK_MINUTES` makes it long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.server_process import running
+from tests.soak.crowd import Crowd, resident_mb
+
+MINUTES = float(os.environ.get("TSDB_SOAK_MINUTES", "0"))
+SEED = int(os.environ.get("TSDB_SOAK_SEED", "1"))
+GROWTH_MAX = 1.25
+"""What memory may grow by between the second quarter of the time and the last."""
+
+
+@pytest.mark.timeout(300 + 2 * 60 * MINUTES)
+def test_a_crowd_gets_right_answers(tmp_path: Path) -> None:
+    with running("standalone", tmp_path) as server:
+        crowd, memory = Crowd(server.url, SEED), list[int]()
+        asyncio.run(crowd.run(60 * MINUTES or 6.0, lambda: memory.append(resident_mb(server.process.pid))))
+        asyncio.run(crowd.check_all())
+        assert server.process.poll() is None
+        assert "Traceback" not in server.output
+    print(
+        dict(crowd.answers),
+        f"left={crowd.left} slowest={crowd.slowest_seconds:.2f} s memory={memory[:: len(memory) // 8 or 1]} MB",
+    )
+    assert all(crowd.answers[kind] for kind in ("count", "minutes", "last", "promql", "join", "write"))
+    if MINUTES:
+        quarter = len(memory) // 4
+        assert median(memory[-quarter:]) <= GROWTH_MAX * median(memory[quarter : 2 * quarter])
