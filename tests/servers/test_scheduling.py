@@ -213,6 +213,24 @@ async def test_a_request_whose_client_leaves_while_it_waits_never_runs() -> None
     assert database.texts == ["next"]
 
 
+async def test_clients_that_leave_do_not_fill_the_queue() -> None:
+    scheduler, database = make_scheduler(waiting_max=3), Asked()
+    app = make_app(database, scheduler)
+    with held(scheduler):
+        for number in range(10):
+            exchange = Exchange(app, "GET", f"/v1/sql?sql={number}", {})
+            exchange.feed(b"")
+            for _ in range(3):
+                await asyncio.sleep(0)
+            exchange.leave()
+            await exchange.finish()
+        last = asyncio.ensure_future(call(app, "GET", "/v1/sql?sql=last"))
+        await asyncio.sleep(0.01)
+        assert not last.done(), "it was refused"
+    assert (await last).status == 200
+    assert database.texts == ["last"]
+
+
 def test_a_full_queue_is_told_to_mysql_clients_and_the_connection_goes_on(tmp_path: Path) -> None:
     scheduler = make_scheduler(waiting_max=1)
     with mysql(tmp_path, scheduler) as served, served.connect() as connection:

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from inspect import GEN_CREATED, getgeneratorstate
 from math import inf
 from typing import Any, TypeVar
 
@@ -308,6 +309,11 @@ class Steps:
             self._close_pieces()
 
     def _close_on_thread(self) -> None:
+        if getgeneratorstate(self._pieces) == GEN_CREATED:
+            # It has not begun and holds nothing. A thread would have to wait for its turn first, and whoever is
+            # waiting counts: clients that leave at once would fill the queue.
+            self._close_pieces()
+            return
         try:
             self._pool.submit(self._context.run, self._close_pieces)
         except RuntimeError:  # the pool is shut down

@@ -30,8 +30,8 @@ IDLE_SECONDS = 60.0
 RESTART_SECONDS = 1.0
 """How long after the end of a worker another one is started."""
 KEYS_MAX = 1024
-SKIPS_FIRST, SKIPS_MAX = 16, 4096
-"""How often a query runs in another way after it was declined; twice as often after each further time."""
+SKIPS_FIRST, SKIPS_MAX = 16, 1024
+"""How often a query runs in another way after it was declined; twice as often after each further time in a row."""
 HANGS_SECONDS = 5.0
 """A worker that has not answered by then is ended."""
 SEND_SECONDS_MAX = 1.0
@@ -112,6 +112,8 @@ class FastWorkers:
             self._give_back(worker)
         if answer is None:
             self._decline(key)
+        else:
+            self._skips[key] = 0, SKIPS_FIRST
         return answer
 
     def _wants(self, key: Hashable) -> bool:

@@ -18,10 +18,12 @@ from tsdb.processes.messages import Gone, receive_object
 from tsdb.query import Records, run_checked
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.series_aggregate import LentAggregate, borrowed_records
-from tsdb.servers._inline import SOFT_DEADLINE_SECONDS, SoftDeadline, SoftDeadlineExceeded, start_watch
+from tsdb.servers._inline import SoftDeadline, SoftDeadlineExceeded, start_watch
 
 ANSWER_BYTES_MAX = 1 << 20
 """A larger answer is streamed by the server."""
+COMPUTE_SECONDS_MAX = 0.025
+"""What takes longer is declined: nobody else but the queries behind it waits for a worker, but those do."""
 META_BYTES = 16 << 20
 VECTOR_BYTES_MAX = 96 << 20
 """What a worker keeps decoded at most; all of them together half of what the server does."""
@@ -59,7 +61,7 @@ class FastWorkerProgram:
 
     root: Path
     vector_bytes: int = VECTOR_BYTES_MAX
-    soft_deadline_seconds: float = SOFT_DEADLINE_SECONDS
+    soft_deadline_seconds: float = COMPUTE_SECONDS_MAX
 
     def run(self, *connections: socket.socket) -> None:
         (connection,) = connections
