@@ -243,6 +243,18 @@ async def test_a_worker_that_hangs_is_ended(
         assert len(world.workers._workers) == 1
 
 
+async def test_a_query_that_cannot_travel(
+    opened: LocalDatabase, forker: Forker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pool, "RESTART_SECONDS", 0.0)
+    text = QUERIES[0]
+    run(opened, text)
+    async with serving(opened, forker, tmp_path) as world:
+        assert await world.ask(text, lambda records: [b""], "local") is None
+        await world.wait_for_workers()
+        assert await world.ask(text) == world.expected(text)
+
+
 async def test_queries_have_their_turns_in_order(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
     text = QUERIES[3]
     run(opened, text)

@@ -95,6 +95,8 @@ class FastWorkers:
         self._skips: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
         """How many more times each query is not tried, and how often it will not be after the next failure."""
         self._is_starting = False
+        self._not_before = 0.0
+        """When workers may be started again, after that has failed."""
         self._is_closed = False
         self._used_at = 0.0
 
@@ -183,7 +185,7 @@ class FastWorkers:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have workers started, on a thread: a fork takes milliseconds."""
-        if self._is_starting or self._is_closed:
+        if self._is_starting or self._is_closed or loop.time() < self._not_before:
             return
         self._is_starting = True
         missing = self._count - len(self._workers)
@@ -201,6 +203,8 @@ class FastWorkers:
 
     def _add(self, loop: asyncio.AbstractEventLoop, forked: list[Forked]) -> None:
         self._is_starting = False
+        if not forked:
+            self._not_before = loop.time() + RESTART_SECONDS
         workers = [FastWorker(each, Lender(self._runs), loop, self._remove) for each in forked]
         if self._is_closed:
             for worker in workers:
@@ -293,7 +297,14 @@ class FastWorker:
             return None
         parcel = self._lender.parcel()
         self._last = number = (self._last + 1) & 0xFFFFFFFF
-        body = pickle.dumps(FastQuery(number, lent, encode, parcel.news, parcel.gone), pickle.HIGHEST_PROTOCOL)
+        query = FastQuery(number, lent, encode, parcel.news, parcel.gone)
+        try:
+            body = pickle.dumps(query, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, TypeError, AttributeError, ValueError):
+            # What the worker was to be sent with it is lost to it.
+            _log.exception("a query cannot be sent to a fast worker")
+            self._end()
+            return None
         answer: asyncio.Future[FastAnswer | None] = self._loop.create_future()
         self._asked[number] = answer
         watch = self._loop.call_later(HANGS_SECONDS, self._end)
