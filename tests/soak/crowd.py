@@ -1,7 +1,7 @@
 """A crowd: many connections that ask while others write and some leave without waiting for their answers.
 
-Each writer has hosts of its own and counts the rows that were acknowledged. Whoever asks for the number of rows of a
-host must get at least those that were acknowledged before, and at most those that were sent.
+Each writer has its own hosts and counts acknowledged rows. A query for the number of rows of a host must return at
+least the rows acknowledged before it was sent, and at most the rows sent so far.
 """
 
 from __future__ import annotations

@@ -310,8 +310,8 @@ class Steps:
 
     def _close_on_thread(self) -> None:
         if getgeneratorstate(self._pieces) == GEN_CREATED:
-            # It has not begun and holds nothing. A thread would have to wait for its turn first, and whoever is
-            # waiting counts: clients that leave at once would fill the queue.
+            # A generator that was never started holds nothing. Closing it on a thread would take a place in the
+            # queue of the scheduler, so that clients that disconnect at once could fill the queue.
             self._close_pieces()
             return
         try:
