@@ -38,6 +38,8 @@ BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scala
 OUT_OF_MEMORY = "Resources exhausted: "
 CAPACITY_OVERFLOW = "capacity overflow"
 """The panic of Rust at a value larger than the address space."""
+RUN_AGAIN = "partition not used yet"
+"""The panic of a join that runs out of memory, and reads its input a second time where that works only once."""
 
 PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 """Name and type of a column in a printed plan with schemas."""

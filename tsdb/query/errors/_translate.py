@@ -33,6 +33,7 @@ from tsdb.query._datafusion_texts import (
     PARSER_ERROR,
     PYTHON_ERROR,
     RECURSION_LIMIT,
+    RUN_AGAIN,
     UNSUPPORTED_LIMIT,
 )
 from tsdb.query.errors._known_functions import known_functions, window_functions
@@ -139,6 +140,8 @@ def execution_error(error: BaseException) -> TsdbError:
     if is_panic(error):
         if CAPACITY_OVERFLOW in text:
             return _with_reason(ExecuteQuery("a value of the result would be too large"), Reason.OUT_OF_RANGE)
+        if RUN_AGAIN in text:
+            return _out_of_memory("a side of a join does not fit")
         return QueryPanic(ENGINE_FAILED)
     if OUT_OF_MEMORY in text:
         return _out_of_memory(text)
