@@ -23,7 +23,7 @@ from tsdb.engine.compaction import (
     policy_of,
 )
 from tsdb.engine.compaction._closure import hull
-from tsdb.engine.compaction._policy import QUIET_MS
+from tsdb.engine.compaction._policy import LOAD_MS, QUIET_MS
 from tsdb.engine.manifest import FileMeta
 from tsdb.errors import InvalidArguments
 from tsdb.model import MergeMode, RegionOptions, TimeRange
@@ -81,6 +81,23 @@ def test_fewer_files_than_the_trigger_are_left_alone() -> None:
     assert plan(files) == [0, 1, 2, 3]
     three = policy_of(RegionOptions(compaction_trigger_files=3), DAY, memory_bytes_max=1 << 30)
     assert plan(files[:3], policy=three) == [0, 1, 2]
+
+
+def test_twice_as_many_files_are_awaited_during_a_load() -> None:
+    policy = policy_of(PLAIN, DAY, memory_bytes_max=1 << 30)
+    assert (policy.files_min, policy.load_files_min) == (4, 8)
+    fast = [file(number, created_ms=-LOAD_MS + 1 + number) for number in range(8)]
+    assert plan(fast[:4], policy=policy) is None
+    assert plan(fast[:7], policy=policy) is None
+    assert plan(fast, policy=policy) == list(range(8))
+    assert plan(fast[:4], policy=policy, is_idle=True) == [0, 1, 2, 3]
+    assert plan(fast[:4], policy=policy.forced()) == [0, 1, 2, 3]
+    slow = [file(0, created_ms=-LOAD_MS), *fast[1:4]]
+    assert plan(slow, policy=policy) == [0, 1, 2, 3]
+    requested = policy_of(RegionOptions(compaction_trigger_files=4), DAY, memory_bytes_max=1 << 30)
+    assert plan(fast[:4], policy=requested) == [0, 1, 2, 3]
+    # A larger file that an earlier merge made does not count as one of them.
+    assert plan([file(9, size=1000, first=0, last=1, created_ms=-1), *fast[1:5]], policy=policy) is None
 
 
 def test_a_large_file_is_not_rewritten_for_a_few_small_ones() -> None:

@@ -21,9 +21,10 @@ from tests.engine.harness import (
 from tests.engine.lives import DAY_MS
 from tests.faults import FaultyFiles
 from tsdb.clock import ManualClock
+from tsdb.engine.compaction._policy import LOAD_MS
 from tsdb.engine.errors import StorageUnavailable
 from tsdb.engine.region.background import Background, Priority
-from tsdb.engine.region.compact import FIRST_LOOK, LOOK_INTERVAL, first_look_ns
+from tsdb.engine.region.compact import FIRST_LOOK, IDLE_LOOK, LOOK_INTERVAL, first_look_ns
 from tsdb.engine.region.housekeeping import COMPACTIONS_QUEUED_MAX
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.errors import Cancelled
@@ -43,6 +44,7 @@ def test_housekeeping_merges_after_flushes_and_once_in_a_while(tmp_path: Path) -
     for number in range(3):
         flushed(engine, row("h", number))
         assert tick() == number + 1
+        clock.advance(seconds=LOAD_MS / 3000)
     flushed(engine, row("h", 3))
     assert tick() == 1
     # A window that is not written to any more is tidied up, when its region is looked at.
@@ -51,6 +53,29 @@ def test_housekeeping_merges_after_flushes_and_once_in_a_while(tmp_path: Path) -
     assert tick() == 3
     clock.advance(seconds=3600)
     assert tick() == 2
+    engine.close()
+
+
+def test_files_of_a_load_are_merged_when_there_are_many_or_it_is_over(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine)
+
+    def flush(first: int, count: int) -> int:
+        for number in range(first, first + count):
+            flushed(engine, row("h", number))
+            engine.housekeeping.tick()
+            lives.settle(engine)
+        return len(engine.files(REGION))
+
+    assert flush(0, 7) == 7
+    assert flush(7, 1) == 1
+    assert flush(8, 4) == 5
+    clock.advance(seconds=IDLE_LOOK.seconds)
+    engine.housekeeping.tick()
+    lives.settle(engine)
+    assert len(engine.files(REGION)) < 5
+    assert len(values(engine)) == 12
     engine.close()
 
 
@@ -87,7 +112,7 @@ def test_after_a_failure_housekeeping_waits_however_often_rows_are_flushed(tmp_p
     clock, files = ManualClock(), FaultyFiles()
     engine = open_engine(tmp_path, clock=clock, files=files)
     create(engine)
-    for number in range(4):
+    for number in range(8):
         flushed(engine, row("h", number))
     files.free = 0
     waits = []
@@ -134,12 +159,12 @@ def test_regions_are_looked_at_after_a_start_but_not_all_at_once(tmp_path: Path)
 def test_compactions_wait_while_writers_wait_and_while_too_many_are_queued(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
     create(engine)
-    for number in range(4):
+    for number in range(8):
         flushed(engine, row("h", number))
     engine.context.buffer.wait(1)
     engine.housekeeping.compact()
     lives.settle(engine)
-    assert len(engine.files(REGION)) == 4
+    assert len(engine.files(REGION)) == 8
     engine.context.buffer.wait(-1)
     gate = threading.Event()
     jobs = [

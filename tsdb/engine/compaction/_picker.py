@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tsdb.engine.compaction._closure import between
-from tsdb.engine.compaction._policy import QUIET_MS, Policy
+from tsdb.engine.compaction._policy import LOAD_MS, QUIET_MS, Policy
 from tsdb.engine.manifest import FileMeta
 from tsdb.errors import InvalidArguments
 from tsdb.model import MergeMode, RegionOptions, TimeRange
@@ -76,9 +76,17 @@ def plan_compaction(
         for chosen, candidates in choices:
             for same in _group_by_kind(candidates, options, kind_of):
                 picked = _pick(same, files, options, chosen, weight_of)
-                if picked is not None:
+                if picked is not None and (
+                    is_idle or len(picked) >= chosen.load_files_min or not _is_loaded(inside, chosen, now_ms)
+                ):
                     return Pick(picked)
     return None
+
+
+def _is_loaded(files: Sequence[FileMeta], policy: Policy, now_ms: int) -> bool:
+    """Return whether files come to a window so fast that there will soon be more to merge at once."""
+    newest = sorted((meta.created_ms for meta in files), reverse=True)[: policy.files_min]
+    return len(newest) == policy.files_min and now_ms - newest[-1] < LOAD_MS
 
 
 def _group_by_kind(files: Sequence[FileMeta], options: RegionOptions, kind_of: KindOf) -> list[list[FileMeta]]:

@@ -5,6 +5,8 @@
 - Within a window files are merged when there are `files_min` of them and the result is `growth_min` times as large as
   the largest. So a row is rewritten about log(size of a window / size of a flush) times, however small flushes are,
   and there are a few files of every size.
+- During a load, when files come within seconds of each other, twice as many are awaited: fewer rows are rewritten while
+  every processor is needed, and the end of the load is near or there are soon enough.
 - In a region that is not written to at the moment, files of a window that overlap in time are merged as soon as there
   are two and the result is twice as large as the largest: they may have rows of the same key, which every query would
   have to merge. What is doubled each time is rewritten five times on the way from 16 MiB to 512 MiB.
@@ -29,6 +31,8 @@ OUTPUT_BYTES_MAX = Size.parse("512MiB")
 """How large the files of a merge may be together, unless `compaction.twcs.max_output_file_size` says otherwise."""
 QUIET_MS = 3_600_000
 """How long a window must have got no file to be tidied up."""
+LOAD_MS = 30_000
+"""A region is being loaded if `files_min` files of a window were written within this time."""
 
 _GROWTH_MIN = 3.0
 _IDLE_GROWTH_MIN = 2.0
@@ -52,6 +56,8 @@ class Policy:
     growth_min: float = _GROWTH_MIN
     output_bytes_max: int = OUTPUT_BYTES_MAX
     fan_in_max: int = FAN_IN_MAX
+    load_files_min: int = 0
+    """How many files are worth a merge during a load, if that is more."""
     memory_bytes_max: int = 128 << 20
     """What the inputs of one merge may take in memory, if they are more than `files_min`."""
 
@@ -66,7 +72,7 @@ class Policy:
 
     def forced(self) -> Policy:
         """Return the policy of a requested compaction: everything that can be merged is."""
-        return replace(self, files_min=2, growth_min=1.0)
+        return replace(self, files_min=2, growth_min=1.0, load_files_min=0)
 
 
 def policy_of(options: RegionOptions, window_ticks: int, *, memory_bytes_max: int) -> Policy:
@@ -79,6 +85,7 @@ def policy_of(options: RegionOptions, window_ticks: int, *, memory_bytes_max: in
         growth_min=min(_GROWTH_MIN, 0.75 * files_min),
         output_bytes_max=options.compaction_output_bytes or OUTPUT_BYTES_MAX,
         fan_in_max=max(FAN_IN_MAX, files_min),
+        load_files_min=0 if options.compaction_trigger_files else 2 * files_min,
         memory_bytes_max=memory_bytes_max,
     )
 
