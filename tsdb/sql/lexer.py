@@ -58,11 +58,15 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == TokenKind.WORD else ""
 
 
-_GENERIC_STRING = r"'(?:[^']++|'')*+'"
-_ESCAPED_STRING = r"'(?:[^'\\]++|''|\\[\s\S])*+'"
-_MYSQL_STRING = _ESCAPED_STRING + r"|\"(?:[^\"\\]++|\"\"|\\[\s\S])*+\""
-_DOUBLE_QUOTED = r"\"(?:[^\"]++|\"\")*+\""
-_BACKTICKED = r"`(?:[^`]++|``)*+`"
+NEVER = "(?!)"
+"""The last alternative of a group that is repeated possessively; it never matches. Python before 3.11.5 continues where
+the failed alternatives left it (gh-106052), and each alternative begins where the group does."""
+
+_GENERIC_STRING = rf"'(?:[^']++|''|{NEVER})*+'"
+_ESCAPED_STRING = rf"'(?:[^'\\]++|''|\\[\s\S]|{NEVER})*+'"
+_MYSQL_STRING = rf"{_ESCAPED_STRING}|\"(?:[^\"\\]++|\"\"|\\[\s\S]|{NEVER})*+\""
+_DOUBLE_QUOTED = rf"\"(?:[^\"]++|\"\"|{NEVER})*+\""
+_BACKTICKED = rf"`(?:[^`]++|``|{NEVER})*+`"
 
 STRINGS = {
     Dialect.GENERIC: _GENERIC_STRING,
@@ -105,9 +109,9 @@ class _Lexer:
             rf"|(?P<opener>{_OPENERS[dialect]})"
             r"|(?P<operator>::|:=|<=>|<=|>=|<>|!=|==|\|\||&&|@@|=~|!~\*|!~|~\*|<<|>>|->>|->|[^\s\w])"
         )
-        self.blanks = re.compile(rf"(?:\s++|{comments})*+")
+        self.blanks = re.compile(rf"(?:\s++|{comments}|{NEVER})*+")
         self.statement = re.compile(
-            rf"(?:[^;'\"`/\-#]++|{comments}|{strings}|{identifiers}|(?!{_OPENERS[dialect]}|;).)*+", re.S
+            rf"(?:[^;'\"`/\-#]++|{comments}|{strings}|{identifiers}|(?!{_OPENERS[dialect]}|;).|{NEVER})*+", re.S
         )
         self.words = re.compile(r"\w[\w$]*+")
         names = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tsdb.sql.lexer import IDENTIFIERS, LINE_COMMENTS, NUMBER, STRINGS
+from tsdb.sql.lexer import IDENTIFIERS, LINE_COMMENTS, NEVER, NUMBER, STRINGS
 from tsdb.sql.statements import Dialect
 
 SHAPE_CHARS_MAX = 8192
@@ -36,7 +36,7 @@ def _compile(dialect: Dialect) -> re.Pattern[str]:
     between = (
         r"(?:[^\w'\"`./\-#]++|(?![eE]')[^\W\dxX][\w$]*+"
         rf"|{LINE_COMMENTS[dialect]}|{_BLOCK_COMMENT}|[xX]'[0-9a-fA-F]*+'|0[xX][0-9a-fA-F]++\b"
-        rf"|{identifiers}|(?!{literal})(?:\w[\w$]*+|[./\-#]))*+"
+        rf"|{identifiers}|(?!{literal})(?:\w[\w$]*+|[./\-#])|{NEVER})*+"
     )
     return re.compile(rf"({between})({literal}|\Z)")
 

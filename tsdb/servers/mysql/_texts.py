@@ -16,10 +16,11 @@ from tsdb.servers.mysql._parameters import quote_bytes
 from tsdb.sql import Dialect
 from tsdb.sql.lexer import skip_blanks, statement_end
 
+# `(?!)` as in `tsdb.sql.lexer.NEVER`.
 _BINARY = re.compile(
-    rb"_binary\s*'((?:[^'\\]|''|\\.)*+)'"
-    rb"|'(?:[^'\\]|''|\\.)*+'"
-    rb'|"(?:[^"\\]|""|\\.)*+"'
+    rb"_binary\s*'((?:[^'\\]|''|\\.|(?!))*+)'"
+    rb"|'(?:[^'\\]|''|\\.|(?!))*+'"
+    rb'|"(?:[^"\\]|""|\\.|(?!))*+"'
     rb"|`[^`]*+`"
     rb"|/\*.*?\*/"
     rb"|(?:--[ \t]|\#)[^\n]*+",

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 
-from tsdb.sql.lexer import Token, TokenKind, scan, skip_blanks, syntax_error, unquote
+from tsdb.sql.lexer import NEVER, Token, TokenKind, scan, skip_blanks, syntax_error, unquote
 from tsdb.sql.parser._cursor import NESTING_MAX, TokenCursor, check_nesting
 from tsdb.sql.statements import Dialect, Slice, Tql
 
 _BODY = re.compile(
-    r"""(?:[^;"'`\#]++|"(?:[^"\\]++|\\[\s\S])*+"|'(?:[^'\\]++|\\[\s\S])*+'|`[^`]*+`|\#[^\n]*+)*+""", re.S
+    rf"""(?:[^;"'`\#]++|"(?:[^"\\]++|\\[\s\S]|{NEVER})*+"|'(?:[^'\\]++|\\[\s\S]|{NEVER})*+'|`[^`]*+`|\#[^\n]*+|{NEVER})*+""",
+    re.S,
 )
-_ALIAS = re.compile(r"""\bAS\s+([A-Za-z_]\w*+|"(?:[^"]++|"")++"|`(?:[^`]++|``)++`)\s*+\Z""", re.I)
+_ALIAS = re.compile(rf"""\bAS\s+([A-Za-z_]\w*+|"(?:[^"]++|""|{NEVER})++"|`(?:[^`]++|``|{NEVER})++`)\s*+\Z""", re.I)
 _ALIAS_CHARS_MAX = 400
 
 _VERBS = {"EVAL": "eval", "EVALUATE": "eval", "EXPLAIN": "explain", "ANALYZE": "analyze"}

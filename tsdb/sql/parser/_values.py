@@ -35,7 +35,7 @@ def read_values(text: str, start: int, dialect: Dialect) -> tuple[Values, int]:
 
 # The fast reader -----------------------------------------------------------------------------------------------------
 
-_NUMBERS = re.compile(r"[0-9][0-9.]*+(?:e[-+]?[0-9]++)?+")
+_NUMBERS = re.compile(r"[0-9][0-9.]*+(?:e[-+]?[0-9]++)?")
 _SHAPE = str.maketrans("123456789.", "0000000000")
 _LONG = "0" * (_EXACT_DIGITS + 2)
 """More digits than are always exact, in a text whose digits and points have all become zeros."""
