@@ -141,7 +141,7 @@ class SeriesRuns:
         groups: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         numbers: Sequence[int],
-        times_of_rows: Sequence[SupportsArrowArray] | None = None,
+        times_of_rows: Sequence[SupportsArrowArray | npt.NDArray[Any]] | None = None,
         within: tuple[int, int] | None = None,
     ) -> list[int]:
         """Take what ascending stretches have of some chunks: i has the rows from `offsets[i]` to before the next one's.
@@ -160,7 +160,11 @@ class SeriesRuns:
         """How many rows all runs have."""
 
     def aggregate(
-        self, columns: Sequence[Sequence[SupportsArrowArray]], states: Sequence[Sequence[str]], *, threads: int = 1
+        self,
+        columns: Sequence[Sequence[SupportsArrowArray | npt.NDArray[Any]]],
+        states: Sequence[Sequence[str]],
+        *,
+        threads: int = 1,
     ) -> list[list[ArrowArray | None]]:
         """Return the states of columns, which have an array for each chunk; `spread` is two of them.
 

@@ -2,7 +2,7 @@
 //!
 //! In: [`Array`] takes any object with `__arrow_c_array__` (a pyarrow array, one of our own results) by
 //! moving the C structure out of its capsule; the producer's buffers stay where they are until the last Rust
-//! reference drops. Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our
+//! reference drops. A numpy array of numbers is taken as its buffer, which costs a tenth of that. Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our
 //! buffers.
 //!
 //! What is trusted: that the producer's structure describes its own memory truthfully (buffer addresses and
@@ -10,14 +10,17 @@
 //! checked by the code that follows them.
 
 use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+use std::sync::Arc;
 
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{Array as _, PrimitiveArray};
-use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_schema::DataType;
 use arrow_schema::ffi::FFI_ArrowSchema;
+use pyo3::buffer::{ElementType, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -32,6 +35,12 @@ impl<'py> FromPyObject<'_, 'py> for Array {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        // SAFETY: the object is alive, and the interpreter lock is held.
+        if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1
+            && let Some(data) = import_buffer(PyUntypedBuffer::get(&object)?)
+        {
+            return Ok(Self(data));
+        }
         let Some(method) = object.getattr_opt("__arrow_c_array__")? else {
             return Err(not_an_array(&object));
         };
@@ -75,6 +84,32 @@ fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
         "expected an Arrow array (an object with __arrow_c_array__), received {kind}; \
          combine the chunks of a chunked array first"
     ))
+}
+
+/// Returns numbers that lie one behind the other as an array; None if they do not, or are something else.
+fn import_buffer(buffer: PyUntypedBuffer) -> Option<ArrayData> {
+    let data_type = match ElementType::from_format(buffer.format()) {
+        ElementType::SignedInteger { bytes: 1 } => DataType::Int8,
+        ElementType::SignedInteger { bytes: 2 } => DataType::Int16,
+        ElementType::SignedInteger { bytes: 4 } => DataType::Int32,
+        ElementType::SignedInteger { bytes: 8 } => DataType::Int64,
+        ElementType::UnsignedInteger { bytes: 2 } => DataType::UInt16,
+        ElementType::UnsignedInteger { bytes: 4 } => DataType::UInt32,
+        ElementType::UnsignedInteger { bytes: 8 } => DataType::UInt64,
+        ElementType::Float { bytes: 4 } => DataType::Float32,
+        ElementType::Float { bytes: 8 } => DataType::Float64,
+        _ => return None,
+    };
+    let (length, size) = (buffer.item_count(), buffer.len_bytes());
+    let address = NonNull::new(buffer.buf_ptr().cast::<u8>())?;
+    let is_aligned = address.as_ptr().addr().is_multiple_of(buffer.item_size());
+    if buffer.dimensions() != 1 || !buffer.is_c_contiguous() || !is_aligned {
+        return None;
+    }
+    // SAFETY: the exporter keeps so many bytes where they are until the buffer is dropped, which the result holds.
+    let values = unsafe { Buffer::from_custom_allocation(address, size, Arc::new(buffer)) };
+    // SAFETY: the values are plain numbers, aligned, and there are `length` of them.
+    Some(unsafe { ArrayData::builder(data_type).len(length).add_buffer(values).build_unchecked() })
 }
 
 fn import(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<ArrayData> {

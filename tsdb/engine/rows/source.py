@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,10 @@ class Source(KnownRows, Protocol):
         ...
 
 
+Held: TypeAlias = pa.Array | npt.NDArray[Any]
+"""A column as it lies in memory; kernels take both."""
+
+
 class SourceReader(KnownRows, Protocol):
     """Reads rows along row ranges, or columns in the pieces in which they lie in memory."""
 
@@ -106,8 +110,8 @@ class SourceReader(KnownRows, Protocol):
         """Tell whether all of that is in memory."""
         ...
 
-    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
-        """Return the same as `pieces` with `is_narrow` if all of it is in memory; None if not."""
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
+        """Return the same as `pieces` with `is_narrow` for a kernel, if all of it is in memory; None if not."""
         ...
 
 
@@ -248,7 +252,7 @@ class Run:
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return True
 
-    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
         return self.pieces(numbers, columns, is_narrow=True)
 
     @property

@@ -58,7 +58,7 @@ class ColumnReader:
             self._source.close()
 
     def decode(self, row_group: int, column: ColumnId) -> Any:
-        """Return one column: what the engine computes with as numpy, fields as Arrow in the type they had.
+        """Return one column: numbers without nulls as numpy, which kernels take at less cost, others as Arrow.
 
         Integers of 64 bits may come in a narrower type: most of them are small, and memory is what scans wait for.
         """
@@ -70,13 +70,13 @@ class ColumnReader:
             (values,) = self.read_stored(row_group, [column])
         elif is_narrow:
             self.decoded.append(row_group)
-            return values
+            return _plain(values)
         self.decoded.append(row_group)
         if column in (TSID, SEQUENCE, OP_TYPE):
             return values.to_numpy()
         if column == schema.time.id:
             return values.view(pa.int64()).to_numpy()
-        return from_storage(values, schema.by_id[column].type)
+        return _plain(from_storage(values, schema.by_id[column].type))
 
     def _decode_plain(self, row_group: int, column: ColumnId, *, is_narrow: bool) -> pa.Array | None:
         plain: PlainLeaf | None = self._footer.plain.get(column)
@@ -118,6 +118,12 @@ class ColumnReader:
                 self._opened(), metadata=self._footer.metadata, pre_buffer=False, page_checksum_verification=True
             )
         return self._file
+
+
+def _plain(values: pa.Array) -> Any:
+    """Return numbers without nulls as numpy, and everything else as it is."""
+    is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    return values.to_numpy() if is_number and not values.null_count else values
 
 
 def _joined(column: pa.ChunkedArray) -> pa.Array:

@@ -17,7 +17,7 @@ from tsdb.engine.rows.cache import ColumnForm, ColumnKey
 from tsdb.engine.rows.narrow import WIDE, widened
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Counters, SourceFacts
+from tsdb.engine.rows.source import Counters, Held, SourceFacts
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
@@ -161,7 +161,7 @@ class FileReader:
                 vectors[at] = vector
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        found = _by_column(vectors, len(numbers))
+        found = _by_column([_arrow(vector) for vector in vectors], len(numbers))
         if is_narrow:
             return found
         kinds = self.footer.schema.by_id
@@ -170,7 +170,7 @@ class FileReader:
             for column, own in zip(columns, found, strict=True)
         ]
 
-    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
         vectors = self._vectors.get_many(self._keys(numbers, columns))
         if any(vector is None for vector in vectors):
             return None
@@ -227,7 +227,9 @@ class FileReader:
                 (vector,) = self._vectors.get_many([ColumnKey(self._file_id, column, row_group)])
                 if vector is None:
                     vector = reader.decode(row_group, column)
-                pieces.append(widened(vector.take(pa.array(part.positions())), footer.schema.by_id[column].type))
+                pieces.append(
+                    widened(_arrow(vector).take(pa.array(part.positions())), footer.schema.by_id[column].type)
+                )
             if self._counters is not None:
                 decoded = reader.decoded[before:]
                 read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
@@ -259,11 +261,12 @@ class FileReader:
                 self._counters.add(vector_misses=len(reader.decoded) - before, bytes_read=read)
         return found
 
-    def _take_field(self, key: ColumnKey, vector: pa.Array, rows: Slices, kind: pa.DataType) -> pa.Array:
+    def _take_field(self, key: ColumnKey, held: Held, rows: Slices, kind: pa.DataType) -> pa.Array:
         """Return rows of a decoded column in the type they were written with.
 
         A read of many rows of a narrow column keeps a wide one too: scans then share its memory.
         """
+        vector = _arrow(held)
         if kind == WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
             wide = key._replace(form=ColumnForm.WIDE)
             vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), _weigh)
@@ -311,7 +314,10 @@ def _weigh(vector: Any) -> int:
     return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
 
 
-def _by_column(vectors: list[Any], count: int) -> list[list[pa.Array]]:
+def _arrow(vector: Held) -> pa.Array:
+    return pa.array(vector) if isinstance(vector, np.ndarray) else vector
+
+
+def _by_column(vectors: list[Any], count: int) -> list[list[Any]]:
     """Return decoded columns, each with an array for each of some row groups."""
-    arrays = [pa.array(vector) if isinstance(vector, np.ndarray) else vector for vector in vectors]
-    return [arrays[at : at + count] for at in range(0, len(arrays), count or 1)]
+    return [vectors[at : at + count] for at in range(0, len(vectors), count or 1)]

@@ -22,7 +22,7 @@ from tsdb.servers._inline import SoftDeadlineExceeded
 from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Outcome
 from tsdb.telemetry import counter, gauge, get_logger
 
-AT_ONCE = 4
+AT_ONCE = 3
 """How many queries a worker has at a time: it need not wait for the next one."""
 WAITING_MAX = 1024
 """When so many wait, further ones are left to the scheduler, which refuses them."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.rows.series import Positions
-from tsdb.engine.rows.source import SourceReader
+from tsdb.engine.rows.source import Held, SourceReader
 from tsdb.engine.scan.cells.run_query import Cells, Ends, RunQuery, State, Values
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
@@ -79,12 +79,14 @@ class _Chunks:
     source: SourceReader
     schema: RegionSchema
     numbers: list[int]
-    columns: dict[str, list[pa.Array]] = field(default_factory=dict)
+    columns: dict[str, list[Held]] = field(default_factory=dict)
 
     def read(self, numbers: Sequence[int], names: Sequence[str], *, is_narrow: bool = False) -> list[list[pa.Array]]:
-        """Return columns in the types of the table, or integers as they are held, with one array for each piece."""
+        """Return columns in the types of the table, or as they are held, with one array for each piece."""
         found = [self.schema.by_name[name] for name in names]
         arrays = self.source.pieces(numbers, [column.id for column in found], is_narrow=is_narrow)
+        if is_narrow:
+            return arrays
         return [
             [values.view(column.type) for values in pieces] if column is self.schema.time else pieces
             for column, pieces in zip(found, arrays, strict=True)
@@ -139,8 +141,7 @@ class PieceBatch:
         source, query = part.source, self._query
         if query.newest is not None or query.oldest is not None:
             return False
-        own = [schema.by_name[name] for name in query.states]
-        wanted = [column.id for column in own]
+        wanted = [schema.by_name[name].id for name in query.states]
         needs_times = query.needs_times or not part.is_inside
         if needs_times:
             wanted.append(schema.time.id)
@@ -155,9 +156,7 @@ class PieceBatch:
             found = [[pieces[at] for at in kept] for pieces in found]
         if numbers:
             chunks = _Chunks(source, schema, numbers)
-            for column, pieces in zip(own, found, strict=True):
-                is_time = column is schema.time
-                chunks.columns[column.name] = [values.view(column.type) for values in pieces] if is_time else pieces
+            chunks.columns = dict(zip(query.states, found, strict=True))
             self._chunks.append(chunks)
         return True
 
@@ -173,7 +172,7 @@ class PieceBatch:
         return step, step * piece_bytes
 
     def _add_runs(
-        self, part: Part, groups: Positions, numbers: list[int], offsets: Positions, times: list[pa.Array] | None
+        self, part: Part, groups: Positions, numbers: list[int], offsets: Positions, times: list[Held] | None
     ) -> list[int]:
         """Add the runs of pieces; returns how many each has."""
         within = None if part.is_inside else (part.time_range.start, part.time_range.last)
@@ -262,7 +261,7 @@ def add_runs(
 def make_cells(
     runs: _kernels.SeriesRuns,
     query: RunQuery,
-    columns: dict[str, list[pa.Array]],
+    columns: dict[str, list[Held]],
     read: ReadChunk,
     *,
     threads: int,

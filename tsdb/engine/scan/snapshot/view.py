@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Counters, Source, SourceFacts, SourceReader
+from tsdb.engine.rows.source import Counters, Held, Source, SourceFacts, SourceReader
 from tsdb.engine.scan.filters.expression import Call, Node, Ref
 from tsdb.engine.scan.snapshot.decoded_labels import DECODED
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
@@ -175,5 +175,5 @@ class ViewReader:
     def has_pieces(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> bool:
         return self._rows.has_pieces(numbers, columns)
 
-    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[pa.Array]] | None:
+    def pieces_at_hand(self, numbers: Sequence[int], columns: Sequence[ColumnId]) -> list[list[Held]] | None:
         return self._rows.pieces_at_hand(numbers, columns)
