@@ -109,7 +109,7 @@ $(VENV)/.run-deps: $(VENV)/.build-deps requirements/run.lock
 	@touch $@
 
 $(VENV)/.kernels: $(VENV)/.build-deps pyproject.toml $(KERNEL_SOURCES)
-	@echo "[4/5] compiling the Rust kernels (1 to 2 minutes on two cores, the first time only)"
+	@echo "[4/5] compiling the Rust kernels (about 2 minutes on two cores, the first time only)"
 	@rm -rf $(VENV)/wheel
 	@$(BIN)/maturin pep517 build-wheel --editable --compatibility off \
 	  --interpreter $(CURDIR)/$(BIN)/python --out $(VENV)/wheel

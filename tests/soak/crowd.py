@@ -37,7 +37,10 @@ class Crowd:
     sent: Counter[str] = field(default_factory=Counter)
     acknowledged: Counter[str] = field(default_factory=Counter)
     answers: Counter[str] = field(default_factory=Counter)
-    slowest_seconds: float = 0.0
+    slowest: dict[str, float] = field(default_factory=dict)
+    """How long the slowest answer of each kind took, in seconds."""
+    stall_seconds: float = 0.0
+    """The longest time in which nobody got an answer."""
     left: int = 0
 
     async def run(self, seconds: float, watch: Callable[[], None]) -> None:
@@ -45,7 +48,8 @@ class Crowd:
         self._chance = random.Random(self.seed)
         await self._ask_once("POST", self._write_path, self._lines("h0"))
         self.sent["h0"] = self.acknowledged["h0"] = ROWS
-        self._until = time.monotonic() + seconds
+        self._answered = time.monotonic()
+        self._until = self._answered + seconds
         async with asyncio.TaskGroup() as group:
             for number in range(ASKERS):
                 group.create_task(self._ask(number))
@@ -66,10 +70,9 @@ class Crowd:
                 kind, path, check = self._question()
                 started = time.monotonic()
                 status, body = await connection.request("GET", path)
-                self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - started)
                 assert status == 200, (kind, status, body)
                 check(orjson.loads(body))
-                self.answers[kind] += 1
+                self._note(kind, started)
         finally:
             connection.close()
 
@@ -80,10 +83,11 @@ class Crowd:
                 host = f"h{self._chance.randrange(HOSTS) * WRITERS + number}"
                 body = self._lines(host)
                 self.sent[host] += ROWS
+                started = time.monotonic()
                 status, answer = await connection.request("POST", self._write_path, body)
                 assert status == 204, (status, answer)
                 self.acknowledged[host] += ROWS
-                self.answers["write"] += 1
+                self._note("write", started)
         finally:
             connection.close()
 
@@ -96,6 +100,13 @@ class Crowd:
             await asyncio.sleep(self._chance.random() * 0.02)
             connection.close()
             self.left += 1
+
+    def _note(self, kind: str, started: float) -> None:
+        now = time.monotonic()
+        self.answers[kind] += 1
+        self.slowest[kind] = max(self.slowest.get(kind, 0.0), now - started)
+        self.stall_seconds = max(self.stall_seconds, now - self._answered)
+        self._answered = now
 
     # Requests ---------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,9 @@ def test_a_crowd_gets_right_answers(tmp_path: Path) -> None:
         assert "Traceback" not in server.output
     print(
         dict(crowd.answers),
-        f"left={crowd.left} slowest={crowd.slowest_seconds:.2f} s memory={memory[:: len(memory) // 8 or 1]} MB",
+        f"left={crowd.left} stall={crowd.stall_seconds:.2f} s slowest",
+        {kind: round(seconds, 2) for kind, seconds in crowd.slowest.items()},
+        f"memory={memory[:: len(memory) // 8 or 1]} MB",
     )
     assert all(crowd.answers[kind] for kind in ("count", "minutes", "last", "promql", "join", "write"))
     if MINUTES:
