@@ -215,7 +215,7 @@ def common_keys(
             npt.NDArray[np.int64],
             npt.NDArray[np.int64],
             Sequence[int],
-            Sequence[SupportsArrowArray],
+            Sequence[SupportsArrowArray | npt.NDArray[Any]],
         ]
     ],
     keys_max: int,

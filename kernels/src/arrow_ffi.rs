@@ -35,6 +35,10 @@ impl<'py> FromPyObject<'_, 'py> for Array {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        // An array of our own is a buffer too, but one of bytes.
+        if let Ok(own) = object.cast::<ArrowArray>() {
+            return Ok(Self(own.get().data.clone()));
+        }
         // SAFETY: the object is alive, and the interpreter lock is held.
         if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1
             && let Some(data) = import_buffer(PyUntypedBuffer::get(&object)?)
@@ -88,11 +92,20 @@ fn not_an_array(object: &Bound<'_, PyAny>) -> PyErr {
 
 /// Returns numbers that lie one behind the other as an array; None if they do not, or are something else.
 fn import_buffer(buffer: PyUntypedBuffer) -> Option<ArrayData> {
+    let is_of_other_order = match buffer.format().to_bytes() {
+        [b'<', ..] => cfg!(target_endian = "big"),
+        [b'>' | b'!', ..] => cfg!(target_endian = "little"),
+        _ => false,
+    };
+    if is_of_other_order {
+        return None;
+    }
     let data_type = match ElementType::from_format(buffer.format()) {
         ElementType::SignedInteger { bytes: 1 } => DataType::Int8,
         ElementType::SignedInteger { bytes: 2 } => DataType::Int16,
         ElementType::SignedInteger { bytes: 4 } => DataType::Int32,
         ElementType::SignedInteger { bytes: 8 } => DataType::Int64,
+        ElementType::UnsignedInteger { bytes: 1 } => DataType::UInt8,
         ElementType::UnsignedInteger { bytes: 2 } => DataType::UInt16,
         ElementType::UnsignedInteger { bytes: 4 } => DataType::UInt32,
         ElementType::UnsignedInteger { bytes: 8 } => DataType::UInt64,

@@ -274,3 +274,34 @@ def test_signed_integers_of_several_types_are_one_column() -> None:
     assert [pa.array(each).to_pylist() for each in found] == [[5], [2**40 + 180], [-128], [2**40]]
     with pytest.raises(TypeError, match="chunks of Int8 and of UInt8"):
         runs.aggregate([[columns[0], pa.array([1, 2], pa.uint8()), columns[2]]], [["sum"]])
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"])
+def test_numpy_arrays_are_columns_like_those_of_arrow(kind: str) -> None:
+    values = np.arange(10, dtype=kind)
+    runs = SeriesRuns(width=4, origin=0, runs_max=10)
+    assert runs.add_chunks(ints([0]), ints([10]), ints([0]), ints([0, 10]), [0], [ints(list(range(10)))]) == [3]
+    runs.cells()
+    states = [["sum", "max"]] * 3
+    plain, arrow, part = runs.aggregate([[values], [pa.array(values)], [np.arange(12, dtype=kind)[2:]]], states)
+    assert [numpy_of(each).tolist() for each in plain] == [numpy_of(each).tolist() for each in arrow]
+    assert numpy_of(part[1]).tolist() == [5, 9, 11]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.arange(20)[::2],
+        np.arange(10).reshape(2, 5),
+        np.arange(10, dtype=">i8"),
+        np.frombuffer(bytes(81), np.int64, count=10, offset=1),
+        np.array(["a"] * 10),
+    ],
+    ids=["strided", "two dimensions", "other byte order", "not aligned", "no numbers"],
+)
+def test_a_buffer_that_is_not_plain_numbers_is_refused(column: Any) -> None:
+    runs = SeriesRuns(width=0, origin=0, runs_max=10)
+    runs.add_chunks(ints([0]), ints([10]), ints([0]), ints([0, 10]), [0])
+    runs.cells()
+    with pytest.raises(TypeError, match="expected an Arrow array"):
+        runs.aggregate([[column]], [["max"]])

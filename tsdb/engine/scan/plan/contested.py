@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.rows.series import Positions, number_series
+from tsdb.engine.rows.source import Held
 from tsdb.engine.scan.plan.disjoint import follow_each_other
 from tsdb.engine.scan.plan.parts import Part, Times
 from tsdb.model import TimeRange
@@ -142,12 +143,14 @@ def _choose(part: Part, place: Positions, is_wanted: npt.NDArray[np.bool_]) -> t
     return place[chosen], part.starts[chosen], part.stops[chosen]
 
 
-def _read_times(part: Part, starts: Positions, stops: Positions) -> tuple[Positions, list[int], list[pa.Array]]:
+def _read_times(part: Part, starts: Positions, stops: Positions) -> tuple[Positions, list[int], list[Held]]:
     """Return the times of the pieces that rows lie in, as the kernel wants them."""
     source = part.source
-    offsets = source.piece_offsets
+    offsets, columns = source.piece_offsets, [source.schema.time.id]
     numbers, _ = _kernels.touched_chunks(starts, stops, offsets)
-    times = source.pieces(numbers, [source.schema.time.id])[0] if numbers else []
+    if not numbers:
+        return offsets, [], []
+    (times,) = source.pieces_at_hand(numbers, columns) or source.pieces(numbers, columns)
     return offsets, numbers, times
 
 
