@@ -140,6 +140,10 @@ class Forker:
         """The fork server, if it runs."""
         return self._server
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     def fork(self, program: Program, connections: int = 1) -> Forked:
         """Run a program in a new process; Gone when this is closed."""
         with self._lock:

@@ -16,6 +16,7 @@ from tests.query.harness import World, world
 from tests.query.lifetime.test_planning_threads import FakeStatement, cpu
 from tsdb.clock import SystemClock
 from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
+from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions, Session, read_all
 from tsdb.query.errors import OutOfMemory, QueryPanic, TableMissing
 from tsdb.query.lifetime import QueriesBusy, QueryLife
@@ -257,3 +258,12 @@ def test_the_deadline_of_a_query_is_not_that_of_the_next(made: World) -> None:
     rows = pa.table({"n": range(300_000)})
     text = "SELECT count(*) AS c FROM given a JOIN given b ON a.n = b.n"
     assert read_all(made.queries.query(text, Session(), tables={"given": rows})).to_pylist() == [{"c": 300_000}]
+
+
+def test_a_server_that_ends_while_workers_start_logs_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    forker = Forker([WorkerOptions.__module__])
+    forker.close()
+    workers = Workers(1, WorkerOptions(Size(256 << 20), tmp_path / "spill", 1), forker=forker)
+    wait_until(lambda: not workers._starting)
+    workers.close()
+    assert caplog.text == ""

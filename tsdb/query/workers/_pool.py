@@ -234,7 +234,7 @@ class Workers:
             with self._lock:
                 self._starting -= 1
                 is_closed, ticket = self._is_closed, self._waiting.popleft() if self._waiting else None
-            if not is_closed:
+            if not (is_closed or self.forker.is_closed):
                 _log.exception("cannot start a query worker")
             if ticket is not None:
                 with suppress(InvalidStateError):

@@ -196,7 +196,7 @@ class FastWorkers:
         try:
             forked.extend(self._forker.fork(self._program) for _ in range(missing))
         except (Gone, OSError) as error:
-            if not self._is_closed:
+            if not (self._is_closed or self._forker.is_closed):
                 _log.warning("fast workers cannot be started", error=error)
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._add, loop, forked)
