@@ -168,10 +168,8 @@ def test_a_region_that_is_not_there_is_told_while_the_query_is_planned(made: Wor
     "text",
     [
         "SELECT count(*) FROM generate_series(1, 1000000) a JOIN generate_series(1, 1000000) b ON a.value = b.value",
-        "SELECT sum(a.v * b.v) FROM (SELECT value AS v FROM generate_series(1, 500000) WHERE value % 2 = 0) a,"
-        " (SELECT value AS v FROM generate_series(1, 1000) WHERE value % 2 = 0) b WHERE a.v < b.v",
     ],
-    ids=["equal", "less"],
+    ids=["equal"],
 )
 def test_a_query_that_needs_too_much_memory_is_refused(tmp_path: Path, text: str) -> None:
     options = QueryEngineOptions(memory_bytes=Size(1 << 20), spill_dir=tmp_path / "spill")
