@@ -71,7 +71,7 @@ PARTS = {
     "COMPUTE_ERROR": "SELECT regexp_like(s, 'a{1000}{1000}{1000}') FROM t",
     "OUT_OF_MEMORY": "SELECT array_agg(v) FROM (SELECT unnest(range(0, 1000000)) AS v)",
     "CAPACITY_OVERFLOW": "SELECT lpad(s, n) FROM t",
-    "RUN_AGAIN": "SELECT sum(x.v * y.v) FROM (SELECT value AS v FROM generate_series(1, 500000) WHERE value % 2 = 0) x,"
+    "RUN_AGAIN": "SELECT sum(x.v * y.v) FROM (SELECT value AS v FROM generate_series(1, 5000000) WHERE value % 2 = 0) x,"
     " (SELECT value AS v FROM generate_series(1, 1000) WHERE value % 2 = 0) y WHERE x.v < y.v",
     "END_OF_STATEMENT": "SELECT 1 1",
 }
