@@ -38,8 +38,9 @@ BRIDGE_FAILURE = re.compile(r"unsupported operand type\(s\) for [&|]: .*(?:Scala
 OUT_OF_MEMORY = "Resources exhausted: "
 CAPACITY_OVERFLOW = "capacity overflow"
 """The panic of Rust at a value larger than the address space."""
-RUN_AGAIN = "partition not used yet"
-"""The panic of a join that runs out of memory, and reads its input a second time where that works only once."""
+RUN_AGAIN = re.compile(r"partition not used yet|inner future panicked")
+"""The panic of a join that runs out of memory, and reads its input a second time where that works only once; or that
+of another thread which waits for the same input."""
 
 PLANNED_COLUMN = re.compile(r"(?<=[\[ ])([^\s\[\]:,]+):(\w+)")
 """Name and type of a column in a printed plan with schemas."""

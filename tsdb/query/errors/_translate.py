@@ -140,8 +140,7 @@ def execution_error(error: BaseException) -> TsdbError:
     if is_panic(error):
         if CAPACITY_OVERFLOW in text:
             return _with_reason(ExecuteQuery("a value of the result would be too large"), Reason.OUT_OF_RANGE)
-        # The panic itself, or that of another thread that waits for the same side of the join.
-        if RUN_AGAIN in text or "inner future panicked" in text:
+        if RUN_AGAIN.search(text):
             return _out_of_memory("a side of a join does not fit")
         return QueryPanic(ENGINE_FAILED)
     if OUT_OF_MEMORY in text:
