@@ -14,6 +14,7 @@ from tsdb.clock import ManualClock
 from tsdb.engine.region.reader import LocalReader
 from tsdb.errors import Cancelled, DeadlineExceeded, Status, TsdbError
 from tsdb.query import QueryEngineOptions, Session, read_all
+from tsdb.query.errors import execution_error
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.planning import QueryRecords
 from tsdb.query.selection import SelectionRecords
@@ -212,3 +213,11 @@ def test_a_deadline_that_passes_before_the_first_scan_is_one(
     monkeypatch.setattr(QueryLife, "check", expire)
     with pytest.raises(DeadlineExceeded):
         made.rows(text)
+
+
+@pytest.mark.parametrize("text", ["partition not used yet", "inner future panicked during poll"])
+def test_a_join_that_panics_because_it_has_no_memory_says_so(text: str) -> None:
+    class PanicException(BaseException):
+        pass
+
+    assert execution_error(PanicException(text)).status is Status.RUNTIME_RESOURCES_EXHAUSTED
