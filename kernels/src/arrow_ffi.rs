@@ -2,8 +2,8 @@
 //!
 //! In: [`Array`] takes any object with `__arrow_c_array__` (a pyarrow array, one of our own results) by
 //! moving the C structure out of its capsule; the producer's buffers stay where they are until the last Rust
-//! reference drops. A numpy array of numbers is taken as its buffer, which costs a tenth of that. Out: [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our
-//! buffers.
+//! reference drops. A numpy array of numbers is taken as its buffer, which costs much less. Out:
+//! [`ArrowArray`] offers the same method, so `pyarrow.array(result)` borrows our buffers.
 //!
 //! What is trusted: that the producer's structure describes its own memory truthfully (buffer addresses and
 //! lengths). What is not: everything a kernel can check from there. String offsets and dictionary indices are
