@@ -145,6 +145,7 @@ KEY_ROWS: list[KeyRow] = [
     _bool(FS, "influxdb.enable"),
     _bool(FS, "prom_store.enable"),
     _int(FS, "query.workers"),
+    KeyRow(DS, "memory.limit", '"300MB"', '"300MiB"', "1GB", '"1GiB"'),
     _bool(FS, "slow_query.enable"),
     _choice(FS, "slow_query.record_type", "log", "system_table", "system_table"),
     _duration(FS, "slow_query.threshold"),

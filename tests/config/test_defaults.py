@@ -8,6 +8,7 @@ import pytest
 
 from tsdb.config import Component, StandaloneConfig, load_config, render
 from tsdb.config._derive import memory_bytes
+from tsdb.errors import ConfigError
 from tsdb.units import Size
 
 
@@ -21,8 +22,8 @@ def _standalone(memory: int, **environment: str) -> StandaloneConfig:
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        ("512MB", ("64MB", "128MB", "16MB", "32MB", "32MB")),
-        ("2GB", ("256MB", "512MB", "64MB", "128MB", "128MB")),
+        ("512MB", ("64MB", "128MB", "8MB", "32MB", "32MB")),
+        ("2GB", ("256MB", "512MB", "32MB", "128MB", "128MB")),
         ("64GB", ("1GB", "2GB", "128MB", "512MB", "512MB")),
     ],
 )
@@ -51,7 +52,25 @@ def test_directories_lie_below_data_home() -> None:
 
 def test_origin_of_a_share_says_which_share() -> None:
     shown = render(load_config(Component.STANDALONE, environment={}, memory=2 << 30))
-    assert 'vector_cache_size = "128MiB"  # default: 1/16 of 2.0GiB memory, at most 512MiB' in shown
+    assert 'vector_cache_size = "128MiB"  # default: 1/8 of memory.limit, at most 512MiB' in shown
+    assert 'limit = "1GiB"  # default: half of 2.0GiB memory, at most 4GiB' in shown
+
+
+@pytest.mark.parametrize(("memory", "limit"), [("300MB", "256MB"), ("2GB", "1GB"), ("64GB", "4GB")])
+def test_memory_limit_is_half_of_the_memory(memory: str, limit: str) -> None:
+    assert _standalone(Size.parse(memory)).memory.limit == Size.parse(limit)
+
+
+def test_sizes_follow_a_memory_limit_that_is_set() -> None:
+    config = _standalone(64 << 30, MEMORY__LIMIT="512MB")
+    assert config.memory.limit == Size.parse("512MB")
+    assert config.mito.global_write_buffer_size == Size.parse("128MB")
+    assert config.mito.vector_cache_size == Size.parse("64MB")
+
+
+def test_a_memory_limit_below_what_the_processes_need_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"memory\.limit.*at least 256MiB"):
+        _standalone(64 << 30, MEMORY__LIMIT="100MB")
 
 
 def _cgroup(root: Path, group: str, files: dict[str, str]) -> Path:

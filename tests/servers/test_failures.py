@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, InvalidSyntax, QueryTimeout, TsdbError
+from tsdb.query.errors import OutOfMemory
 from tsdb.servers._failures import log_failure
 from tsdb.telemetry import get_logger
 
@@ -18,6 +19,7 @@ from tsdb.telemetry import get_logger
         (Cancelled("the statement was cancelled"), "SELECT 1", "DEBUG", "a request was refused"),
         (QueryTimeout("the query did not finish"), "SELECT 1", "INFO", "a statement was refused"),
         (DeadlineExceeded("the log did not answer"), "INSERT", "ERROR", "a request failed"),
+        (OutOfMemory("it needed too much"), "SELECT 1", "WARNING", "a query needed too much memory"),
         (TsdbError("a bug"), "SELECT 1", "ERROR", "a request failed"),
     ],
 )

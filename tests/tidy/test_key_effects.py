@@ -33,6 +33,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "config.query.workers",
         "tests/components/test_query_workers.py::test_as_many_workers_as_are_configured",
     ),
+    "memory.limit": (
+        STANDALONE,
+        "config.memory.limit",
+        "tests/components/test_memory_limit.py::test_a_server_keeps_to_its_memory_limit",
+    ),
     "slow_query.*": (
         STANDALONE,
         "slow_query_options(config.slow_query)",

@@ -18,6 +18,7 @@ LAYERS = {
     "units": 0,
     "clock": 0,
     "ids": 0,
+    "memory": 0,
     "weighted_cache": 0,
     "quick_imports": 0,
     "_kernels": 0,
@@ -102,6 +103,7 @@ ENGINE_LAYERS = {
     "regions": 6,
     "lending": 6,
     "gauges": 6,
+    "memory": 6,
     "engine": 7,
     "__init__": 8,
 }

@@ -14,7 +14,7 @@ from tsdb.units import Duration, Size
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-BY_MEMORY = "of memory"
+BY_MEMORY = "of the memory limit, at most"
 
 
 def read_rows() -> list[tuple[str, str, str]]:

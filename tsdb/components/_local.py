@@ -21,6 +21,8 @@ from tsdb.database import Connected, Database, DatabaseOptions, Process, Process
 from tsdb.engine import Engine, EngineOptions, WalSettings
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
+from tsdb.memory import MemoryOwner, MemoryReport
+from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore, OverlayStore
@@ -41,6 +43,8 @@ class LocalOptions:
     authenticator: Authenticator = field(default_factory=Authenticator)
     """Who may log in; without users, no login is needed and everything is permitted."""
     has_housekeeping: bool = True
+    memory_report: Callable[[], MemoryReport] | None = None
+    """What the server holds; without it, what the parts of the database know of themselves is shown."""
     address: str = "127.0.0.1"
     """How this node is named in the process list and in information_schema."""
 
@@ -53,6 +57,10 @@ class LocalDatabase:
         self.engine = engine
         self.flushes_at_close = True
         self._kv = kv
+
+    @property
+    def memory_owners(self) -> list[MemoryOwner]:
+        return [self.engine.memory, self.database.services.queries, self.database.promql]
 
     def close(self) -> None:
         """Stop queries, flush, and stop all threads; what is not flushed in time is left to the log."""
@@ -234,6 +242,9 @@ def _information(
             return found
         return [each for each in found if identity.may_see(each.database)]
 
+    def own_memory() -> MemoryReport:
+        return MemoryReport(list(engine.memory.memory_use()), resident_bytes())
+
     def make(session: Session) -> InformationContext:
         return InformationContext(
             catalog=visible(catalog, session),
@@ -244,6 +255,7 @@ def _information(
             processes=lambda: running(session.identity),
             connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
+            memory=options.memory_report or own_memory,
         )
 
     return make

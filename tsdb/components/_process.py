@@ -26,7 +26,7 @@ from tsdb.components._export_metrics import MetricsExporter, remote_write
 from tsdb.config import LoadedConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
-from tsdb.servers.http import HttpApp, HttpServer, operational_routes
+from tsdb.servers.http import BODIES_BYTES_MAX, BodyMemory, HttpApp, HttpServer, operational_routes
 from tsdb.store import DirectoryLock
 from tsdb.telemetry import LogSetup, Tracing, app_info, get_logger, setup_logging, setup_tracing
 
@@ -196,6 +196,7 @@ class ComponentProcess:
         options = self._loaded.config.http
         app = HttpApp(
             body_limit=options.body_limit,
+            bodies=self._body_memory(),
             timeout=options.timeout,
             tracing=tracing,
             authenticator=self._open_authenticator(),
@@ -214,6 +215,12 @@ class ComponentProcess:
         self._parts.add_routes(app)
         app_info(self._build.version, f"tsdb-{self._loaded.component}")
         return app
+
+    def _body_memory(self) -> BodyMemory:
+        """Large bodies wait for an eighth of the memory limit."""
+        config = self._loaded.config
+        assert isinstance(config, StandaloneConfig)
+        return BodyMemory(min(BODIES_BYTES_MAX, config.memory.limit // 8))
 
     def _open_authenticator(self) -> Authenticator:
         config = self._loaded.config

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tsdb.components._memory import give_back_unused, keep_memory
 from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
 from tsdb.components.standalone import Standalone
 from tsdb.config import LoadedConfig, StandaloneConfig
 from tsdb.errors import StartError
+from tsdb.processes.allocator import keep_memory
 from tsdb.processes.fork_server import Forker, ForkServer
 
 _FORKED_MODULES = ["tsdb.query.workers", "tsdb.servers.fast_workers"]
@@ -25,15 +25,7 @@ def run_component(loaded: LoadedConfig, announce: Announce) -> None:
     with ExitStack() as stack:
         process = _process(loaded, announce, stack)
         runner = stack.enter_context(asyncio.Runner(loop_factory=_loop_factory()))
-        runner.run(_run(process))
-
-
-async def _run(process: ComponentProcess) -> None:
-    memory = asyncio.create_task(give_back_unused())
-    try:
-        await process.run()
-    finally:
-        memory.cancel()
+        runner.run(process.run())
 
 
 def _process(loaded: LoadedConfig, announce: Announce, stack: ExitStack) -> ComponentProcess:

@@ -10,6 +10,7 @@ from typing import Protocol
 from tsdb.auth import SYSTEM, Authenticator
 from tsdb.components._build_info import build_info
 from tsdb.components._export_metrics import SELF_IMPORT_TABLES, MetricsExporter, self_import
+from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import (
     COPY_DIRECTORY,
     SPILL_DIRECTORY,
@@ -25,17 +26,19 @@ from tsdb.config import (
     SlowQueryOptions,
     StandaloneConfig,
     WalOptions,
-    memory_bytes,
     settings_of,
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
 from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
+from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
+from tsdb.ingest.prometheus import SERIES_BYTES_MAX
+from tsdb.memory import MemoryOwner
 from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
 from tsdb.servers import QueryScheduler, Tls
-from tsdb.servers.fast_workers import VECTOR_BYTES_MAX, FastWorkerProgram, FastWorkers
+from tsdb.servers.fast_workers import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, FastWorkerProgram, FastWorkers
 from tsdb.servers.grpc import (
     GrpcLimits,
     GrpcServer,
@@ -62,8 +65,11 @@ from tsdb.servers.postgres import PostgresServer
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
-MERGE_BYTES_MAX = 256 << 20
-"""What flushes and compactions may hold while they merge, where a tenth of the memory is not less."""
+MERGE_BYTES_MAX, MERGE_PART = 256 << 20, 16
+"""What flushes and compactions may hold while they merge, where a sixteenth of the memory limit is not less."""
+
+SERIES_MEMORY_MAX, SERIES_MEMORY_PART = 64 << 20, 32
+"""What may be kept of the series of tables, where a thirty-second of the memory limit is not less."""
 
 _log = get_logger("tsdb.standalone")
 
@@ -86,16 +92,21 @@ class Standalone:
         self._routes: list[Routes] = []
         self._authenticator = Authenticator()
         self._scheduler = QueryScheduler()
+        self._server_memory: list[MemoryOwner] = []
+        self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self.trouble: str | None = None
 
     def add_routes(self, app: HttpApp) -> None:
         self._authenticator = app.authenticator
+        self._server_memory = [app.bodies]
         fast_workers = self._fast_workers()
         self._routes = [sql_routes(app, self._gate, scheduler=self._scheduler, fast_workers=fast_workers)]
         if fast_workers is not None:
             self._routes.append(fast_workers)
+            self._server_memory.append(fast_workers)
         if self._config.influxdb.enable:
-            self._routes.append(influx_routes(app, self._gate))
+            keys = min(KEYS_BYTES_MAX, self._config.memory.limit // 16)
+            self._routes.append(influx_routes(app, self._gate, parse=line_parser(keys)))
         if self._config.prom_store.enable:
             has_metric_engine, is_strict = self._config.prom_store.with_metric_engine, self._config.http.is_strict_mode
             self._routes.append(
@@ -104,6 +115,7 @@ class Standalone:
                     self._gate,
                     has_metric_engine=has_metric_engine,
                     is_strict=is_strict,
+                    series_bytes_max=min(SERIES_BYTES_MAX, self._config.memory.limit // 8),
                     scheduler=self._scheduler,
                 )
             )
@@ -124,7 +136,7 @@ class Standalone:
         )
 
     def services(self) -> list[Service]:
-        services: list[Service] = []
+        services: list[Service] = [self._governor]
         opentsdb, export = self._config.opentsdb, self._config.export_metrics
         if opentsdb.enable and opentsdb.addr is not None:
             host, port = opentsdb.addr.host, opentsdb.addr.port
@@ -215,7 +227,11 @@ class Standalone:
         home = Path(config.storage.data_home)
         self._open = open_directory(
             home,
-            options=replace(_local_options(config, home, self._forker), authenticator=self._authenticator),
+            options=replace(
+                _local_options(config, home, self._forker),
+                authenticator=self._authenticator,
+                memory_report=self._governor.report,
+            ),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
@@ -229,12 +245,19 @@ class Standalone:
         if opened is not None:
             opened.close()
 
+    def _memory_owners(self) -> list[MemoryOwner]:
+        owners: list[MemoryOwner] = [] if self._open is None else self._open.memory_owners
+        return [*owners, *self._server_memory]
+
     def _fast_workers(self) -> FastWorkers | None:
+        """Without much memory there are none: they would decode again and again what they cannot keep."""
         storage = self._config.storage
         if self._forker is None or not isinstance(storage, FileStorage):
             return None
         count = query_workers(self._config)
         vector_bytes = min(VECTOR_BYTES_MAX, int(self._config.mito.vector_cache_size) // 2 // count)
+        if vector_bytes < VECTOR_BYTES_MIN:
+            return None
         program = FastWorkerProgram(Path(storage.data_home).absolute(), vector_bytes)
         return FastWorkers(self._forker, program, count)
 
@@ -259,11 +282,17 @@ class Standalone:
 
 
 def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:
+    limit = config.memory.limit
     return LocalOptions(
-        engine=engine_options(config.mito),
+        engine=engine_options(config.mito, limit),
         wal=wal_options(config.wal),
         query=query_options(config, home, forker),
-        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
+        database=DatabaseOptions(
+            copy_root=home / COPY_DIRECTORY,
+            slow_queries=slow_query_options(config.slow_query),
+            promql_bytes=query_memory(limit),
+            series_index_bytes=series_memory(limit),
+        ),
         address=str(config.http.addr),
     )
 
@@ -282,7 +311,7 @@ def slow_query_options(options: SlowQueryOptions) -> SlowQuerySettings:
 def query_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> QueryEngineOptions:
     """The settings of `[query]` as the query engine takes them."""
     return QueryEngineOptions(
-        memory_bytes=query_memory(),
+        memory_bytes=query_memory(config.memory.limit),
         spill_dir=home / SPILL_DIRECTORY,
         workers=query_workers(config),
         forker=forker,
@@ -295,12 +324,12 @@ def query_workers(config: StandaloneConfig) -> int:
     return (os.cpu_count() or 1) if count < 0 else count
 
 
-def query_memory() -> Size:
-    """What all queries together may take before they spill: a quarter of the memory, at least 256 MiB."""
-    return Size(max(256 << 20, memory_bytes() // 4))
+def query_memory(limit: Size) -> Size:
+    """What all queries together may take before they spill: half of the memory limit."""
+    return Size(limit // 2)
 
 
-def engine_options(mito: MitoOptions) -> EngineOptions:
+def engine_options(mito: MitoOptions, limit: Size) -> EngineOptions:
     """The settings of `[region_engine.mito]` as the engine takes them."""
     return EngineOptions(
         num_workers=mito.num_workers,
@@ -316,13 +345,14 @@ def engine_options(mito: MitoOptions) -> EngineOptions:
         scan_parallelism=mito.scan_parallelism,
         index_on_flush=mito.inverted_index.create_on_flush is IndexMode.AUTO,
         index_on_compaction=mito.inverted_index.create_on_compaction is IndexMode.AUTO,
-        merge_memory_size=merge_memory(),
+        merge_memory_size=Size(min(MERGE_BYTES_MAX, limit // MERGE_PART)),
+        series_registers_size=series_memory(limit),
     )
 
 
-def merge_memory() -> Size:
-    """What flushes and compactions may hold while they merge: a tenth of the memory."""
-    return Size(min(MERGE_BYTES_MAX, memory_bytes() // 10))
+def series_memory(limit: Size) -> Size:
+    """What may be kept of the series of tables, once for SQL and once for PromQL."""
+    return Size(min(SERIES_MEMORY_MAX, limit // SERIES_MEMORY_PART))
 
 
 def wal_options(wal: WalOptions) -> WalSettings:

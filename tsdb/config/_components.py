@@ -26,6 +26,7 @@ from tsdb.config._fields import (
 from tsdb.config._operations import (
     ExportMetricsOptions,
     LoggingOptions,
+    MemoryOptions,
     MetaClientOptions,
     QueryOptions,
     SlowQueryOptions,
@@ -80,6 +81,9 @@ class _Storing(Section):
 
     storage: StorageOptions = Field(default=FileStorage(), description="Storage of the data files.")
     wal: WalOptions = Field(default=WalOptions(), description="The write-ahead log.")
+    memory: MemoryOptions = Field(
+        default=MemoryOptions(), description="The memory of all processes of the server together."
+    )
     region_engine: list[RegionEngineOptions] = Field(
         default=[RegionEngineOptions()], description="Region engines; only mito has options."
     )

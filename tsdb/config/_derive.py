@@ -1,4 +1,4 @@
-"""Defaults that depend on the machine or on other keys: fractions of memory, directories below `data_home`."""
+"""Defaults that depend on the machine or on other keys: parts of the memory limit, directories below `data_home`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from tsdb.config._components import ComponentConfig, DatanodeConfig, StandaloneConfig
 from tsdb.config._engine import MitoOptions
+from tsdb.config._fields import LIMIT_MIN
 from tsdb.config._layers import Origin
 from tsdb.config._schema import Path
 from tsdb.config._storage import StorageType
@@ -19,12 +20,16 @@ from tsdb.units import Size
 
 _MITO: Path = ("region_engine", 0, "mito")
 
-# Key of mito → the fraction of memory it takes when it is not set, and the most it takes then.
+_LIMIT: Path = ("memory", "limit")
+LIMIT_MAX = Size.parse("4GB")
+"""What the parts below add up to when each is as large as it gets, with a quarter for queries and some for the rest."""
+
+# Key of mito → the fraction of the memory limit it takes when it is not set, and the most it takes then.
 _MEMORY_SHARES: dict[str, tuple[int, Size]] = {
-    "global_write_buffer_size": (8, Size.parse("1GB")),
+    "global_write_buffer_size": (4, Size.parse("1GB")),
     "sst_meta_cache_size": (32, Size.parse("128MB")),
-    "vector_cache_size": (16, Size.parse("512MB")),
-    "page_cache_size": (16, Size.parse("512MB")),
+    "vector_cache_size": (8, Size.parse("512MB")),
+    "page_cache_size": (8, Size.parse("512MB")),
 }
 
 _INTERMEDIATE: Path = (*_MITO, "inverted_index", "intermediate_path")
@@ -32,7 +37,8 @@ _INTERMEDIATE: Path = (*_MITO, "inverted_index", "intermediate_path")
 
 def derived_paths() -> frozenset[Path]:
     """Return the keys whose default is not a constant but a fraction of memory."""
-    return frozenset((*_MITO, key) for key in (*_MEMORY_SHARES, "global_write_buffer_reject_size"))
+    shares = {(*_MITO, key) for key in (*_MEMORY_SHARES, "global_write_buffer_reject_size")}
+    return frozenset({_LIMIT, *shares})
 
 
 # A cgroup without a limit reports a number near 2^63; anything this large is no limit.
@@ -76,8 +82,12 @@ def derive(
     found: dict[Path, Origin] = {}
     if not isinstance(config, StandaloneConfig | DatanodeConfig) or not config.region_engine:
         return config, found
+    limit = config.memory.limit
+    if _LIMIT not in origins:
+        limit = Size(max(LIMIT_MIN, min(memory // 2, LIMIT_MAX)))
+        found[_LIMIT] = Origin("default", f"half of {_rounded(memory)} memory, at most {LIMIT_MAX}")
     given = {path[len(_MITO)] for path in origins if path[: len(_MITO)] == _MITO and len(path) > len(_MITO)}
-    sizes = dict(_mito_sizes(config.mito, given, memory))
+    sizes = dict(_mito_sizes(config.mito, given, limit))
     home = config.storage.data_home
     found |= {(*_MITO, key): Origin("default", reason) for key, (_, reason) in sizes.items()}
     mito: MitoOptions = _with(config.mito, **{key: size for key, (size, _) in sizes.items()})
@@ -90,16 +100,17 @@ def derive(
     if not wal.dir and config.storage.type is StorageType.FILE:
         wal = _with(wal, dir=os.path.join(home, "wal"))
         found["wal", "dir"] = Origin("default", "below storage.data_home")
-    return _with(config, region_engine=engine, wal=wal), found
+    memory_options = _with(config.memory, limit=limit)
+    return _with(config, memory=memory_options, region_engine=engine, wal=wal), found
 
 
-def _mito_sizes(mito: MitoOptions, given: set[str | int], memory: int) -> Iterator[tuple[str, tuple[Size, str]]]:
+def _mito_sizes(mito: MitoOptions, given: set[str | int], limit: int) -> Iterator[tuple[str, tuple[Size, str]]]:
     buffer = mito.global_write_buffer_size
     for key, (share, most) in _MEMORY_SHARES.items():
         if key in given:
             continue
-        size = Size(min(memory // share, most))
-        yield key, (size, f"1/{share} of {_rounded(memory)} memory, at most {most}")
+        size = Size(min(limit // share, most))
+        yield key, (size, f"1/{share} of memory.limit, at most {most}")
         if key == "global_write_buffer_size":
             buffer = size
     if "global_write_buffer_reject_size" not in given:

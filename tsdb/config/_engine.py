@@ -113,7 +113,7 @@ class MitoOptions(Section):
     global_write_buffer_size: PositiveSizeValue = Field(
         default=Size.parse("1GB"),
         description="Write buffer of all regions together; writes above it wait for a flush. "
-        "Unset: 1/8 of memory, at most 1GiB.",
+        "Unset: 1/4 of memory.limit, at most 1GiB.",
     )
     global_write_buffer_reject_size: PositiveSizeValue = Field(
         default=Size.parse("2GB"),
@@ -122,15 +122,15 @@ class MitoOptions(Section):
     )
     sst_meta_cache_size: SizeValue = Field(
         default=Size.parse("128MB"),
-        description="Cache for data file metadata. 0: disabled. Unset: 1/32 of memory, at most 128MiB.",
+        description="Cache for data file metadata. 0: disabled. Unset: 1/32 of memory.limit, at most 128MiB.",
     )
     vector_cache_size: SizeValue = Field(
         default=Size.parse("512MB"),
-        description="Cache for decoded columns. 0: disabled. Unset: 1/16 of memory, at most 512MiB.",
+        description="Cache for decoded columns. 0: disabled. Unset: 1/8 of memory.limit, at most 512MiB.",
     )
     page_cache_size: SizeValue = Field(
         default=Size.parse("512MB"),
-        description="Cache for data file pages. 0: disabled. Unset: 1/16 of memory, at most 512MiB.",
+        description="Cache for data file pages. 0: disabled. Unset: 1/8 of memory.limit, at most 512MiB.",
     )
     sst_write_buffer_size: PositiveSizeValue = Field(
         default=Size.parse("8MB"), description="Buffer size for writing data files."

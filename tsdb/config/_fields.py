@@ -28,6 +28,10 @@ RESERVED: dict[str, JsonValue] = {"reserved": True}
 """Marks a key that is accepted and checked, but has no effect yet (`json_schema_extra` of its field)."""
 
 
+LIMIT_MIN = Size.parse("256MB")
+"""The least memory limit: the processes of a server that is idle take 200 MiB."""
+
+
 class Section(BaseModel):
     """One table of the configuration: immutable, and every key in it is known."""
 
@@ -297,6 +301,13 @@ def _positive_size(value: object) -> object:
     return size
 
 
+def _memory_limit(value: object) -> object:
+    size = _size(value)
+    if isinstance(size, Size) and size < LIMIT_MIN:
+        raise problem(f"{size} is too little for the processes of the server, it is at least {LIMIT_MIN}")
+    return size
+
+
 def _positive_duration(value: object) -> object:
     duration = _duration(value)
     if duration == 0:
@@ -313,6 +324,7 @@ _address = _parsed(Address, Address.parse, "an address, expected a string such a
 
 SizeValue = Annotated[Size, BeforeValidator(_size)]
 PositiveSizeValue = Annotated[Size, BeforeValidator(_positive_size)]
+MemoryLimitValue = Annotated[Size, BeforeValidator(_memory_limit)]
 OptionalSizeValue = Annotated[Size | None, BeforeValidator(_size_or_empty)]
 DurationValue = Annotated[Duration, BeforeValidator(_duration)]
 PositiveDurationValue = Annotated[Duration, BeforeValidator(_positive_duration)]

@@ -14,6 +14,7 @@ from tsdb.config._fields import (
     HeadersValue,
     LogLevel,
     LogLevelValue,
+    MemoryLimitValue,
     PositiveDurationValue,
     RatioValue,
     RequiredStringValue,
@@ -22,7 +23,7 @@ from tsdb.config._fields import (
     SlowQueryRecordValue,
     StringValue,
 )
-from tsdb.units import Duration
+from tsdb.units import Duration, Size
 
 
 class TracingSampleRatioOptions(Section):
@@ -49,6 +50,17 @@ class LoggingOptions(Section):
     tracing_sample_ratio: TracingSampleRatioOptions = Field(
         default=TracingSampleRatioOptions(),
         description="Sampling of traces; a plain number in place of the table sets default_ratio.",
+    )
+
+
+class MemoryOptions(Section):
+    """The memory of all processes of the server together."""
+
+    limit: MemoryLimitValue = Field(
+        default=Size.parse("4GB"),
+        description="Memory of the server and its worker processes together, at least 256MB. Write buffer, caches, "
+        "merges and queries get their parts of it, and less when it becomes short: caches shrink, regions are flushed, "
+        "large queries are refused. Unset: half of the memory, at most 4GiB.",
     )
 
 

@@ -19,7 +19,7 @@ from tsdb.engine import Regions
 from tsdb.kv import MemoryKv
 from tsdb.query import QueryEngine, Session
 from tsdb.query.information_schema import InformationContext
-from tsdb.units import Duration
+from tsdb.units import Duration, Size
 
 
 class RecordType(StrEnum):
@@ -50,6 +50,10 @@ class DatabaseOptions:
     """The storages a table may choose beside the default one, in lower case."""
     write_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for room in the write buffer."""
+    promql_bytes: Size | None = None
+    """What all PromQL queries together may hold, where the bound of their samples is not less."""
+    series_index_bytes: Size | None = None
+    """What PromQL may keep of the labels of series; None for its default."""
     slow_queries: SlowQuerySettings = field(default_factory=SlowQuerySettings)
     """Which statements are recorded as slow, and where."""
 

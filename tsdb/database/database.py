@@ -54,6 +54,7 @@ from tsdb.ingest import NewTable, Rejection, TableRows, WriteOutcome
 from tsdb.ingest.prometheus import Samples
 from tsdb.ingest.prometheus_read import ReadQuery
 from tsdb.model import MetricDescription, TableInfo
+from tsdb.promql.evaluation import SampleBudget
 from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords, WriteToken
 from tsdb.query.promql import PromqlEngine, QueryTimes
 from tsdb.query.series_aggregate import AggregateRecords, LentAggregate
@@ -84,7 +85,12 @@ class Database:
     def __init__(self, services: Services) -> None:
         self.services = services
         self.promql = PromqlEngine(
-            services.catalog, services.regions, services.clock, authorize=partial(check_reading, services)
+            services.catalog,
+            services.regions,
+            services.clock,
+            budget=SampleBudget.of_bytes(services.options.promql_bytes),
+            index_bytes=services.options.series_index_bytes,
+            authorize=partial(check_reading, services),
         )
         self.metrics = Metrics(self.promql, services.catalog.metric_descriptions.of)
         services.queries.expand_with(self._expand)

@@ -25,6 +25,7 @@ from tsdb.engine.errors import (
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
+from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
 from tsdb.engine.region.background import Background
@@ -83,7 +84,8 @@ class Engine:
             for number in range(context.options.num_workers)
         ]
         self._scan_parallelism = context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
-        self._registers = SeriesRegisters()
+        self._registers = SeriesRegisters(context.options.series_registers_size)
+        self.memory = EngineMemory(context, self._registers)
         self._creating = threading.Lock()
         self._is_closed = False
         context.buffer.on_release(self.housekeeping.relieve)

@@ -6,6 +6,8 @@ the tags of one it knows (`TableRows.known`); tags are decoded on demand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +38,11 @@ _NEAR_CHARACTERS = 40
 """How much of a line an error shows."""
 
 _parser = _kernels.LineParser(KEYS_MAX, KEYS_BYTES_MAX)
+
+
+def line_parser(keys_bytes_max: int) -> Callable[..., list[TableRows]]:
+    """Return `parse_lines` with a parser of its own, which keeps so many bytes of keys."""
+    return partial(parse_lines, parser=_kernels.LineParser(KEYS_MAX, keys_bytes_max))
 
 
 def parse_lines(

@@ -10,12 +10,13 @@ Planning happens in the calling thread; rows are computed by DataFusion's thread
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
+from tsdb.memory import MemoryUse
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._explain import (
     analyzed_fast_path,
@@ -58,6 +59,15 @@ class QueryEngine:
         self._planner = QueryPlanner(catalog, regions, clock, options, information)
         self._slot_memory = SlotMemory(int(options.memory_bytes) // 2)
         self._fast_paths = FastPaths(self._planner, self._run_above)
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield from self._planner.memory_use()
+        yield from self._slot_memory.memory_use()
+
+    def limit_memory(self, share: float) -> None:
+        """Hold less memory; at the least share no large query begins."""
+        self._planner.limit_memory(share)
+        self._slot_memory.limit_memory(share)
 
     def expand_with(self, expand: Expand) -> None:
         """Let `expand` take out of every query, those of views too, what is not SQL."""

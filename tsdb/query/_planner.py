@@ -8,7 +8,7 @@ of their own, so that a deadline or a KILL ends the wait.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -18,6 +18,7 @@ from datafusion import DataFrame
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
+from tsdb.memory import LEAST_SHARE, MemoryUse
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._checkpoint import before_long_step
 from tsdb.query.errors import TableMissing
@@ -54,9 +55,10 @@ from tsdb.sql.lexer import Token
 from tsdb.sql.statements import Dialect
 from tsdb.units import Size
 
+_DESCRIBING = frozenset({INFORMATION_SCHEMA, PG_CATALOG})
 _PG_FUNCTIONS = frozenset(each.name for each in pg_functions())
 
-WORKER_MEMORY_MIN = 256 << 20
+WORKER_MEMORY_MIN = 64 << 20
 """What a worker may take at least."""
 
 InformationSource = Callable[[Session], InformationContext]
@@ -124,6 +126,7 @@ class QueryPlanner:
     def run(self, job: Job) -> QueryRecords | WorkerRecords:
         """Plan a query and let it run; returns its rows."""
         if self._workers is not None and not job.is_harmless:
+            self._admit(job)
             return WorkerRecords(*self._in_worker(job, RunRequest))
         planned, stream = self.start(job)
         waiter = None if job.is_single and job.is_small else self._waiter
@@ -134,10 +137,23 @@ class QueryPlanner:
         before_long_step()
         if not job.is_single or not job.is_small:
             self.unfinished.check()
+            self._admit(job)
             self._memory.check()
         if job.is_small:
             return self._start(job)
         return self._planning.run(self._watched(job), lambda: self._start(job), lambda found: found[0].give_up())
+
+    def _admit(self, job: Job) -> None:
+        """Refuse a query if memory is short; what describes the server can always be asked."""
+        if any(database not in _DESCRIBING for database, _ in job.names):
+            self._memory.admit()
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        if self._workers is not None:
+            yield MemoryUse("query_workers", self._workers.resident_bytes())
+
+    def limit_memory(self, share: float) -> None:
+        self._memory.is_short = share <= LEAST_SHARE
 
     def short_life(self, session: Session) -> QueryLife:
         """Return the life of a query that needs no planner."""

@@ -146,11 +146,14 @@ def test_shrinking_frees_what_is_used_least() -> None:
     for key in "abcdefghij":
         get(cache, key)
     get(cache, "a")
-    assert cache.shrink_to(0.3) == 70
+    assert cache.limit_to(0.3) == 70
     assert cache.statistics().bytes == 30
     assert is_cached(cache, "a")
-    assert cache.shrink_to(0) == 30
-    assert cache.statistics().entries == 0
+    get(cache, "x")
+    assert cache.statistics().bytes == 30
+    assert cache.limit_to(1) == 0
+    get(cache, "y")
+    assert cache.statistics().bytes == 40
 
 
 @given(

@@ -44,6 +44,8 @@ class EngineOptions:
     index_on_compaction: bool = True
     merge_memory_size: Size = Size(256 << 20)
     """What flushes and compactions may hold together while they merge; compactions wait for it."""
+    series_registers_size: Size = Size(64 << 20)
+    """What is kept of the series of tables."""
     stall_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for memory when its request has no deadline of its own."""
     tuning: EngineTuning = field(default_factory=EngineTuning)

@@ -59,7 +59,9 @@ class ByteCache(Generic[K, V]):
         """`group_of` says which keys are forgotten together (`remove_group`)."""
         self.name = name
         self._group_of = group_of
+        self._full_bytes = capacity_bytes
         self.capacity_bytes = capacity_bytes
+        """What it may hold at the moment."""
         self._lock = threading.Lock()
         self._probation: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._protected: OrderedDict[K, tuple[V, int]] = OrderedDict()
@@ -133,11 +135,12 @@ class ByteCache(Generic[K, V]):
             for key in list(self._groups.get(group, ())):
                 self._remove(key)
 
-    def shrink_to(self, fraction: float) -> int:
-        """Drop what is used least until at most this part of the capacity is full; return the bytes freed."""
+    def limit_to(self, share: float) -> int:
+        """Hold at most this part of the configured capacity from now on, what is used most; return the bytes freed."""
         with self._lock:
             before = self._bytes
-            self._evict(int(self.capacity_bytes * fraction))
+            self.capacity_bytes = int(self._full_bytes * share)
+            self._evict(self.capacity_bytes)
             return before - self._bytes
 
     def statistics(self) -> CacheStatistics:
@@ -290,9 +293,9 @@ class Caches:
         self.vectors.remove_group(file_id)
         self.pages.remove_group(file_id)
 
-    def shrink_to(self, fraction: float) -> int:
-        """Shrink the large caches, which are cheapest to fill again; return the bytes freed."""
-        return self.pages.shrink_to(fraction) + self.vectors.shrink_to(fraction)
+    def limit_to(self, share: float) -> int:
+        """Hold at most this part of the configured capacities from now on; return the bytes freed."""
+        return sum(each.limit_to(share) for each in (self.pages, self.vectors, self.sst_meta))
 
     def statistics(self) -> tuple[CacheStatistics, ...]:
         return self.sst_meta.statistics(), self.vectors.statistics(), self.pages.statistics()

@@ -17,6 +17,7 @@ class MergeMemory:
     """Counts bytes that merges hold. Thread-safe."""
 
     def __init__(self, bytes_max: int) -> None:
+        self._full_bytes = bytes_max
         self.bytes_max = bytes_max
         self._changed = threading.Condition()
         self._used = 0
@@ -25,6 +26,12 @@ class MergeMemory:
     @property
     def used(self) -> int:
         return self._used
+
+    def limit_to(self, share: float) -> None:
+        """Use at most this part of the budget from now on; what is taken already is not taken away."""
+        with self._changed:
+            self.bytes_max = int(self._full_bytes * share)
+            self._changed.notify_all()
 
     @contextmanager
     def flushing(self, nbytes: int) -> Iterator[None]:

@@ -5,7 +5,8 @@
     used >= size                       writers wait, with a deadline, for a flush to free memory
     used + waiting >= reject size      writers are refused
 
-`used` counts memtables that are written to (active) and those that wait for their flush to end.
+`used` counts memtables that are written to (active) and those that wait for their flush to end. While the server is
+short of memory the size is smaller (`limit_to`): writers wait sooner, but are not refused sooner.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class WriteBuffer:
     """Counts bytes; decides nothing but thresholds. Thread-safe."""
 
     def __init__(self, *, size: Size, reject_size: Size) -> None:
+        self._full_size = size
         self.size = size
         self.reject_size = reject_size
         self._lock = threading.Lock()
@@ -49,6 +51,11 @@ class WriteBuffer:
         """Tell whether a write of this many bytes is too much; alone, it never is."""
         before = self._used + self._waiting + ahead
         return before > 0 and before + more > self.reject_size
+
+    def limit_to(self, share: float) -> None:
+        """Use at most this part of the size from now on."""
+        self.size = Size(int(self._full_size * share))
+        self.wake()
 
     def on_release(self, wake: Callable[[], None]) -> None:
         """Call this whenever memory is given back."""

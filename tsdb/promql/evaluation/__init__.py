@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.promql.evaluation._budget import SHARED_SAMPLES_MAX, PromqlBusy, SampleBudget
+from tsdb.promql.evaluation._budget import SAMPLE_BYTES, SHARED_SAMPLES_MAX, PromqlBusy, SampleBudget
 from tsdb.promql.evaluation._context import LOOKBACK_MS, SAMPLES_MAX, SERIES_MAX, Limits
 from tsdb.promql.evaluation._labels import LabelColumn, LabelTable, concat_labels
 from tsdb.promql.evaluation._numbers import format_float
@@ -13,6 +13,7 @@ from tsdb.promql.evaluation._values import Natives, Scalar, StringValue, Vector,
 __all__ = [
     "LOOKBACK_MS",
     "SAMPLES_MAX",
+    "SAMPLE_BYTES",
     "SERIES_MAX",
     "SHARED_SAMPLES_MAX",
     "STALE_BITS",

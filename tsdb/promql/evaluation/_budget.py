@@ -13,7 +13,9 @@ from tsdb.errors import Busy
 from tsdb.telemetry import gauge
 
 SHARED_SAMPLES_MAX = 100_000_000
-"""How many samples, read or computed, all queries may hold; each takes about 16 bytes."""
+"""How many samples, read or computed, all queries may hold."""
+SAMPLE_BYTES = 16
+"""What one of them takes."""
 
 _HELD = gauge("tsdb_promql_samples_held", "Samples, read or computed, that PromQL queries hold at the moment.")
 
@@ -26,13 +28,23 @@ class SampleBudget:
     """Samples for all queries. Safe to use from many threads."""
 
     def __init__(self, samples_max: int = SHARED_SAMPLES_MAX) -> None:
+        self._full_samples = samples_max
         self.samples_max = samples_max
         self._lock = threading.Lock()
         self._held = 0
 
+    @classmethod
+    def of_bytes(cls, bytes_max: int | None) -> SampleBudget:
+        """A budget of as many samples as fit into so many bytes, but not of more than there is by default."""
+        return cls() if bytes_max is None else cls(min(SHARED_SAMPLES_MAX, bytes_max // SAMPLE_BYTES))
+
     @property
     def held(self) -> int:
         return self._held
+
+    def limit_to(self, share: float) -> None:
+        """Let queries hold at most this part of the budget from now on."""
+        self.samples_max = int(self._full_samples * share)
 
     def take(self, samples: int) -> None:
         """Take samples, or PromqlBusy if so many are not left."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tsdb.query.information_schema import _files, _keys, _node, _regions, _tables
+from tsdb.query.information_schema import _files, _keys, _memory, _node, _regions, _tables
 from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import (
     FlowRow,
@@ -56,6 +56,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "flows": _node.flows_table,
     "ingest_rejections": _node.ingest_rejections_table,
     "key_column_usage": _keys.key_column_usage_table,
+    "memory_usage": _memory.memory_usage_table,
     "partitions": _regions.partitions_table,
     "process_list": _node.process_list_table,
     "processlist": _node.mysql_processlist_table,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tsdb.clock import Clock
 from tsdb.engine import FileFacts, RegionStat
+from tsdb.memory import MemoryReport
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
 
@@ -132,6 +133,10 @@ def _nothing() -> Sequence[RunningStatement]:
     return ()
 
 
+def _no_memory() -> MemoryReport:
+    return MemoryReport((), 0)
+
+
 def _no_connections() -> Sequence[OpenConnection]:
     return ()
 
@@ -157,5 +162,6 @@ class InformationContext:
     connections: Callable[[], Sequence[OpenConnection]] = _no_connections
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
     rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections
+    memory: Callable[[], MemoryReport] = _no_memory
     view_columns: Callable[[ViewInfo], tuple[ColumnInfo, ...]] = _no_columns
     """The columns of a view as its query has them now, none if it cannot be planned."""

@@ -6,11 +6,11 @@ import json
 import os
 import resource
 import socket
-from pathlib import Path
 
 import pyarrow as pa
 
 from tsdb.model import CATALOG
+from tsdb.processes.resident import resident_bytes
 from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext, RunningStatement
 from tsdb.query.information_schema._schemas import information_schema_of
@@ -31,7 +31,7 @@ def cluster_info_table(context: InformationContext) -> pa.Table:
         "total_cpu_millicores": (os.cpu_count() or 1) * 1000,
         "total_memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "cpu_usage_millicores": _cpu_millicores(alive),
-        "memory_usage_bytes": _memory_bytes(),
+        "memory_usage_bytes": resident_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         "version": node.version,
         "git_commit": node.commit,
         "start_time": pa.array([node.started_ms], pa.int64()).cast(pa.timestamp("ms")),
@@ -44,14 +44,6 @@ def _cpu_millicores(alive: Duration) -> int:
     """What the process has used since it began, on average."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return int((usage.ru_utime + usage.ru_stime) * 1e12 / alive) if alive else 0
-
-
-def _memory_bytes() -> int:
-    """Resident memory now; where the system does not tell that, the most there ever was."""
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def build_info_table(context: InformationContext) -> pa.Table:

@@ -84,6 +84,7 @@ _COLUMNS: dict[str, str] = {
     "key_column_usage": """constraint_catalog constraint_schema constraint_name table_catalog real_table_catalog
         table_schema table_name column_name ordinal_position:u32 position_in_unique_constraint:u32?
         referenced_table_schema? referenced_table_name? referenced_column_name? tsdb_index_type?""",
+    "memory_usage": "owner bytes:u64 limit_bytes:u64? state reason? since:ts3?",
     "optimizer_trace": "query trace missing_bytes_beyond_max_mem_size:i64 insufficient_privileges:i64",
     "parameters": """specific_catalog specific_schema specific_name ordinal_position:i64 parameter_mode parameter_name
         data_type character_maximum_length:i64 character_octet_length:i64 numeric_precision:i64 numeric_scale:i64

@@ -7,11 +7,10 @@ start of a query by more than queries may take, the query is failed, and none is
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from pathlib import Path
 
+from tsdb.processes.resident import resident_bytes
 from tsdb.query.errors import OutOfMemory
 from tsdb.query.lifetime._life import QueryLife
 from tsdb.query.lifetime._planning_threads import QueriesBusy, Unfinished
@@ -19,23 +18,14 @@ from tsdb.query.lifetime._planning_threads import QueriesBusy, Unfinished
 INTERVAL_SECONDS = 0.05
 """How often resident memory is read while large queries run."""
 
-_STATM = Path("/proc/self/statm")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 where the system does not say it."""
-    try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
-    except OSError:
-        return 0
-
 
 class MemoryWatch:
     """Fails queries since whose start resident memory has grown too much."""
 
     def __init__(self, growth_bytes_max: int, unfinished: Unfinished) -> None:
         """0 for the bound switches it off."""
+        self.is_short = False
+        """Whether the server is short of memory: no large query begins."""
         self._growth_bytes_max = growth_bytes_max
         self._unfinished = unfinished
         self._lock = threading.Lock()
@@ -43,6 +33,14 @@ class MemoryWatch:
         self._is_running = False
         self._calm_bytes = 0
         """What was resident when the first of the queries that run began."""
+
+    def admit(self) -> None:
+        """Raise QueriesBusy while the server is short of memory."""
+        if self.is_short:
+            raise QueriesBusy(
+                "the server is at its memory limit and begins no large query",
+                hint="try again later; information_schema.memory_usage shows what holds the memory",
+            )
 
     def check(self) -> None:
         """Raise QueriesBusy while memory is taken by queries that have failed and not ended."""

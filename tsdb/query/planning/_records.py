@@ -245,7 +245,13 @@ def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if not schema.names:
         return batch
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else _cast(column, field.type)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    # The quotient of a signed and an unsigned integer is announced as a decimal without a fraction and has one.
+    is_quotient = pt.is_decimal(column.type) and pt.is_decimal(kind)
+    return column.cast(kind, safe=not is_quotient)

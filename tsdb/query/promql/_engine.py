@@ -6,16 +6,18 @@ is evaluated once for each field, and the label `__field__` distinguishes the an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
+from tsdb.memory import MemoryUse
 from tsdb.model import Matcher
 from tsdb.promql import Expr, PromqlTooLarge, VectorSelector, parse_promql, walk
 from tsdb.promql.evaluation import (
     LOOKBACK_MS,
+    SAMPLE_BYTES,
     Answer,
     EvaluationOptions,
     LabelColumn,
@@ -28,7 +30,7 @@ from tsdb.promql.evaluation import (
 )
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.promql._newest import Newest, newest_samples
-from tsdb.query.promql._series_index import SeriesIndexes
+from tsdb.query.promql._series_index import INDEX_BYTES_MAX, SeriesIndexes
 from tsdb.query.promql._source import TableSeries
 from tsdb.query.promql._tables import FIELD_LABEL, MetricCatalog, chosen_columns, find_tables, split_matchers
 from tsdb.query.session import Session
@@ -64,6 +66,7 @@ class PromqlEngine:
         limits: Limits | None = None,
         *,
         budget: SampleBudget | None = None,
+        index_bytes: int | None = None,
         authorize: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self.catalog = catalog
@@ -71,8 +74,17 @@ class PromqlEngine:
         self.clock = clock
         self._regions = regions
         self._limits = limits or Limits()
-        self._indexes = SeriesIndexes()
+        self._indexes = SeriesIndexes(INDEX_BYTES_MAX if index_bytes is None else index_bytes)
         self._budget = budget or SampleBudget()
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        held, most = self._budget.held, self._budget.samples_max
+        yield MemoryUse("promql_samples", held * SAMPLE_BYTES, most * SAMPLE_BYTES)
+        yield MemoryUse("promql_series_index", self._indexes.nbytes, self._indexes.bytes_max)
+
+    def limit_memory(self, share: float) -> None:
+        self._budget.limit_to(share)
+        self._indexes.limit_to(share)
 
     def source(self, session: Session, check: Callable[[], None] = lambda: None) -> TableSeries:
         """Return the series that a session sees; PermissionDenied if it may see none."""

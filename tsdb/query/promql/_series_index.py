@@ -92,7 +92,7 @@ class SeriesIndexes:
     """The labels of the tables of a process: as many as fit, those used longest ago go first."""
 
     def __init__(self, bytes_max: int = INDEX_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self._full_bytes = self.bytes_max = bytes_max
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[RegionId, int], _Labels] = OrderedDict()
         self._nbytes = 0
@@ -100,6 +100,12 @@ class SeriesIndexes:
     @property
     def nbytes(self) -> int:
         return self._nbytes
+
+    def limit_to(self, share: float) -> None:
+        """Hold at most this part of the bound from now on."""
+        with self._lock:
+            self.bytes_max = int(self._full_bytes * share)
+            self._evict()
 
     def read(
         self,
@@ -141,13 +147,16 @@ class SeriesIndexes:
         labels = _Labels(known, table)
         with self._lock:
             self._drop(key)
-            if labels.nbytes <= self._bytes_max:
+            if labels.nbytes <= self.bytes_max:
                 self._held[key] = labels
                 self._nbytes += labels.nbytes
-            while self._nbytes > self._bytes_max:
-                self._drop(next(iter(self._held)))
-            _BYTES.set(self._nbytes)
+            self._evict()
         return labels
+
+    def _evict(self) -> None:
+        while self._nbytes > self.bytes_max:
+            self._drop(next(iter(self._held)))
+        _BYTES.set(self._nbytes)
 
     def _drop(self, key: tuple[RegionId, int]) -> None:
         gone = self._held.pop(key, None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
 from tsdb.errors import InvalidArguments, Status
+from tsdb.memory import MemoryUse
 from tsdb.query.errors import OutOfMemory
 
 ROWS_MAX = 20_000_000
@@ -26,9 +28,15 @@ class SlotMemory:
 
     def __init__(self, bytes_max: int) -> None:
         """0 for no bound."""
-        self._bytes_max = bytes_max
+        self._full_bytes = self._bytes_max = bytes_max
         self._taken_bytes = 0
         self._lock = threading.Lock()
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield MemoryUse("range_queries", self._taken_bytes, self._bytes_max)
+
+    def limit_memory(self, share: float) -> None:
+        self._bytes_max = int(self._full_bytes * share)
 
     def take(self, size: int) -> None:
         """Take so many bytes more, or raise OutOfMemory."""

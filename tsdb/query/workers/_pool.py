@@ -20,6 +20,7 @@ from pathlib import Path
 from tsdb.errors import Cancelled
 from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone
+from tsdb.processes.resident import resident_bytes
 from tsdb.query.errors import OutOfMemory
 from tsdb.query.lifetime import QueriesBusy, QueryLife
 from tsdb.query.workers._service import WorkerService
@@ -34,7 +35,8 @@ PARKED_SECONDS = 0.5
 KEPT_BYTES_MAX = 96 << 20
 """A worker that has grown by more than this is replaced when its query is over."""
 _WATCH_SECONDS = 0.05
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+OWN_BYTES = 8 << 20
+"""What an idle worker has of its own, beside the memory that it shares with the process it was forked from."""
 
 _log = logging.getLogger(__name__)
 
@@ -63,10 +65,7 @@ class WorkerProcess:
         """Since when its rows wait for the client."""
 
     def resident_bytes(self) -> int:
-        try:
-            return int(Path(f"/proc/{self.process}/statm").read_bytes().split()[1]) * _PAGE_BYTES
-        except (OSError, IndexError):
-            return 0
+        return resident_bytes(self.process)
 
     def is_alive(self) -> bool:
         """Return whether the process runs; its descriptor can be read when it has ended."""
@@ -125,6 +124,12 @@ class Workers:
         """The process ids of all workers."""
         with self._lock:
             return [each.process for each in (*self._idle, *self._busy)]
+
+    def resident_bytes(self) -> int:
+        """Return what all workers have of their own."""
+        with self._lock:
+            workers = [*self._idle, *self._busy]
+        return sum(OWN_BYTES + max(each.resident_bytes() - each.idle_bytes, 0) for each in workers)
 
     def take(self, life: QueryLife) -> WorkerProcess:
         """Return a worker for a query, when it is its turn; raises at the deadline or when it is cancelled."""

@@ -9,13 +9,15 @@ import signal
 import socket
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, cast
 
 from tsdb.engine.lending import Lender, SharedRuns
+from tsdb.memory import MemoryUse
 from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone, object_header
+from tsdb.processes.resident import resident_bytes
 from tsdb.query import Affected, Output, run_checked
 from tsdb.query.series_aggregate import LendableRecords
 from tsdb.servers._inline import SoftDeadlineExceeded
@@ -35,6 +37,10 @@ SKIPS_FIRST, SKIPS_MAX = 16, 1024
 HANGS_SECONDS = 5.0
 """A worker that has not answered by then is ended."""
 SEND_SECONDS_MAX = 1.0
+SHARE_MIN = 0.5
+"""With a smaller part of their memory there are no workers."""
+OWN_BYTES = 8 << 20
+"""What a worker that has just started has of its own, beside what it shares with the process it was forked from."""
 _READ_BYTES = 1 << 18
 
 _log = get_logger("tsdb.fast_workers")
@@ -98,7 +104,21 @@ class FastWorkers:
         self._not_before = 0.0
         """When workers may be started again, after that has failed."""
         self._is_closed = False
+        self._is_short = False
+        """Whether the server is short of memory."""
         self._used_at = 0.0
+
+    def memory_use(self) -> Iterator[MemoryUse]:
+        yield MemoryUse("fast_workers", sum(each.resident_bytes() for each in list(self._workers)))
+
+    def limit_memory(self, share: float) -> None:
+        """At less than half of their memory, workers that have nothing to do end; the server computes their queries."""
+        self._is_short = share < SHARE_MIN
+        if self._is_short:
+            for worker in [each for each in self._workers if not each.at_once]:
+                self._workers.remove(worker)
+                worker.abandon()
+            _PROCESSES.set(len(self._workers))
 
     async def answer(self, key: Hashable, *, start: Callable[[], Output], encode: Encode) -> FastAnswer | None:
         """Have a worker answer a query; None if it has to be answered here.
@@ -125,7 +145,7 @@ class FastWorkers:
         self._skips.move_to_end(key)
         if len(self._skips) > KEYS_MAX:
             self._skips.popitem(last=False)
-        return left == 0 and not self._is_closed
+        return left == 0 and not self._is_closed and not self._is_short
 
     def _decline(self, key: Hashable) -> None:
         """Note that a query cannot be computed by a worker, or not soon enough."""
@@ -185,7 +205,7 @@ class FastWorkers:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have workers started, on a thread: a fork takes milliseconds."""
-        if self._is_starting or self._is_closed or loop.time() < self._not_before:
+        if self._is_starting or self._is_closed or self._is_short or loop.time() < self._not_before:
             return
         self._is_starting = True
         missing = self._count - len(self._workers)
@@ -287,6 +307,7 @@ class FastWorker:
         self._received = bytearray()
         self._unsent = bytearray()
         self._is_ended = False
+        self._start_bytes = resident_bytes(self.process)
         self._kill_lock = threading.Lock()
         loop.add_reader(self._connection, self._read)
 
@@ -314,6 +335,10 @@ class FastWorker:
         finally:
             watch.cancel()
             self._asked.pop(number, None)
+
+    def resident_bytes(self) -> int:
+        """Return what the process has of its own."""
+        return OWN_BYTES + max(resident_bytes(self.process) - self._start_bytes, 0)
 
     def abandon(self) -> None:
         """End the process, whatever it does."""

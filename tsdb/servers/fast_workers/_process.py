@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tsdb.clock import SystemClock
 from tsdb.engine.lending import PARCEL_RUNS_MAX, Borrower
+from tsdb.processes.allocator import give_back, keep_memory
 from tsdb.processes.fork_server import name_process
 from tsdb.processes.messages import Gone, receive_object
 from tsdb.query import Records, run_checked
@@ -27,6 +30,14 @@ COMPUTE_SECONDS_MAX = 0.025
 META_BYTES = 16 << 20
 VECTOR_BYTES_MAX = 96 << 20
 """What a worker keeps decoded at most; all of them together half of what the server does."""
+
+KEPT_BYTES = 4 << 20
+"""What the C library keeps for the next query."""
+LOOK_SECONDS = 1.0
+BUSY_LOOKS = 10
+"""A worker that is always busy gives free memory back after so many looks."""
+VECTOR_BYTES_MIN = 32 << 20
+"""Without so much for each there are no fast workers."""
 
 HEADER = struct.Struct("<IBdI")
 """Of an answer: the number of the request, its outcome, the seconds it took, the size of what follows."""
@@ -66,8 +77,10 @@ class FastWorkerProgram:
     def run(self, *connections: socket.socket) -> None:
         (connection,) = connections
         name_process("tsdb-fast")
+        keep_memory(KEPT_BYTES)
         borrower = Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
         worker = _Worker(connection, borrower, self.soft_deadline_seconds)
+        threading.Thread(target=worker.give_back_unused, name="tsdb-memory", daemon=True).start()
         with suppress(Gone, BrokenPipeError, ConnectionResetError):
             while True:
                 worker.answer(*receive_object(connection, PARCEL_RUNS_MAX))
@@ -79,6 +92,19 @@ class _Worker:
         self._soft_deadline_seconds = soft_deadline_seconds
         self._borrower = borrower
         self._clock = SystemClock()
+        self._answered = 0
+
+    def give_back_unused(self) -> None:
+        """Return free memory to the system whenever there was nothing to do for a moment, and now and then."""
+        given_back = looks = 0
+        while True:
+            before = self._answered
+            time.sleep(LOOK_SECONDS)
+            looks += 1
+            is_idle = self._answered == before
+            if self._answered != given_back and (is_idle or looks % BUSY_LOOKS == 0):
+                given_back = self._answered
+                give_back()
 
     def answer(self, request: FastQuery, descriptors: list[int]) -> None:
         self._borrower.take(request.news, request.gone, descriptors)
@@ -89,6 +115,7 @@ class _Worker:
             # The server runs it again, and has the error if it is one of the query.
             body, outcome = repr(error).encode(errors="replace"), Outcome.DECLINED
         self._connection.sendall(HEADER.pack(request.number, outcome, seconds(), len(body)) + body)
+        self._answered += 1
 
     def _compute(self, request: FastQuery, seconds: Callable[[], float]) -> bytes:
         deadline = SoftDeadline(seconds, self._soft_deadline_seconds)

@@ -9,6 +9,7 @@ A handler is an async function. It raises the errors of `tsdb.errors` and never 
 from __future__ import annotations
 
 from tsdb.servers.http._app import HttpApp
+from tsdb.servers.http._bodies import BODIES_BYTES_MAX, BodyMemory
 from tsdb.servers.http._compat_paths import COMPAT_PATHS
 from tsdb.servers.http._errors import short_error_body
 from tsdb.servers.http._influx import influx_routes
@@ -34,7 +35,9 @@ from tsdb.servers.http._server import HttpServer
 from tsdb.servers.http._sql import sql_routes
 
 __all__ = [
+    "BODIES_BYTES_MAX",
     "COMPAT_PATHS",
+    "BodyMemory",
     "ClientDisconnected",
     "Handler",
     "Headers",

@@ -25,6 +25,7 @@ from tsdb.errors import DeadlineExceeded, InvalidArguments, Status, TsdbError
 from tsdb.query import WriteToken
 from tsdb.servers._failures import log_failure
 from tsdb.servers.http._auth import PUBLIC_ENDPOINTS, HttpAuth, auth_error_response, check_rights
+from tsdb.servers.http._bodies import BodyMemory
 from tsdb.servers.http._errors import (
     RETRY_AFTER_SECONDS,
     ErrorBody,
@@ -70,6 +71,7 @@ class HttpApp:
         self,
         *,
         body_limit: int,
+        bodies: BodyMemory | None = None,
         timeout: Duration,
         tracing: Tracing | None = None,
         authenticator: Authenticator | None = None,
@@ -80,6 +82,7 @@ class HttpApp:
         self.authenticator = authenticator or Authenticator()
         self._auth = HttpAuth(self.authenticator, frozenset(public_endpoints))
         self._body_limit = body_limit
+        self.bodies = bodies or BodyMemory()
         self._timeout_seconds = timeout.seconds
         self._tracing = tracing
         self._router = Router()
@@ -168,7 +171,7 @@ class HttpApp:
     async def _serve(self, route: Route | Miss, scope: Scope, receive: Receive, reply: Reply, started: float) -> None:
         task = asyncio.current_task()
         assert task is not None
-        request = Request(scope, receive, body_limit=self._body_limit)
+        request = Request(scope, receive, body_limit=self._body_limit, bodies=self.bodies)
         if b"accept-encoding" in request.raw_headers:
             reply.accepted = ",".join(request.headers.get_all("accept-encoding"))
         guard = self._timeouts.enter(task, request)
@@ -184,6 +187,7 @@ class HttpApp:
                 raise
             await self._answer_interrupted(guard.reason, route, request.token, reply, started)
         finally:
+            request.release_body()
             self._timeouts.leave(guard)
 
     async def _answer(self, route: Route, request: Request, guard: RequestGuard, reply: Reply, started: float) -> None:
@@ -195,6 +199,8 @@ class HttpApp:
                 return
             check_rights(request)
             request.check_declared_length()
+            if request.has_large_body:
+                await request.reserve_body()
             response = await route.handler(request)
             if isinstance(response, StreamingResponse):
                 guard.watch()

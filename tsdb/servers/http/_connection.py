@@ -314,7 +314,10 @@ class Exchange:
                     connection.transport.write(_CONTINUE)
                 connection.resume_reading()
             self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
 
     async def send(self, message: Message) -> None:
         """Write a part of the answer; returns when there is room for more."""

@@ -80,8 +80,11 @@ class RequestGuard:
 
     def close(self) -> None:
         """Stop watching: the work is over."""
-        if self._watcher is not None:
-            self._watcher.cancel()
+        # A task that was cancelled holds on to the error, the error to its frames, and they to this guard and all that
+        # the request has read: nothing here may lead back to the task, or that would wait for the garbage collector.
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
         if self.reason is not None and not self._is_claimed:
             # A handler caught the cancellation and answered all the same.
             self._task.uncancel()

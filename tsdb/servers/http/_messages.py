@@ -24,6 +24,9 @@ from tsdb._kernels import LimitExceeded, MalformedInput, parse_form
 from tsdb.auth import Identity
 from tsdb.errors import BodyTooLarge, InvalidArguments
 from tsdb.query import WriteToken
+from tsdb.servers.http._bodies import SMALL_BYTES_MAX, UNPACKED_FACTOR, BodyMemory
+
+_LARGE_DIGITS = len(str(SMALL_BYTES_MAX))
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -119,6 +122,7 @@ class Request:
     """One request. Its body is taken whole (`body`, again and again) or in pieces (`stream`, once)."""
 
     __slots__ = (
+        "_bodies",
         "_body",
         "_body_limit",
         "_has_streamed",
@@ -127,6 +131,7 @@ class Request:
         "_query",
         "_receive",
         "_received_bytes",
+        "_reserved_bytes",
         "_scope",
         "identity",
         "method",
@@ -136,7 +141,7 @@ class Request:
         "token",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, *, body_limit: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, *, body_limit: int, bodies: BodyMemory | None = None) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         # By name in lower case, the last one of a name: for what the server itself looks up in every request.
@@ -149,7 +154,9 @@ class Request:
         self._scope = scope
         self._receive = receive
         self._body_limit = body_limit
+        self._bodies = bodies
         self._received_bytes = 0
+        self._reserved_bytes = 0
         self._body: bytes | None = None
         self._has_streamed = False
         # HTTP/1.1 announces every body; what announces none has none, and nothing needs to be read.
@@ -211,6 +218,27 @@ class Request:
         if int(declared) > self._body_limit:
             raise BodyTooLarge(limit_bytes=self._body_limit)
 
+    @property
+    def has_large_body(self) -> bool:
+        """Whether a length is declared for which there must be memory."""
+        return len(self.raw_headers.get(b"content-length", b"")) >= _LARGE_DIGITS
+
+    async def reserve_body(self) -> None:
+        """Wait until there is memory for a large body."""
+        declared = self.raw_headers.get(b"content-length", b"")
+        if self._bodies is None or not declared.isdigit() or int(declared) <= SMALL_BYTES_MAX:
+            return
+        is_packed = b"content-encoding" in self.raw_headers
+        size = int(declared) * (UNPACKED_FACTOR if is_packed else 1)
+        await self._bodies.reserve(size)
+        self._reserved_bytes = size
+
+    def release_body(self) -> None:
+        """Give back the memory of the body."""
+        if self._reserved_bytes and self._bodies is not None:
+            self._bodies.give_back(self._reserved_bytes)
+            self._reserved_bytes = 0
+
     async def body(self) -> bytes:
         """Return the whole body."""
         if self._body is None:
@@ -218,6 +246,7 @@ class Request:
             chunks = []
             while not self._is_body_complete:
                 chunks.append(await self._receive_chunk())
+                self._note_received()
             self._body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         return self._body
 
@@ -240,6 +269,14 @@ class Request:
         """Return when the client has disconnected. Only after the body is complete: until then, reading it fails."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    def _note_received(self) -> None:
+        """Take memory for what has come of a body whose length was not declared."""
+        more = self._received_bytes - self._reserved_bytes
+        if self._bodies is None or more <= SMALL_BYTES_MAX or b"content-length" in self.raw_headers:
+            return
+        self._bodies.reserve_now(more, self._reserved_bytes)
+        self._reserved_bytes += more
 
     def _take(self) -> None:
         if self._has_streamed:

@@ -19,7 +19,7 @@ from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import Rejection, WriteOutcome
 from tsdb.ingest.descriptions import DescriptionReader
-from tsdb.ingest.prometheus import NEW_TABLE, RemoteWriteReader, Samples, unpack
+from tsdb.ingest.prometheus import NEW_TABLE, SERIES_BYTES_MAX, RemoteWriteReader, Samples, unpack
 from tsdb.ingest.prometheus_read import encode_read_response, parse_read_request
 from tsdb.query import Session, WriteToken
 from tsdb.servers._scheduler import QueryScheduler
@@ -53,11 +53,17 @@ class PrometheusRemoteRoutes:
     """The state of the routes. `close` it when the server has stopped."""
 
     def __init__(
-        self, gate: DatabaseGate, *, has_metric_engine: bool, is_strict: bool, scheduler: QueryScheduler
+        self,
+        gate: DatabaseGate,
+        *,
+        has_metric_engine: bool,
+        is_strict: bool,
+        series_bytes_max: int,
+        scheduler: QueryScheduler,
     ) -> None:
         self._gate = gate
         self._new_table = replace(NEW_TABLE, is_metric=has_metric_engine)
-        self._reader = RemoteWriteReader(is_strict=is_strict)
+        self._reader = RemoteWriteReader(is_strict=is_strict, series_bytes_max=series_bytes_max)
         self._descriptions = DescriptionReader(SystemClock())
         self._pool = IngestPool("http-prometheus")
         self._reads = StepPool("http-prometheus-read", READS_AT_ONCE_MAX, scheduler=scheduler)
@@ -202,11 +208,16 @@ def prometheus_remote_routes(
     *,
     has_metric_engine: bool = True,
     is_strict: bool = True,
+    series_bytes_max: int = SERIES_BYTES_MAX,
     scheduler: QueryScheduler | None = None,
 ) -> PrometheusRemoteRoutes:
     """Add `/v1/prometheus/write` and `/read`. The result is to be closed after the server has stopped."""
     routes = PrometheusRemoteRoutes(
-        gate, has_metric_engine=has_metric_engine, is_strict=is_strict, scheduler=scheduler or QueryScheduler()
+        gate,
+        has_metric_engine=has_metric_engine,
+        is_strict=is_strict,
+        series_bytes_max=series_bytes_max,
+        scheduler=scheduler or QueryScheduler(),
     )
     app.add("/v1/prometheus/write", routes.write, methods=("POST",), error_body=short_error_body, timeout_status=504)
     app.add("/v1/prometheus/read", routes.read, methods=("POST",), error_body=short_error_body)

@@ -169,6 +169,8 @@ class _IntegerReader:
 
     def _apply_shift(self, left: _Node, index: int, right: _Node) -> _Node:
         operator = self._sign(index)
+        if operator in "/%":
+            left, right = _unsigned_together(left, right)
         text = f"{left.text} {operator} {right.text}"
         is_edited, casts = left.is_edited or right.is_edited, max(left.casts, right.casts)
         if self._dialect is Dialect.MYSQL:
@@ -509,3 +511,16 @@ def _common(kinds: list[Integers | None]) -> Integers | None:
         if found is None:
             return None
     return found
+
+
+def _unsigned_together(left: _Node, right: _Node) -> tuple[_Node, _Node]:
+    """Let an integer that is not negative be unsigned beside one of 64 bits, or the quotient would be a decimal."""
+    if left.integers is None or right.integers is None or together(left.integers, right.integers) is not None:
+        return left, right
+    return _as_unsigned(left), _as_unsigned(right)
+
+
+def _as_unsigned(node: _Node) -> _Node:
+    if node.integers is None or not node.integers.is_signed or node.integers.low < 0:
+        return node
+    return _Node(f"CAST({node.text} AS {UINT64.sql})", UINT64, True, casts=node.casts + 1)

@@ -50,7 +50,8 @@ class SeriesRegisters:
     """Registers by table. Safe to use from many threads."""
 
     def __init__(self, bytes_max: int = REGISTERS_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+        self._full_bytes = bytes_max
+        self.bytes_max = bytes_max
         self._lock = threading.Lock()
         self._held: OrderedDict[_Key, _Held] = OrderedDict()
         self._sizes: dict[_Key, int] = {}
@@ -58,6 +59,12 @@ class SeriesRegisters:
     @property
     def nbytes(self) -> int:
         return sum(self._sizes.values())
+
+    def limit_to(self, share: float) -> None:
+        """Hold at most this part of the bound from now on."""
+        with self._lock:
+            self.bytes_max = int(self._full_bytes * share)
+            self._evict()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -87,16 +94,19 @@ class SeriesRegisters:
     def _weigh(self, key: _Key, held: _Held, *, is_wasteful: bool) -> None:
         """Keep to the bound after a register has learned something; one that is mostly of the past begins anew."""
         size = held.register.nbytes
-        is_unwanted = size > self._bytes_max or is_wasteful
+        is_unwanted = size > self.bytes_max or is_wasteful
         with self._lock:
             if self._held.get(key) is not held:
                 return
             self._sizes[key] = size
             if is_unwanted:
                 self._drop(key)
-            while self._held and self.nbytes > self._bytes_max:
-                self._drop(next(iter(self._held)))
-            _BYTES.set(self.nbytes)
+            self._evict()
+
+    def _evict(self) -> None:
+        while self._held and self.nbytes > self.bytes_max:
+            self._drop(next(iter(self._held)))
+        _BYTES.set(self.nbytes)
 
     def _drop(self, key: _Key) -> None:
         del self._held[key]

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from tsdb.components._memory import UNUSED_BYTES, Waste
+from tsdb.processes.allocator import UNUSED_BYTES, Waste
 
 PROGRAM = """
 import numpy as np
 from pathlib import Path
-from tsdb.components._memory import give_back, keep_memory
+from tsdb.processes.allocator import give_back, keep_memory
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

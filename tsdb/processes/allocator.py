@@ -8,55 +8,38 @@ is idle, or for twenty seconds, goes back to the system.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
-import mmap
 import os
 import sys
-import time
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Parameters of `mallopt`."""
-_KEPT_BYTES = 64 << 20
+KEPT_BYTES = 64 << 20
 """With four times as much, a load by four clients caused no fewer page faults."""
 _LARGE_BYTES = 32 << 20
 """The largest that glibc takes for it."""
 _ARENAS_MIN = 2
 
-INTERVAL_SECONDS = 10.0
 IDLE_PART = 0.25
 """The process is idle when it uses less than this part of one core."""
 UNUSED_BYTES = 64 << 20
-"""So much that is not needed for two intervals is given back by a busy process as well, which takes it 10 ms."""
+"""So much that is not needed at two looks is given back by a busy process as well, which takes it 10 ms."""
 
 
-def keep_memory() -> None:
-    """Keep free memory for the next request; nothing happens where the C library is another one.
+def keep_memory(kept_bytes: int = KEPT_BYTES) -> None:
+    """Keep so much free memory for the next request; nothing happens where the C library is another one.
 
     Threads share as many pools of memory as there are cores: with one each, every pool would keep what its thread once
     needed.
     """
     mallopt = _function("mallopt")
     if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_TRIM_THRESHOLD, kept_bytes)
         mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
         mallopt(_ARENA_MAX, max(_ARENAS_MIN, os.cpu_count() or 1))
-
-
-async def give_back_unused() -> None:
-    """Return free memory to the system, again and again: when the process is idle, or has not needed it for a while."""
-    used, waste = time.process_time(), Waste()
-    while True:
-        await asyncio.sleep(INTERVAL_SECONDS)
-        before, used = used, time.process_time()
-        is_idle = used - before < IDLE_PART * INTERVAL_SECONDS
-        if waste.is_large(free_bytes(), resident_bytes()) or is_idle:
-            await asyncio.to_thread(give_back)
-            waste.note_given_back(resident_bytes())
 
 
 class Waste:
@@ -101,14 +84,6 @@ def free_bytes() -> int:
         return 0
     info.restype = _MallocInfo
     return int(info().fordblks)
-
-
-def resident_bytes() -> int:
-    """Return what the process has in memory; 0 where the system does not tell."""
-    try:
-        return int(Path("/proc/self/statm").read_bytes().split()[1]) * mmap.PAGESIZE
-    except OSError:
-        return 0
 
 
 def give_back() -> None:

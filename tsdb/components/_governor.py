@@ -1,0 +1,136 @@
+"""Keeps all processes of the server within one memory limit.
+
+    held, of the limit   what its owners may use of their shares
+    below 3/4            all of it, again, step by step
+    over 7/8             less: caches shrink, regions are flushed, merges and range queries get less
+    over the limit       a quarter, and no large query begins
+
+What is held is what the system says: memory of the server, and what its workers have of their own. Owners know what
+they hold, not what the C library, Arrow and Python keep for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from tsdb.memory import LEAST_SHARE, SHARES, MemoryOwner, MemoryReport
+from tsdb.processes.allocator import IDLE_PART, Waste, free_bytes, give_back
+from tsdb.processes.resident import resident_bytes
+from tsdb.telemetry import counter, gauge, get_logger
+from tsdb.units import Size
+
+LOOK_SECONDS = 0.5
+"""How often memory is looked at."""
+IDLE_LOOKS = 20
+"""So many looks make the interval after which free memory is given back to the system."""
+GROW_LOOKS = 10
+"""So many looks lie between two steps towards the full shares."""
+ROOM, TIGHT = 0.75, 0.875
+"""Below and above these parts of the limit there is room, or memory is tight."""
+
+WORKER_OWNERS = frozenset({"query_workers", "fast_workers"})
+"""The owners that are processes of their own."""
+
+_log = get_logger("tsdb.memory")
+
+_HELD = gauge("tsdb_memory_held_bytes", "Memory of the server and its worker processes together.")
+_LIMIT = gauge("tsdb_memory_limit_bytes", "The memory limit of the server and its worker processes together.")
+_STEPS = counter("tsdb_memory_limited_total", "How often the owners of memory were told to use less.")
+
+
+class MemoryGovernor:
+    """Watches memory while the server is ready. Everything happens on its event loop, but for giving memory back."""
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        owners: Callable[[], Iterable[MemoryOwner]],
+        *,
+        resident: Callable[[], int] = resident_bytes,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """`owners` returns the parts of the server that are there at the moment."""
+        self._limit_bytes = limit_bytes
+        self._owners = owners
+        self._resident = resident
+        self._now_ms = now_ms
+        self._step = 0
+        """Which of `SHARES` the owners have."""
+        self._calm_looks = 0
+        self._task: asyncio.Task[None] | None = None
+        self._since_ms = now_ms()
+        _LIMIT.set(limit_bytes)
+
+    def report(self) -> MemoryReport:
+        """Describe what is held; from any thread."""
+        uses = [each for owner in self._owners() for each in owner.memory_use()]
+        held = self._resident() + sum(each.bytes for each in uses if each.owner in WORKER_OWNERS)
+        return MemoryReport(uses, held, self._limit_bytes, SHARES[self._step], self._since_ms)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"memory": f"at most {Size(self._limit_bytes)}"}
+
+    def probe(self) -> None:
+        """It needs nothing."""
+
+    async def start(self) -> None:
+        self._task = asyncio.create_task(self._watch())
+
+    async def stop(self, grace_seconds: float) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _watch(self) -> None:
+        used, waste, looks = time.process_time(), Waste(), 0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            is_shrunk = self.look()
+            looks += 1
+            is_due = looks >= IDLE_LOOKS
+            if is_due:
+                before, used, looks = used, time.process_time(), 0
+                is_idle = used - before < IDLE_PART * LOOK_SECONDS * IDLE_LOOKS
+                is_due = waste.is_large(free_bytes(), resident_bytes()) or is_idle
+            if is_shrunk:
+                gc.collect()  # an error may hold what its query has read
+            if is_shrunk or is_due:
+                await asyncio.to_thread(give_back)
+                waste.note_given_back(resident_bytes())
+
+    def look(self) -> bool:
+        """Compare what is held with the limit, and tell the owners; returns whether they have to use less."""
+        held, wanted, last = self.report().held_bytes, self._step, len(SHARES) - 1
+        _HELD.set(held)
+        if held > self._limit_bytes:
+            wanted = last
+        elif held > self._limit_bytes * TIGHT:
+            wanted = max(self._step, min(self._step + 1, last - 1))
+        self._calm_looks = self._calm_looks + 1 if held < self._limit_bytes * ROOM else 0
+        if self._calm_looks >= GROW_LOOKS:
+            self._calm_looks = 0
+            wanted = max(self._step - 1, 0)
+        is_tighter = wanted > self._step
+        if wanted != self._step:
+            self._change(wanted, held)
+        return is_tighter or held > self._limit_bytes
+
+    def _change(self, step: int, held: int) -> None:
+        if step > self._step:
+            _STEPS.inc()
+        self._step, self._since_ms = step, self._now_ms()
+        for owner in self._owners():
+            owner.limit_memory(SHARES[step])
+        level = _log.warning if SHARES[step] == LEAST_SHARE else _log.info
+        level(
+            "the memory of caches, write buffer and queries has changed",
+            share=SHARES[step],
+            held_mib=held >> 20,
+            limit_mib=self._limit_bytes >> 20,
+        )
