@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import Measurement
-from tsdb.engine.wal import EncodedPayload, Frame, Wal, WalSettings, encode_frame_payload
+from tsdb.engine.log import EncodedPayload, Frame, encode_frame_payload
+from tsdb.engine.wal import Wal, WalSettings
 
 ROWS = 1000
 FRAMES = 4000
@@ -73,21 +74,21 @@ def measure_append(what: str, payloads: list[pa.Buffer] | list[EncodedPayload], 
         with tempfile.TemporaryDirectory() as directory:
             wal, _ = Wal.open(directory, WalSettings(sync_write=sync_write))
             best_seconds = min(best_seconds, append_all(wal, payloads))
-            wal.close()
+            wal.seal()
     return Measurement(what, best_seconds, FRAMES * ROWS, "rows")
 
 
 def measure_restart(directory: Path, payloads: list[pa.Buffer]) -> Iterator[Measurement]:
     wal, _ = Wal.open(directory)
     append_all(wal, payloads)
-    wal.close()
+    wal.seal()
     started = time.perf_counter()
     wal, report = Wal.open(directory)
     yield Measurement("open and verify", time.perf_counter() - started, FRAMES * ROWS, "rows")
     started = time.perf_counter()
-    rows = sum(frame.rows for batch in wal.replay(lambda _: 0) for frame in batch)
+    rows = sum(frame.rows for batch in wal.read({1: 0, 2: 0}) for frame in batch)
     yield Measurement("replay", time.perf_counter() - started, rows, "rows")
-    wal.close()
+    wal.seal()
     assert rows == FRAMES * ROWS
     assert not report.corruptions
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from benchmarks import Measurement
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.region.context import EngineOptions
-from tsdb.engine.wal import WalSettings
+from tsdb.engine.wal import Wal
 from tsdb.model import Batch, RegionSchema, Semantic, SeriesTable, region_id
 from tsdb.store import LocalStore
 from tsdb.units import Size
@@ -71,7 +71,7 @@ def open_engine(root: Path, buffer: str = "1GB") -> Engine:
         global_write_buffer_size=Size.parse(buffer),
         global_write_buffer_reject_size=Size(4 * Size.parse(buffer)),
     )
-    engine = Engine.open(LocalStore(root), root / "wal", options=options, wal_options=WalSettings())
+    engine = Engine.open(LocalStore(root), Wal.open(root / "wal")[0], options=options)
     engine.create_region(REGION, region_directory("tsdb", "public", 1024, 0), SCHEMA)
     return engine
 

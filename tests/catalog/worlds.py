@@ -10,7 +10,7 @@ from typing import Any
 from tests.engine.harness import OPTIONS, WAL_OPTIONS, Row, batch_of, scan
 from tsdb.catalog import Catalog, known_regions
 from tsdb.clock import ManualClock
-from tsdb.engine import Engine
+from tsdb.engine import Engine, Wal
 from tsdb.kv import SqliteKv
 from tsdb.model import (
     AddColumn,
@@ -45,7 +45,11 @@ class World:
         kv, store = SqliteKv(root / "metadata.db"), LocalStore(root / "store")
         known = known_regions(kv, store)
         engine = Engine.open(
-            store, root / "wal", options=OPTIONS, wal_options=WAL_OPTIONS, regions=known, has_housekeeping=False
+            store,
+            Wal.open(root / "wal", WAL_OPTIONS)[0],
+            options=OPTIONS,
+            regions=known,
+            has_housekeeping=False,
         )
         return cls(kv, store, engine, Catalog(kv, engine, clock))
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 from tests.engine.reads import scan_batches
 from tsdb.clock import Clock
 from tsdb.engine.engine import Engine, region_directory
+from tsdb.engine.log import LogStore
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.snapshot import sources_of
 from tsdb.engine.rows.merge import Merge, Selection
-from tsdb.engine.wal import WalSettings
+from tsdb.engine.wal import Wal, WalSettings
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
 from tsdb.store import Files, LocalStore
@@ -46,15 +47,14 @@ def open_engine(
     clock: Clock | None = None,
     ids: Ids = SYSTEM_IDS,
     has_housekeeping: bool = False,
+    log: LogStore | None = None,
 ) -> Engine:
     """Open the engine of a directory."""
     store = LocalStore(root, files=files, ids=ids)
     return Engine.open(
         store,
-        root / "wal",
+        log or Wal.open(root / "wal", wal_options, files, clock)[0],
         options=options,
-        wal_options=wal_options,
-        files=files,
         clock=clock,
         ids=ids,
         has_housekeeping=has_housekeeping,

@@ -17,9 +17,10 @@ import pyarrow as pa
 from tests.engine.harness import SCHEMA, Row, batch_of, read
 from tsdb.clock import Clock
 from tsdb.engine.engine import Engine, region_directory
+from tsdb.engine.log import LogStore
 from tsdb.engine.manifest import data_path, index_path
 from tsdb.engine.region.context import EngineOptions
-from tsdb.engine.wal import WalSettings
+from tsdb.engine.wal import Wal, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.model import (
     AddColumn,
@@ -65,14 +66,13 @@ def open_life(
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
     store: LocalStore | None = None,
+    log: LogStore | None = None,
 ) -> Engine:
     """Open the engine of a life."""
     return Engine.open(
         store or LocalStore(root / "store", files=files),
-        root / "wal",
+        log or Wal.open(root / "wal", wal_options, files, clock)[0],
         options=options,
-        wal_options=wal_options,
-        files=files,
         clock=clock,
         on_fatal=on_fatal,
         has_housekeeping=False,

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -261,7 +262,7 @@ def test_a_power_loss_without_sync_write_costs_only_the_end_of_each_region(tmp_p
     for done, step in enumerate(steps, start=1):
         step.run(engine)
         if chance.random() < 0.2:
-            engine.context.wal._writer.sync_beside()
+            cast(wal.Wal, engine.context.wal)._writer.sync_beside()
             synced = done
         if chance.random() < 0.3:
             after = tmp_path / f"after-{len(losses)}"

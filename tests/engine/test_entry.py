@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tsdb._kernels import LineParser
 from tsdb.engine import entry
 from tsdb.engine.entry import TagPacker, decode_batch, encode_batch
-from tsdb.engine.wal import EncodedPayload, FrameKind
+from tsdb.engine.log import EncodedPayload, FrameKind
 from tsdb.model import AddColumn, Batch, LateTags, RegionSchema, Semantic, SeriesTable, alter
 
 NAMES = ("a", "b", "c")

@@ -604,7 +604,7 @@ def test_an_unexpected_error_is_told_to_its_writer_and_ends_no_worker(
         raise MemoryError("no memory for this")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine.context.wal, "append_now", fail)
+        patched.setattr(engine.context.wal, "append", fail)
         with pytest.raises(MemoryError):
             lives.put(PLAIN, rows.make(("a", 0))).run(engine)
     with monkeypatch.context() as patched:

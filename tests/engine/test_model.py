@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
+from tests.engine.memory_log import Disk, MemoryLog
 from tests.engine.reads import count_rows, newest_rows, scan_batches
 from tsdb.engine import Engine, StrictWindows
 from tsdb.engine.compaction import Pick, is_closed
@@ -218,8 +219,11 @@ class RegionModel(RuleBasedStateMachine):
         self.model = Model(options, tags, {"a": pa.float64(), "b": pa.int32()})
         self.added = 0
         self.ids = SeededIds(0)
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = self.open()
         create(self.engine, schema, options)
+
+    def open(self) -> Engine:
+        return open_engine(self.root, options=SMALL, ids=self.ids)
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
@@ -327,7 +331,7 @@ class RegionModel(RuleBasedStateMachine):
         self.engine.close(flush=flush)
         if flush:
             self.model.flush()
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = self.open()
         assert not self.engine.quarantined
 
     @rule()
@@ -446,6 +450,23 @@ RegionModel.TestCase.settings = settings(
 )
 
 
+class RegionModelOverMemoryLog(RegionModel):
+    """The same over a log that is no file: the engine needs nothing of it but the protocol."""
+
+    def open(self) -> Engine:
+        if not hasattr(self, "disk"):
+            self.disk = Disk()
+        return open_engine(self.root, options=SMALL, ids=self.ids, log=MemoryLog(self.disk))
+
+
+RegionModelOverMemoryLog.TestCase.settings = settings(RegionModel.TestCase.settings, max_examples=max(1, EXAMPLES // 4))
+
+
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
 class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
     """Runs the state machine."""
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestRegionModelOverMemoryLog(RegionModelOverMemoryLog.TestCase):  # type: ignore[misc]
+    """Runs the state machine over the log in memory."""

@@ -18,7 +18,7 @@ from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
-from tsdb.engine import Engine, EngineOptions, WalSettings
+from tsdb.engine import Engine, EngineOptions, Wal, WalSettings
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
@@ -86,9 +86,8 @@ def open_local(
     with ExitStack() as undo:
         engine = Engine.open(
             store,
-            wal_directory,
+            Wal.open(wal_directory, options.wal, clock=clock)[0],
             options=options.engine,
-            wal_options=options.wal,
             regions=regions,
             clock=clock,
             on_fatal=on_fatal,

@@ -1,11 +1,11 @@
 """The region engine `mito`: durable writes and exact reads of regions.
 
-    Engine.write ─▶ worker ─▶ wal ─▶ memtable ─▶ (flush) ─▶ sst + manifest
+    Engine.write ─▶ worker ─▶ log ─▶ memtable ─▶ (flush) ─▶ sst + manifest
     Engine.open_reader ─▶ snapshot ─▶ scan over memtables and data files
 
 `Engine` is the entry point. Its packages, each of which imports only those to its left:
 
-    rows, wal, manifest ─▶ sst ─▶ scan ─▶ compaction ─▶ region (one module per verb)
+    rows, log, wal, manifest ─▶ sst ─▶ scan ─▶ compaction ─▶ region (one module per verb)
 
 Other packages import this module, `reading`, `entry`, `errors` and `listing`. Formats on disk are described in
 `docs/format/`.
@@ -19,7 +19,7 @@ from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.regions import Regions
-from tsdb.engine.wal import WalSettings
+from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
     "Engine",
@@ -29,6 +29,7 @@ __all__ = [
     "Regions",
     "SchemaOutdated",
     "StrictWindows",
+    "Wal",
     "WalSettings",
     "region_directory",
 ]

@@ -24,6 +24,7 @@ from tsdb.engine.errors import (
 )
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.listing import DATA, Listing
+from tsdb.engine.log import LogStore
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
@@ -48,11 +49,10 @@ from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
-from tsdb.engine.wal import Recovery, Wal, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
-from tsdb.store import Files, LocalStore, ObjectStore
+from tsdb.store import LocalStore, ObjectStore
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -66,13 +66,13 @@ _log = get_logger("tsdb.engine")
 class Engine:
     """The regions of one process."""
 
-    def __init__(self, context: EngineContext, *, purge_interval: Duration) -> None:
+    def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._regions: dict[RegionId, Region] = {}
         self._quarantined: dict[RegionId, str] = {}
         self._directories: dict[RegionId, str] = {}
         """Where the regions are that are quarantined."""
-        self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()), purge_interval=purge_interval)
+        self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()))
         self._workers = [
             Worker(
                 f"tsdb-region-{number}",
@@ -95,39 +95,30 @@ class Engine:
     def open(
         cls,
         store: ObjectStore,
-        wal_directory: Path,
+        log: LogStore,
         *,
         options: EngineOptions | None = None,
-        wal_options: WalSettings | None = None,
         regions: Mapping[RegionId, str] | None = None,
-        files: Files | None = None,
         clock: Clock | None = None,
         ids: Ids = SYSTEM_IDS,
         on_fatal: Callable[[TsdbError], None] | None = None,
         has_housekeeping: bool = True,
         names: Callable[[RegionId], str | None] | None = None,
     ) -> Engine:
-        """Open the engine and everything in it; returns when all regions are ready.
+        """Open the engine and everything in it; returns when all regions are ready. It owns the log from now on.
 
         `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
         `names` returns the table of a region, for the log. The caller holds the lock of the data directory.
         """
-        options, wal_options = options or EngineOptions(), wal_options or WalSettings()
-        clock = clock or SystemClock()
+        options, clock = options or EngineOptions(), clock or SystemClock()
         # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
         started_ms = -(-clock.now_ns() // 1_000_000)
-        opened: list[Engine] = []
-
-        def fail(error: TsdbError) -> None:
-            for engine in opened:
-                engine._stop_writing(error)
-            if on_fatal is not None:
-                on_fatal(error)
-
-        if isinstance(store, LocalStore):
-            store.sweep_temporary()
-        wal, report = Wal.open(wal_directory, wal_options, files, clock, on_fatal=fail)
-        _tell(report)
+        try:
+            if isinstance(store, LocalStore):
+                store.sweep_temporary()
+        except BaseException:
+            log.seal(clean=False)
+            raise
         buffer = WriteBuffer(size=options.global_write_buffer_size, reject_size=options.global_write_buffer_reject_size)
         caches = Caches.of(
             sst_meta_bytes=options.sst_meta_cache_size,
@@ -136,11 +127,13 @@ class Engine:
         )
         background = Background(options.max_background_jobs)
         memory = MergeMemory(options.merge_memory_size)
-        context = EngineContext(options, store, wal, buffer, background, caches, clock, ids, memory)
+        context = EngineContext(options, store, log, buffer, background, caches, clock, ids, memory)
         if names is not None:
             context.names.find = names
-        engine = cls(context, purge_interval=wal_options.purge_interval)
-        opened.append(engine)
+        engine = cls(context)
+        log.on_broken(engine._stop_writing)
+        if on_fatal is not None:
+            log.on_broken(on_fatal)
         try:
             engine._recover(regions, started_ms=started_ms)
         except BaseException:
@@ -166,8 +159,9 @@ class Engine:
     @property
     def directories(self) -> dict[str, Path]:
         """Where the data and the log are, if they are on a disk."""
-        found = {"wal": self._context.wal.directory}
-        return {"data": store.root, **found} if isinstance(store := self._context.store, LocalStore) else found
+        store, log = self._context.store, self._context.wal.directory
+        found = {"data": store.root} if isinstance(store, LocalStore) else {}
+        return found if log is None else {**found, "wal": log}
 
     def name_regions(self, find: Callable[[RegionId], str | None]) -> None:
         """Let the log name the table of a region; `find` is called for every line about one."""
@@ -370,7 +364,7 @@ class Engine:
         is_clean &= self._context.background.close(left())
         for worker in self._workers:
             is_clean &= worker.close(left() + _LAST_SECONDS)
-        self._context.wal.close(clean=is_clean)
+        self._context.wal.seal(clean=is_clean)
 
     def _flush_all(self, left: Callable[[], float]) -> bool:
         """Flush every region, also when the log is broken: memory may be the only place where its last rows are."""
@@ -430,11 +424,6 @@ class Engine:
         """The log is broken: nothing more can be acknowledged until a restart."""
         for region in list(self._regions.values()):
             region.access.stop(str(error))
-
-
-def _tell(report: Recovery) -> None:
-    if report.segments and not report.was_clean:
-        _log.info("the last shutdown was not clean", segments=report.segments, bytes=report.total_bytes)
 
 
 def region_directory(catalog: str, schema: str, table_id: int, number: int) -> str:

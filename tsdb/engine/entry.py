@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.wal import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
+from tsdb.engine.log import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
 from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, TagKeeper, make_tags
 from tsdb.weighted_cache import WeightedCache
 

@@ -12,7 +12,7 @@ from tsdb.catalog import Catalog
 from tsdb.database.writing.region_series import RegionSeries
 from tsdb.database.writing.series_directory import SeriesDirectory
 from tsdb.engine.entry import decode_batch, encode_batch
-from tsdb.engine.wal import FrameKind
+from tsdb.engine.log import FrameKind
 from tsdb.metric import make_series
 from tsdb.model import (
     METRIC_LABELS,

@@ -23,6 +23,7 @@ from tsdb.engine.engine import Engine
 from tsdb.engine.errors import ManifestMismatch, RegionNotFound
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Source
+from tsdb.engine.wal import Wal
 from tsdb.errors import InvalidArguments, Unsupported
 from tsdb.model import (
     AddColumn,
@@ -505,9 +506,8 @@ def test_only_the_regions_that_the_catalog_knows_are_opened(tmp_path: Path, rows
     for known in ({}, {PLAIN: lives.directory_of(PLAIN)}):
         engine = Engine.open(
             LocalStore(tmp_path / "store"),
-            tmp_path / "wal",
+            Wal.open(tmp_path / "wal", lives.WAL_OPTIONS)[0],
             options=lives.OPTIONS,
-            wal_options=lives.WAL_OPTIONS,
             regions=known,
             has_housekeeping=False,
         )

@@ -11,7 +11,7 @@ from tests.engine.harness import DIRECTORY, OPTIONS, REGION, WAL_OPTIONS, create
 from tests.engine.lives import DAY_MS
 from tests.engine.reads import scan_batches
 from tsdb.clock import ManualClock
-from tsdb.engine import Engine
+from tsdb.engine import Engine, Wal
 from tsdb.engine.region.housekeeping import EXPIRY_INTERVAL
 from tsdb.model import MergeMode, RegionOptions, TimeRange
 from tsdb.store import LocalStore
@@ -251,7 +251,7 @@ def test_a_flush_that_is_under_way_is_not_disturbed_by_files_that_go(tmp_path: P
 
 def test_a_compaction_of_an_engine_that_is_closed_says_so(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    engine = Engine.open(store, tmp_path / "wal", options=OPTIONS, wal_options=WAL_OPTIONS, has_housekeeping=False)
+    engine = Engine.open(store, Wal.open(tmp_path / "wal", WAL_OPTIONS)[0], options=OPTIONS, has_housekeeping=False)
     create(engine)
     engine.close()
     with pytest.raises(Exception, match="closed"):

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.engine.wal.logs import make_entry, make_frame, open_wal, replayed
+from tests.engine.wal.logs import Floors, make_entry, make_frame, open_wal, replayed
 from tsdb.store import _crash
 
 REGIONS = (1, 2, 3)
@@ -24,7 +24,7 @@ def work(directory: str, promises: str, crash_point: str, sync_write: bool, roun
     floors = read_promises(Path(promises))[1]
     wal, _ = open_wal(Path(directory), file_size=900, sync_write=sync_write)
     last = {region: floors.get(region, 0) for region in REGIONS}
-    for entry in replayed(wal, lambda region: floors.get(region, 0)):
+    for entry in replayed(wal, Floors(floors)):
         last[entry.region_id] = entry.entry_id
     for round_number in range(rounds):
         for region in REGIONS:
@@ -35,9 +35,9 @@ def work(directory: str, promises: str, crash_point: str, sync_write: bool, roun
         if round_number % 4 == 3:
             for region in REGIONS:
                 note("f", region, last[region])
-                wal.set_flushed(region, last[region])
+                wal.floor(region, last[region])
             wal.purge()
-    wal.close()
+    wal.seal()
 
 
 def read_promises(path: Path) -> tuple[dict[int, int], dict[int, int]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tsdb.clock import ManualClock
-from tsdb.engine.wal import Frame, FrameKind, Recovery, Wal, WalSettings, encode_frame_payload
+from tsdb.engine.log import Frame, FrameKind, encode_frame_payload
+from tsdb.engine.wal import Recovery, Wal, WalSettings
 from tsdb.engine.wal._segment import ScannedFrame, SegmentReader, scan
 from tsdb.store import Files
 from tsdb.units import Duration, Size
@@ -52,7 +53,7 @@ def opened(directory: Path, *, files: Files | None = None, skip_corrupt: bool = 
     try:
         yield wal
     finally:
-        wal.close(clean=False)
+        wal.seal(clean=False)
 
 
 def make_entry(region_id: int, entry_id: int, size: int = 40) -> Entry:
@@ -78,10 +79,21 @@ def append(wal: Wal, *entries: Entry) -> None:
         wal.append([make_frame(entry)]).result(10)
 
 
-def replayed(wal: Wal, floor: Callable[[int], int | None] = lambda _: 0) -> list[Entry]:
+class Floors(dict[int, int]):
+    """Floors of all regions there may be: 0, unless another one is given."""
+
+    def get(self, region_id: int, default: object = None) -> int:  # type: ignore[override]
+        return super().get(region_id, 0)
+
+
+ALL = Floors()
+"""To read every entry of every region."""
+
+
+def replayed(wal: Wal, after: Mapping[int, int] = ALL) -> list[Entry]:
     return [
         Entry(frame.region_id, frame.entry_id, frame.payload.to_pybytes())
-        for batch in wal.replay(floor)
+        for batch in wal.read(after)
         for frame in batch
     ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.wal.logs import (
+    ALL,
     Entry,
     append,
     data_frames_in,
@@ -61,7 +62,7 @@ def test_a_flipped_bit_anywhere_in_a_frame_of_a_middle_segment(log: Path, tmp_pa
         flip_bit(copy / segment.name, offset, bit=offset % 8)
         wal, recovery = open_wal(copy)
         assert recovery.torn is None
-        replay = wal.replay(lambda _: 0)
+        replay = wal.read(ALL)
         if offset >= payload_end:
             assert recovery.corruptions == ()
             assert replay.quarantined == {}
@@ -74,7 +75,7 @@ def test_a_flipped_bit_anywhere_in_a_frame_of_a_middle_segment(log: Path, tmp_pa
             assert f"{frame.offset} to {frame.end}" in replay.quarantined[9]
         expected = _ALL if offset >= payload_end else without(9)
         assert replayed(wal) == expected
-        wal.close(clean=False)
+        wal.seal(clean=False)
         shutil.rmtree(copy)
 
 
@@ -86,7 +87,7 @@ def test_damage_in_the_last_segment_leaves_idle_regions_unproved_unless_the_head
 
     flip_bit(segment, frame.offset + 70)  # the payload of 7/4
     with opened(log) as wal:
-        replay = wal.replay(lambda _: 0)
+        replay = wal.read(ALL)
         assert set(replay.quarantined) == {7}
         assert replay.quarantine_reason(99) is None
         assert replayed(wal) == without(7)
@@ -97,7 +98,7 @@ def test_damage_in_the_last_segment_leaves_idle_regions_unproved_unless_the_head
     flip_bit(segment, frame.offset + 30)  # its header
     for _ in range(3):  # restarts do not launder it
         with opened(log) as wal:
-            replay = wal.replay(lambda _: 0)
+            replay = wal.read(ALL)
             assert set(replay.quarantined) == {7, 8, 9}
             assert "nothing proves" in replay.quarantined[8]
             assert replay.quarantine_reason(99) is not None
@@ -116,10 +117,10 @@ def test_a_region_that_goes_on_behind_the_damage_is_intact(log: Path) -> None:
     # Nothing behind it says that it had been synced: a torn tail.
     assert recovery.torn is not None
     append(wal, make_entry(8, 2), make_entry(7, 5))
-    wal.close(clean=False)
+    wal.seal(clean=False)
     flip_bit(segment, data_frames_in(segment)[1].offset + 30)  # the header of 8/2
     with opened(log) as wal:
-        replay = wal.replay(lambda _: 0)
+        replay = wal.read(ALL)
         assert set(replay.quarantined) == {8, 9}
         assert [entry.entry_id for entry in replayed(wal)] == [1, 2, 3, 4, 5]
 
@@ -130,23 +131,23 @@ def test_a_missing_middle_segment_costs_those_that_had_entries_in_it(log: Path) 
     [corruption] = recovery.corruptions
     assert str(corruption) == "segment 0000000000000001: the segment is missing"
     assert corruption.regions == (7, 9)
-    replay = wal.replay(lambda _: 0)
+    replay = wal.read(ALL)
     assert replay.quarantined == {
         7: "entries 2 to 3 are lost in segment 0000000000000001: the segment is missing",
         9: "entry 1 is lost in segment 0000000000000001: the segment is missing",
     }
     assert replayed(wal) == [make_entry(8, 1), make_entry(10, 1)]
-    wal.close()
+    wal.seal()
 
 
 def test_missing_oldest_segments_are_noticed_by_the_floors(log: Path) -> None:
     segments(log)[0].unlink()
     wal, recovery = open_wal(log)
     assert recovery.corruptions == ()  # they may have been purged
-    assert set(wal.replay(lambda _: 0).quarantined) == {7, 8}
+    assert set(wal.read(ALL).quarantined) == {7, 8}
     floors = {7: 1, 8: 1, 9: 0, 10: 0}
-    assert replayed(wal, floors.__getitem__) == [*_MIDDLE, *_LAST]
-    wal.close()
+    assert replayed(wal, floors) == [*_MIDDLE, *_LAST]
+    wal.seal()
 
 
 def test_a_segment_that_lost_its_end_is_noticed_although_its_frames_are_sound(log: Path) -> None:
@@ -157,8 +158,8 @@ def test_a_segment_that_lost_its_end_is_noticed_although_its_frames_are_sound(lo
     [corruption] = recovery.corruptions
     assert (corruption.segment, corruption.offset) == (1, frames[1].offset)
     assert "shorter than it was" in corruption.reason
-    assert set(wal.replay(lambda _: 0).quarantined) == {7, 9}
-    wal.close()
+    assert set(wal.read(ALL).quarantined) == {7, 9}
+    wal.seal()
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -168,9 +169,9 @@ def test_a_damaged_segment_header_is_reported_and_costs_nothing(log: Path, numbe
     [corruption] = recovery.corruptions
     assert (corruption.segment, corruption.offset, corruption.length) == (number, 0, 48)
     assert corruption.regions == ()
-    assert wal.replay(lambda _: 0).quarantined == {}
+    assert wal.read(ALL).quarantined == {}
     assert replayed(wal) == _ALL
-    wal.close()
+    wal.seal()
 
 
 def test_restarts_do_not_pile_up_segments_behind_damage(log: Path) -> None:
@@ -193,9 +194,9 @@ def test_two_segments_that_changed_places_are_damage(log: Path) -> None:
     second.write_bytes(contents[0])
     wal, recovery = open_wal(log)
     assert recovery.corruptions
-    assert set(wal.replay(lambda _: 0).quarantined) == {7, 8, 9}
+    assert set(wal.read(ALL).quarantined) == {7, 8, 9}
     assert replayed(wal) == [make_entry(10, 1)]
-    wal.close()
+    wal.seal()
 
 
 def test_a_damaged_seal_only_takes_a_proof_away(log: Path) -> None:
@@ -203,7 +204,7 @@ def test_a_damaged_seal_only_takes_a_proof_away(log: Path) -> None:
     flip_bit(segments(log)[1], data_frames_in(segments(log)[1])[1].offset + 30)
     with opened(log) as wal:
         # Without the seal, nothing is known of 8 behind the damage, and 9 was never heard of at all.
-        replay = wal.replay(lambda _: 0)
+        replay = wal.read(ALL)
         assert set(replay.quarantined) == {8}
         assert replay.quarantine_reason(9) is not None
         assert replay.quarantine_reason(10) is None
@@ -218,21 +219,21 @@ def test_doubt_outlives_the_damage_until_it_is_repaired(log: Path) -> None:
         path.unlink()
     for _ in range(2):
         with opened(log) as wal:
-            assert wal.replay(lambda _: 0).quarantine_reason(8) is not None
+            assert wal.read(ALL).quarantine_reason(8) is not None
     with opened(log, skip_corrupt=True) as wal:
-        assert wal.replay(lambda _: 0).quarantine_reason(8) is None
+        assert wal.read(ALL).quarantine_reason(8) is None
     with opened(log) as wal:
-        assert wal.replay(lambda _: 0).quarantine_reason(8) is None
+        assert wal.read(ALL).quarantine_reason(8) is None
 
 
 def test_what_is_flushed_cannot_be_lost(log: Path) -> None:
     flip_bit(segments(log)[1], data_frames_in(segments(log)[1])[2].offset + 70)  # the payload of 7/3
     with opened(log) as wal:
         floors = {7: 2, 8: 0, 9: 0, 10: 0}
-        assert set(wal.replay(floors.__getitem__).quarantined) == {7}
+        assert set(wal.read(floors).quarantined) == {7}
         floors[7] = 3
-        assert wal.replay(floors.__getitem__).quarantined == {}
-        assert [e for e in replayed(wal, floors.__getitem__) if e.region_id == 7] == [make_entry(7, 4)]
+        assert wal.read(floors).quarantined == {}
+        assert [e for e in replayed(wal, floors) if e.region_id == 7] == [make_entry(7, 4)]
         append(wal, make_entry(7, 5))
 
 
@@ -241,30 +242,30 @@ def test_repair_replays_what_is_left(log: Path) -> None:
     flip_bit(segments(log)[2], data_frames_in(segments(log)[2])[0].offset + 30)  # the header of 7/4
     wal, recovery = open_wal(log, skip_corrupt=True)
     assert len(recovery.corruptions) == 2
-    replay = wal.replay(lambda _: 0)
+    replay = wal.read(ALL)
     assert replay.quarantined == {}
     assert set(replay.lost) == {7, 8, 9}
     lost = (make_entry(7, 2, 45), make_entry(7, 4))
     assert replayed(wal) == [entry for entry in _ALL if entry not in lost]
     append(wal, make_entry(7, 4), make_entry(8, 2))
-    wal.set_flushed(7, 3)
-    wal.close()
+    wal.floor(7, 3)
+    wal.seal()
     with opened(log) as wal:
         floors = {7: 3, 8: 0, 9: 0, 10: 0}
-        assert wal.replay(floors.__getitem__).quarantined == {}
-        assert replayed(wal, floors.__getitem__)[-2:] == [make_entry(7, 4), make_entry(8, 2)]
+        assert wal.read(floors).quarantined == {}
+        assert replayed(wal, floors)[-2:] == [make_entry(7, 4), make_entry(8, 2)]
 
 
 def test_damage_that_quarantines_a_region_is_never_purged(log: Path) -> None:
     flip_bit(segments(log)[1], data_frames_in(segments(log)[1])[1].offset + 30)
     with opened(log) as wal:
-        assert set(wal.replay(lambda _: 0).quarantined) == {9}
+        assert set(wal.read(ALL).quarantined) == {9}
         for region, last in ((7, 4), (8, 1), (10, 1)):
-            wal.set_flushed(region, last)
+            wal.floor(region, last)
         assert wal.purge().deleted == (0,)
     with opened(log) as wal:
         floors = {7: 4, 8: 1, 9: 1, 10: 1}
-        assert wal.replay(floors.__getitem__).quarantined == {}
+        assert wal.read(floors).quarantined == {}
         assert wal.purge().deleted == (1,)
 
 
@@ -280,7 +281,7 @@ def test_a_frame_inside_a_payload_is_not_taken_for_one(tmp_path: Path) -> None:
     flip_bit(segment, data_frames_in(segment)[0].offset + 30)
     wal, recovery = open_wal(outer)
     assert set(recovery.regions) == {7}
-    wal.close()
+    wal.seal()
 
 
 def test_bytes_that_change_between_opening_and_replaying_are_noticed(log: Path) -> None:
@@ -291,7 +292,7 @@ def test_bytes_that_change_between_opening_and_replaying_are_noticed(log: Path) 
         flip_bit(segment, place)
         with pytest.raises(WalCorrupted, match="was sound when the log was opened"):
             replayed(wal)
-        wal.close(clean=False)
+        wal.seal(clean=False)
         flip_bit(segment, place)
 
 
@@ -313,5 +314,5 @@ def test_one_append_across_damage_is_judged_per_region(tmp_path: Path) -> None:
     segment = segments(tmp_path)[0]
     flip_bit(segment, data_frames_in(segment)[4].offset + 4)  # the header of 2/2
     with opened(tmp_path) as wal:
-        assert set(wal.replay(lambda _: 0).quarantined) == {2}
+        assert set(wal.read(ALL).quarantined) == {2}
     assert {entry.region_id for entry in replay_directory(tmp_path)} == {1, 3, 4}

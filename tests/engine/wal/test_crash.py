@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.wal import crash_child
-from tests.engine.wal.logs import append, make_entry, make_frame, open_wal, opened, replayed, segments
+from tests.engine.wal.logs import Floors, append, make_entry, make_frame, open_wal, opened, replayed, segments
 from tests.faults import PowerLossFiles
 from tsdb.engine.wal import CRASH_POINTS
 from tsdb.store import on_crash_point
@@ -34,13 +34,13 @@ def check_promises(directory: Path, acknowledged: dict[int, int], flushed: dict[
     """All that was acknowledged is flushed or replayed, unchanged and without holes."""
     wal, recovery = open_wal(directory)
     assert recovery.corruptions == ()
-    replay = wal.replay(lambda region: flushed.get(region, 0))
+    replay = wal.read(Floors(flushed))
     assert replay.quarantined == {}
     reached = {region: flushed.get(region, 0) for region in crash_child.REGIONS}
-    for entry in replayed(wal, lambda region: flushed.get(region, 0)):
+    for entry in replayed(wal, Floors(flushed)):
         assert entry == make_entry(entry.region_id, reached[entry.region_id] + 1)
         reached[entry.region_id] = entry.entry_id
-    wal.close(clean=False)
+    wal.seal(clean=False)
     for region, last in acknowledged.items():
         assert reached[region] >= last
 
@@ -108,9 +108,9 @@ def test_a_power_loss_anywhere_loses_nothing_acknowledged_with_sync_write(tmp_pa
             if number % 4 == 0:
                 flushed.update(dict.fromkeys(crash_child.REGIONS, number))
                 for region in crash_child.REGIONS:
-                    wal.set_flushed(region, number)
+                    wal.floor(region, number)
                 wal.purge()
-        wal.close()
+        wal.seal()
         lose_power("end")
     assert len(losses) > 20
     for loss in losses:
@@ -137,7 +137,7 @@ def test_a_power_loss_without_sync_write_costs_only_what_was_not_synced_yet(tmp_
             after = tmp_path / f"after-{len(losses)}"
             losses.append((after, dict(durable), {}))
             files.survive(after, mode)
-    wal.close()
+    wal.seal()
     for loss in losses:
         check_promises(*loss)
 
@@ -153,7 +153,7 @@ def test_a_power_loss_after_a_restart_does_not_cost_what_the_restart_replayed(tm
     wal, _ = open_wal(root, files=files)
     assert replayed(wal) == [make_entry(1, 1)]
     files.survive(tmp_path / "after")
-    wal.close(clean=False)
+    wal.seal(clean=False)
     check_promises(tmp_path / "after", {1: 1}, {})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.wal.logs import (
+    ALL,
     append,
     make_entry,
     make_frame,
@@ -51,7 +52,7 @@ def test_a_full_disk_refuses_the_append_and_leaves_a_well_formed_log(tmp_path: P
         append(wal, make_entry(7, 2))
     wal, recovery = open_wal(tmp_path)
     assert recovery.torn is None
-    wal.close()
+    wal.seal()
     assert replay_directory(tmp_path) == [make_entry(7, 1), make_entry(7, 2)]
 
 
@@ -95,14 +96,15 @@ def test_a_log_that_cannot_take_back_what_it_wrote_is_broken(tmp_path: Path) -> 
         assert wal.is_broken
     wal, recovery = open_wal(tmp_path)
     assert recovery.torn is not None
-    wal.close()
+    wal.seal()
     assert replay_directory(tmp_path) == [make_entry(7, 1)]
 
 
 def test_a_sync_that_fails_breaks_the_log_for_good(tmp_path: Path) -> None:
     files = FaultyFiles()
     fatal: list[TsdbError] = []
-    wal, _ = Wal.open(tmp_path, make_options(), files, on_fatal=fatal.append)
+    wal, _ = Wal.open(tmp_path, make_options(), files)
+    wal.on_broken(fatal.append)
     append(wal, make_entry(7, 1))
     files.fail("fdatasync", errno.EIO)
     with pytest.raises(StorageUnavailable, match="is broken: syncing failed: Input/output error") as caught:
@@ -115,7 +117,7 @@ def test_a_sync_that_fails_breaks_the_log_for_good(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match="is broken: syncing failed"):
             append(wal, make_entry(7, 2))
-    wal.close()
+    wal.seal()
     assert files.calls["fdatasync"] == syncs  # never tried again
     assert not (tmp_path / "CLEAN").exists()
     assert len(fatal) == 1
@@ -246,4 +248,4 @@ def test_an_error_while_replaying_names_the_file(tmp_path: Path) -> None:
     with opened(tmp_path, files=files) as wal:
         files.fail("pread", errno.EIO)
         with pytest.raises(StorageUnavailable, match=r"cannot read .*0\.wal: Input/output error"):
-            list(wal.replay(lambda _: 0))
+            list(wal.read(ALL))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsdb.engine.wal import Frame, FrameKind, encode_frame_payload
-from tsdb.engine.wal._frame import (
+from tsdb.engine.log import Frame, FrameKind, encode_frame_payload
+from tsdb.engine.log.frame import (
     COMPRESS_BYTES_MIN,
     FRAME_HEADER_BYTES,
     Codec,

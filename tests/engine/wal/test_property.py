@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.wal.logs import Entry, make_entry, make_frame, open_wal, replayed
+from tests.engine.wal.logs import Entry, Floors, make_entry, make_frame, open_wal, replayed
 from tsdb.engine.wal import Wal
 
 _regions = st.integers(1, 4)
@@ -44,7 +44,7 @@ class _Model:
     def flush(self, region: int) -> None:
         if region in self._last:
             self._floors[region] = self._last[region]
-            self._wal.set_flushed(region, self._last[region])
+            self._wal.floor(region, self._last[region])
 
     def drop(self, region: int) -> None:
         self._wal.drop_region(region).result(10)
@@ -56,23 +56,20 @@ class _Model:
         self._wal.purge()
 
     def restart(self, clean: bool) -> None:
-        self._wal.close(clean=clean)
+        self._wal.seal(clean=clean)
         self._wal, recovery = open_wal(self._directory, **self._settings)
         assert recovery.was_clean == clean
         assert recovery.torn is None
         assert recovery.corruptions == ()
-        replay = self._wal.replay(self._floor)
+        replay = self._wal.read(Floors(self._floors))
         assert replay.quarantined == {}
-        needed = [entry for entry in self._entries if entry.entry_id > self._floor(entry.region_id)]
-        assert replayed(self._wal, self._floor) == needed
+        needed = [entry for entry in self._entries if entry.entry_id > self._floors.get(entry.region_id, 0)]
+        assert replayed(self._wal, Floors(self._floors)) == needed
         for region, floor in self._floors.items():
-            self._wal.set_flushed(region, floor)
+            self._wal.floor(region, floor)
 
     def close(self) -> None:
-        self._wal.close()
-
-    def _floor(self, region: int) -> int:
-        return self._floors.get(region, 0)
+        self._wal.seal()
 
 
 @settings(max_examples=40, deadline=None)

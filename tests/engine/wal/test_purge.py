@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.wal.logs import append, make_entry, open_wal, opened, replayed, segments
+from tests.engine.wal.logs import ALL, append, make_entry, open_wal, opened, replayed, segments
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import StorageUnavailable
 from tsdb.engine.wal._purge import END_BYTES_MIN, plan_purge
@@ -67,15 +67,15 @@ def test_purged_segments_are_gone_and_the_rest_is_replayed(tmp_path: Path) -> No
     with opened(tmp_path, file_size=300) as wal:
         append(wal, *(make_entry(7, number) for number in range(1, 8)), make_entry(8, 1))
         assert wal.purge().deleted == ()
-        wal.set_flushed(7, 4)
-        wal.set_flushed(7, 2)  # never goes back
+        wal.floor(7, 4)
+        wal.floor(7, 2)  # never goes back
         deleted = wal.purge().deleted
         assert deleted
         assert wal.statistics().purged_segments == len(deleted)
         append(wal, make_entry(7, 8))
     assert int(segments(tmp_path)[0].stem, 16) == len(deleted)
     with opened(tmp_path, file_size=300) as wal:
-        replay = wal.replay(lambda region: {7: 4, 8: 0}[region])
+        replay = wal.read({7: 4, 8: 0})
         assert replay.quarantined == {}
         found = [(frame.region_id, frame.entry_id) for batch in replay for frame in batch]
     assert found == [(7, 5), (7, 6), (7, 7), (8, 1), (7, 8)]
@@ -84,10 +84,10 @@ def test_purged_segments_are_gone_and_the_rest_is_replayed(tmp_path: Path) -> No
 def test_an_idle_region_pins_the_log_until_it_is_flushed(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=300, purge_threshold=900) as wal:
         append(wal, make_entry(8, 1), *(make_entry(7, number) for number in range(1, 12)))
-        wal.set_flushed(7, 11)
+        wal.floor(7, 11)
         result = wal.purge()
         assert (result.deleted, result.pinning) == ((), (8,))
-        wal.set_flushed(8, 1)
+        wal.floor(8, 1)
         assert wal.purge().pinning == ()
         assert len(segments(tmp_path)) == 1
         assert wal.statistics().segments == 1
@@ -96,30 +96,30 @@ def test_an_idle_region_pins_the_log_until_it_is_flushed(tmp_path: Path) -> None
 def test_a_dropped_region_pins_nothing(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=300) as wal:
         append(wal, make_entry(8, 1), *(make_entry(7, number) for number in range(1, 12)))
-        wal.set_flushed(7, 11)
+        wal.floor(7, 11)
         wal.drop_region(8).result(10)
         assert wal.purge().deleted
     with opened(tmp_path) as wal:
-        assert replayed(wal, lambda region: {7: 11}[region]) == []
+        assert replayed(wal, {7: 11}) == []
 
 
 def test_a_flushed_segment_that_alone_is_over_the_threshold_is_ended_and_deleted(tmp_path: Path) -> None:
     with opened(tmp_path, purge_threshold=200) as wal:
         append(wal, *(make_entry(7, number) for number in range(1, 5)))
-        wal.set_flushed(7, 4)
+        wal.floor(7, 4)
         assert wal.purge().deleted == (0,)
         append(wal, make_entry(7, 5))
     with opened(tmp_path) as wal:
-        assert replayed(wal, lambda _: 4) == [make_entry(7, 5)]
+        assert replayed(wal, {7: 4}) == [make_entry(7, 5)]
 
 
 def test_replay_passes_over_segments_that_are_purged_meanwhile(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=300) as wal:
         append(wal, *(make_entry(7, number) for number in range(1, 8)))
     with opened(tmp_path, file_size=300, read_batch_size=1) as wal:
-        batches = iter(wal.replay(lambda _: 0))
+        batches = iter(wal.read(ALL))
         first = next(batches)
-        wal.set_flushed(7, 4)
+        wal.floor(7, 4)
         assert wal.purge().deleted
         rest = [frame.entry_id for batch in batches for frame in batch]
     assert first[0].entry_id == 1
@@ -134,7 +134,7 @@ def test_the_kept_tail_of_a_segment_goes_with_it(tmp_path: Path) -> None:
     with opened(tmp_path, file_size=200) as wal:
         assert (tmp_path / f"{0:016x}.torn").exists()
         append(wal, make_entry(7, 2))
-        wal.set_flushed(7, 2)
+        wal.floor(7, 2)
         assert wal.purge().deleted == (0,)
         assert not (tmp_path / f"{0:016x}.torn").exists()
 
@@ -143,7 +143,7 @@ def test_a_segment_that_cannot_be_deleted_is_kept_and_told(tmp_path: Path) -> No
     files = FaultyFiles()
     with opened(tmp_path, files=files, file_size=300) as wal:
         append(wal, *(make_entry(7, number) for number in range(1, 8)))
-        wal.set_flushed(7, 7)
+        wal.floor(7, 7)
         files.fail("unlink", errno.EIO, nth=2)
         with pytest.raises(StorageUnavailable, match=r"cannot delete .*0\.wal: Input/output error"):
             wal.purge()
@@ -155,6 +155,6 @@ def test_regions_unknown_to_the_catalog_pin_nothing_after_a_restart(tmp_path: Pa
     with opened(tmp_path, file_size=300) as wal:
         append(wal, make_entry(8, 1), *(make_entry(7, number) for number in range(1, 8)))
     wal, _ = open_wal(tmp_path, file_size=300)
-    assert replayed(wal, lambda region: None if region == 8 else 7) == []
+    assert replayed(wal, {7: 7}) == []
     assert wal.purge().deleted
-    wal.close()
+    wal.seal()

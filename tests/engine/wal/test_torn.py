@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.wal.logs import (
+    ALL,
     append,
     data_frames_in,
     flip_bit,
@@ -54,7 +55,7 @@ def test_a_log_cut_at_any_byte_of_its_last_frame_keeps_everything_before(log: Pa
         following = make_entry(7, 3 if len(expected) == 3 else 2)
         assert replayed(wal) == expected
         append(wal, following)
-        wal.close(clean=False)
+        wal.seal(clean=False)
         assert replay_directory(copy) == [*expected, following]
         shutil.rmtree(copy)
 
@@ -68,7 +69,7 @@ def test_garbage_and_zeroes_behind_the_last_frame_are_cut_off(log: Path) -> None
         assert recovery.torn is not None
         assert (recovery.torn.offset, recovery.torn.length) == (len(sound), len(garbage))
         assert replayed(wal) == _ENTRIES
-        wal.close(clean=False)
+        wal.seal(clean=False)
         assert segment.read_bytes() == sound
 
 
@@ -81,13 +82,13 @@ def test_a_last_segment_that_was_never_finished_is_made_anew(log: Path, content:
     assert (recovery.torn.segment, recovery.torn.offset, recovery.torn.length) == (1, 0, len(content))
     assert replayed(wal) == _ENTRIES
     append(wal, make_entry(8, 2))
-    wal.close(clean=False)
+    wal.seal(clean=False)
     assert replay_directory(log) == [*_ENTRIES, make_entry(8, 2)]
 
 
 def test_an_empty_last_segment_is_fine(log: Path) -> None:
     with opened(log, file_size=100) as wal:
-        wal.set_flushed(7, 2)
+        wal.floor(7, 2)
         append(wal, make_entry(8, 2))
     last = segments(log)[-1]
     last.write_bytes(last.read_bytes()[:48])
@@ -95,7 +96,7 @@ def test_an_empty_last_segment_is_fine(log: Path) -> None:
     assert recovery.torn is None
     assert recovery.corruptions == ()
     assert replayed(wal) == _ENTRIES
-    wal.close()
+    wal.seal()
 
 
 def test_frames_that_were_never_synced_may_be_in_any_state(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_frames_that_were_never_synced_may_be_in_any_state(tmp_path: Path) -> No
     assert recovery.torn is not None
     assert recovery.torn.offset == frames[1].offset
     assert replayed(wal) == [make_entry(7, 1)]
-    wal.close()
+    wal.seal()
 
 
 def test_damage_below_what_was_synced_is_no_torn_tail(log: Path) -> None:
@@ -122,7 +123,7 @@ def test_damage_below_what_was_synced_is_no_torn_tail(log: Path) -> None:
     assert recovery.torn is None
     [corruption] = recovery.corruptions
     assert (corruption.segment, corruption.offset) == (0, frames[1].offset)
-    wal.close()
+    wal.seal()
     assert segments(log)[0].read_bytes() == before
 
 
@@ -132,7 +133,7 @@ def test_after_a_clean_shutdown_there_is_no_torn_tail(tmp_path: Path) -> None:
         log = tmp_path / change
         wal, _ = open_wal(log, sync_write=False)
         append(wal, *_ENTRIES)
-        wal.close()
+        wal.seal()
         segment = segments(log)[0]
         last = data_frames_in(segment)[-1]
         if change == "flip":
@@ -145,11 +146,11 @@ def test_after_a_clean_shutdown_there_is_no_torn_tail(tmp_path: Path) -> None:
             wal, recovery = open_wal(log)
             assert recovery.torn is None
             assert len(recovery.corruptions) == 1
-            replay = wal.replay(lambda _: 0)
+            replay = wal.read(ALL)
             expected = {"flip": {7}, "cut": {7, 8}, "remove": set()}[change]
             assert set(replay.quarantined) == expected
             assert replay.quarantine_reason(7) is not None
-            wal.close(clean=False)
+            wal.seal(clean=False)
 
 
 def test_a_full_disk_does_not_keep_a_torn_log_from_opening(log: Path) -> None:
@@ -161,4 +162,4 @@ def test_a_full_disk_does_not_keep_a_torn_log_from_opening(log: Path) -> None:
     wal, recovery = open_wal(log, files=files)
     assert recovery.torn == TornTail(0, len(sound), 4, None)
     assert replayed(wal) == _ENTRIES
-    wal.close()
+    wal.seal()

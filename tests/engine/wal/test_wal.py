@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.wal.logs import (
+    ALL,
     append,
     data_frames_in,
     make_entry,
@@ -21,7 +22,8 @@ from tests.engine.wal.logs import (
 )
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import EntryOutOfOrder, StorageUnavailable
-from tsdb.engine.wal import EntryRange, Frame, FrameKind, Wal, WalSettings, encode_frame_payload
+from tsdb.engine.log import Frame, FrameKind, encode_frame_payload
+from tsdb.engine.wal import EntryRange, Wal, WalSettings
 from tsdb.errors import DeadlineExceeded
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -43,8 +45,8 @@ def test_acknowledged_entries_are_replayed_in_order_after_a_restart(tmp_path: Pa
     assert recovery.torn is None
     assert recovery.corruptions == ()
     assert replayed(wal) == entries
-    assert replayed(wal, lambda region: {7: 3, 8: 5}[region]) == [make_entry(7, 4), make_entry(7, 5)]
-    wal.close()
+    assert replayed(wal, {7: 3, 8: 5}) == [make_entry(7, 4), make_entry(7, 5)]
+    wal.seal()
 
 
 def test_a_replayed_frame_carries_everything_that_was_given(tmp_path: Path) -> None:
@@ -53,7 +55,7 @@ def test_a_replayed_frame_carries_everything_that_was_given(tmp_path: Path) -> N
         frame = Frame(2**63, 1, encode_frame_payload(payload), FrameKind.DELETE, 2**60, 10, 4)
         wal.append([frame]).result(10)
     with opened(tmp_path) as wal:
-        [[found]] = wal.replay(lambda _: 0)
+        [[found]] = wal.read(ALL)
     assert (found.region_id, found.entry_id, found.kind) == (2**63, 1, FrameKind.DELETE)
     assert (found.base_seq, found.rows, found.schema_version) == (2**60, 10, 4)
     assert found.payload.to_pybytes() == payload
@@ -63,14 +65,14 @@ def test_replay_hands_over_batches_of_the_configured_size(tmp_path: Path) -> Non
     with opened(tmp_path) as wal:
         append(wal, *(make_entry(7, number) for number in range(1, 8)))
     with opened(tmp_path, read_batch_size=3) as wal:
-        assert [len(batch) for batch in wal.replay(lambda _: 0)] == [3, 3, 1]
+        assert [len(batch) for batch in wal.read(ALL)] == [3, 3, 1]
 
 
 def test_a_region_that_does_not_exist_any_more_is_not_replayed(tmp_path: Path) -> None:
     with opened(tmp_path) as wal:
         append(wal, make_entry(7, 1), make_entry(8, 1))
     with opened(tmp_path) as wal:
-        assert replayed(wal, lambda region: None if region == 7 else 0) == [make_entry(8, 1)]
+        assert replayed(wal, {8: 0}) == [make_entry(8, 1)]
 
 
 def test_appending_goes_on_after_a_restart_in_the_same_segment(tmp_path: Path) -> None:
@@ -175,14 +177,14 @@ def test_kinds_that_belong_to_the_log_itself_cannot_be_appended(tmp_path: Path) 
 def test_numbering_goes_on_behind_what_was_flushed_elsewhere(tmp_path: Path) -> None:
     with opened(tmp_path) as wal:
         append(wal, make_entry(7, 1))
-        wal.set_flushed(7, 10)
+        wal.floor(7, 10)
         with pytest.raises(EntryOutOfOrder, match="entry 2 does not follow entry 10"):
             append(wal, make_entry(7, 2))
         append(wal, make_entry(7, 11))
     with opened(tmp_path) as wal:
-        assert wal.replay(lambda _: 10).quarantined == {}
-        assert replayed(wal, lambda _: 10) == [make_entry(7, 11)]
-        assert "entries 2 to 10 are missing" in wal.replay(lambda _: 1).quarantined[7]
+        assert wal.read({7: 10}).quarantined == {}
+        assert replayed(wal, {7: 10}) == [make_entry(7, 11)]
+        assert "entries 2 to 10 are missing" in wal.read({7: 1}).quarantined[7]
 
 
 def test_a_caller_waits_for_room_in_the_queue_only_until_its_deadline(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_a_caller_waits_for_room_in_the_queue_only_until_its_deadline(tmp_path: 
 def test_closing_writes_what_is_queued_and_refuses_what_comes_later(tmp_path: Path) -> None:
     wal, _ = open_wal(tmp_path, sync_write=False)
     future = wal.append([make_frame(make_entry(7, 1))])
-    wal.close()
+    wal.seal()
     assert future.done()
     with pytest.raises(StorageUnavailable, match="is closed"):
         wal.append([make_frame(make_entry(7, 2))])
@@ -214,15 +216,15 @@ def test_closing_writes_what_is_queued_and_refuses_what_comes_later(tmp_path: Pa
 def test_a_clean_shutdown_leaves_a_marker_until_the_next_start(tmp_path: Path) -> None:
     wal, recovery = open_wal(tmp_path)
     assert not recovery.was_clean
-    wal.close()
+    wal.seal()
     assert (tmp_path / "CLEAN").exists()
     wal, recovery = open_wal(tmp_path)
     assert recovery.was_clean
     assert not (tmp_path / "CLEAN").exists()
-    wal.close(clean=False)
+    wal.seal(clean=False)
     wal, recovery = open_wal(tmp_path)
     assert not recovery.was_clean
-    wal.close()
+    wal.seal()
 
 
 def test_a_dropped_region_is_void_up_to_its_marker(tmp_path: Path) -> None:
@@ -233,7 +235,7 @@ def test_a_dropped_region_is_void_up_to_its_marker(tmp_path: Path) -> None:
     wal, recovery = open_wal(tmp_path, file_size=400)
     assert recovery.regions == {7: EntryRange(1, 1), 8: EntryRange(1, 2)}
     assert replayed(wal) == [make_entry(8, 1), make_entry(7, 1, size=50), make_entry(8, 2)]
-    wal.close()
+    wal.seal()
 
 
 def test_statistics_count_what_happened(tmp_path: Path) -> None:
@@ -261,45 +263,42 @@ def test_many_threads_append_at_once(tmp_path: Path) -> None:
         assert [e for e in found if e.region_id == region] == [make_entry(region, n) for n in range(1, 60)]
 
 
-def test_a_caller_that_waits_writes_by_itself_when_nobody_else_does(tmp_path: Path) -> None:
+def test_a_caller_writes_by_itself_when_nobody_else_does_and_nothing_is_synced(tmp_path: Path) -> None:
     wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
     threads: set[str] = set()
     with on_crash_point(lambda name: threads.add(threading.current_thread().name)):
         for entry in range(1, 4):
-            wal.append_now([Frame(7, entry, encode_frame_payload(b"x" * entry), rows=1)])
+            assert wal.append([Frame(7, entry, encode_frame_payload(b"x" * entry), rows=1)]).done()
     assert threads == {threading.current_thread().name}
     assert wal.append([Frame(7, 4, encode_frame_payload(b"last"), rows=1)]).result(timeout=10) is None
     assert wal.statistics().queued_bytes == 0
-    wal.close()
+    wal.seal()
     wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
-    frames = [frame for batch in wal.replay(lambda region: 0) for frame in batch]
+    frames = [frame for batch in wal.read(ALL) for frame in batch]
     assert [frame.entry_id for frame in frames] == [1, 2, 3, 4]
     with pytest.raises(EntryOutOfOrder):
-        wal.append_now([Frame(7, 9, encode_frame_payload(b""), rows=1)])
-    wal.close()
+        wal.append([Frame(7, 9, encode_frame_payload(b""), rows=1)]).result(10)
+    wal.seal()
 
 
-def test_callers_that_wait_and_callers_that_queue_share_one_order(tmp_path: Path) -> None:
+def test_callers_that_write_and_callers_that_queue_share_one_order(tmp_path: Path) -> None:
     wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0), file_size=Size(4096)))
 
     def write(region: int) -> None:
         for entry in range(1, 201):
             frame = Frame(region, entry, encode_frame_payload(bytes([region]) * 50), rows=1)
-            if region % 2:
-                wal.append_now([frame])
-            else:
-                wal.append([frame]).result(timeout=30)
+            wal.append([frame]).result(timeout=30)
 
     writers = [threading.Thread(target=write, args=(region,)) for region in range(1, 5)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    wal.close()
+    wal.seal()
     wal, _ = Wal.open(tmp_path, WalSettings(ballast_bytes=Size(0)))
     seen: dict[int, list[int]] = {}
-    for batch in wal.replay(lambda region: 0):
+    for batch in wal.read(ALL):
         for frame in batch:
             seen.setdefault(frame.region_id, []).append(frame.entry_id)
     assert seen == {region: list(range(1, 201)) for region in range(1, 5)}
-    wal.close()
+    wal.seal()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
+from tsdb.engine.log import LogStore
 from tsdb.engine.region.background import Background
 from tsdb.engine.region.names import RegionNames
 from tsdb.engine.rows.cache import Caches
@@ -12,7 +13,6 @@ from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.tuning import EngineTuning
-from tsdb.engine.wal import Wal
 from tsdb.ids import Ids
 from tsdb.model import RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
@@ -57,7 +57,7 @@ class EngineContext:
 
     options: EngineOptions
     store: ObjectStore
-    wal: Wal
+    wal: LogStore
     buffer: WriteBuffer
     background: Background
     caches: Caches

@@ -61,12 +61,9 @@ def plan_victims(sizes: dict[Region, int], *, used: int, target: int) -> list[Re
 class Housekeeping:
     """Watches the write buffer and the clock on behalf of all regions."""
 
-    def __init__(
-        self, context: EngineContext, regions: Callable[[], Iterable[Region]], *, purge_interval: Duration
-    ) -> None:
+    def __init__(self, context: EngineContext, regions: Callable[[], Iterable[Region]]) -> None:
         self._context = context
         self._regions = regions
-        self._purge_interval = purge_interval
         self._purged_ns = self._expired_ns = context.clock.monotonic_ns()
         self._drops: dict[str, PendingDrop] = {}
         """By directory, until nothing is left of it."""
@@ -100,7 +97,7 @@ class Housekeeping:
         self._finish_drops()
         self.compact()
         now = self._context.clock.monotonic_ns()
-        if now - self._purged_ns >= self._purge_interval:
+        if now - self._purged_ns >= self._context.wal.purge_interval:
             self._purged_ns = now
             self.purge()
         elif self._context.wal.may_purge:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from tsdb.engine.entry import decode_batch
 from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound
 from tsdb.engine.listing import Listing, check_files, region_of
+from tsdb.engine.log import ReplayedFrame
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region.compact import first_look_ns
@@ -26,7 +27,6 @@ from tsdb.engine.region.state import CompactionState, FlushState, Written
 from tsdb.engine.region.version import Version
 from tsdb.engine.region.worker import Worker
 from tsdb.engine.rows.read_ahead import one_ahead
-from tsdb.engine.wal import ReplayedFrame
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import ObjectMeta, StoreError
@@ -119,14 +119,10 @@ def recover(
 
 
 def _replay(context: EngineContext, found: RecoveredRegions) -> None:
-    def floor(region_id: int) -> int | None:
-        region = found.regions.get(RegionId(region_id))
-        if region is not None:
-            return region.written.entry_id
-        # A region that cannot be opened keeps its entries: it may be repaired.
-        return 0 if region_id in found.quarantined else None
-
-    replay = context.wal.replay(floor)
+    # A region that cannot be opened keeps its entries: it may be repaired.
+    floors: dict[int, int] = dict.fromkeys(found.quarantined, 0)
+    floors |= {region_id: region.written.entry_id for region_id, region in found.regions.items()}
+    replay = context.wal.read(floors)
     for region_id in list(found.regions):
         reason = replay.quarantine_reason(region_id)
         if reason is not None:

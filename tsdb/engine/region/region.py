@@ -156,7 +156,7 @@ class Region:
         for each in flushed:
             each.memtable.release()
             context.buffer.release(each.nbytes)
-        context.wal.set_flushed(self.id, state.flushed_entry_id)
+        context.wal.floor(self.id, state.flushed_entry_id)
 
 
 def window_seconds(options: RegionOptions) -> int | None:

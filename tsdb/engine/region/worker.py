@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
+from tsdb.engine.log import EncodedPayload
 from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
 from tsdb.engine.region.region import Region
 from tsdb.engine.rows.memtable import charged_bytes
 from tsdb.engine.rows.write_buffer import WriteBuffer
-from tsdb.engine.wal import EncodedPayload
 from tsdb.model import Batch, RegionSchema
 from tsdb.telemetry import get_logger
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
 from tsdb.engine.errors import SchemaOutdated
+from tsdb.engine.log import Frame, LogStore
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.worker import PendingWrite
 from tsdb.engine.rows.series import conform_series
-from tsdb.engine.wal import Frame, Wal
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.model import Batch, OpType, RegionSchema, Semantic, can_widen, cast_or_null
 from tsdb.telemetry import get_logger
@@ -30,13 +30,13 @@ class _Planned:
     base_sequence: int
 
 
-def commit_writes(requests: Sequence[PendingWrite], wal: Wal, after: Callable[[set[Region]], None]) -> None:
+def commit_writes(requests: Sequence[PendingWrite], wal: LogStore, after: Callable[[set[Region]], None]) -> None:
     """Log and apply writes; each request is answered, well or with an error that says why not."""
     planned = _plan(requests)
     frames = [_frame(each) for each in planned if not each.request.region.version.options.skip_wal]
     try:
         if frames:
-            wal.append_now(frames)
+            wal.append(frames).result()
     except TsdbError as error:
         # Nothing was numbered yet: the next entries take the place of these.
         for each in planned:

@@ -1,19 +1,9 @@
-"""The write-ahead log. Format and rules: `docs/format/wal.md`."""
+"""The write-ahead log on a local disk, a `LogStore`. Format and rules: `docs/format/wal.md`."""
 
 from tsdb.engine.wal._continuity import Corruption, EntryRange
-from tsdb.engine.wal._frame import (
-    COMPRESS_BYTES_MIN,
-    EncodedPayload,
-    Frame,
-    FrameKind,
-    ReplayedFrame,
-    encode_frame_payload,
-    sealed_payload,
-)
-from tsdb.engine.wal._options import WalSettings, WalStatistics
-from tsdb.engine.wal._purge import PurgeResult
+from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._recover import Recovery, TornTail
-from tsdb.engine.wal._replay import Floor, Replay
+from tsdb.engine.wal._replay import Replay
 from tsdb.engine.wal._wal import Wal
 
 CRASH_POINTS = (
@@ -32,22 +22,12 @@ CRASH_POINTS = (
 """The places of the log where a test can end the process."""
 
 __all__ = [
-    "COMPRESS_BYTES_MIN",
     "CRASH_POINTS",
     "Corruption",
-    "EncodedPayload",
     "EntryRange",
-    "Floor",
-    "Frame",
-    "FrameKind",
-    "PurgeResult",
     "Recovery",
     "Replay",
-    "ReplayedFrame",
     "TornTail",
     "Wal",
     "WalSettings",
-    "WalStatistics",
-    "encode_frame_payload",
-    "sealed_payload",
 ]

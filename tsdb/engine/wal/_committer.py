@@ -4,8 +4,8 @@
 
 While the committer is at the disk, new appends queue up and form the next group, so one sync serves all of
 them (group commit). Without `sync_write` no append waits for a sync: a second thread syncs at intervals, beside the
-committer, so that appends never stand behind a long sync. There a caller that waits anyway (`commit_now`) takes the
-committer's place while no other thread writes; `_is_committing` is that place, and only its holder touches the writer.
+committer, so that appends never stand behind a long sync. There the calling thread takes the committer's place while
+no other thread writes; `_is_committing` is that place, and only its holder touches the writer.
 
 What an error means:
 
@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tsdb.engine.errors import StorageFull, StorageUnavailable
+from tsdb.engine.log.frame import Frame, frame_bytes
 from tsdb.engine.wal._ballast import Ballast
-from tsdb.engine.wal._frame import Frame, frame_bytes
 from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._writer import Mark, SegmentWriter, SyncFailed
@@ -55,7 +55,7 @@ class CommitCounters:
 
 
 class Committer:
-    """Owns the writer while it runs. `on_fatal` is called once, in one of its threads, when the log breaks."""
+    """Owns the writer while it runs."""
 
     def __init__(
         self,
@@ -65,14 +65,14 @@ class Committer:
         ballast: Ballast,
         options: WalSettings,
         where: str,
-        on_fatal: Callable[[TsdbError], None] | None,
     ) -> None:
         self._writer = writer
         self._index = index
         self._ballast = ballast
         self._options = options
         self._where = where
-        self._on_fatal = on_fatal
+        self._receivers: list[Callable[[TsdbError], None]] = []
+        """To be told when the log breaks."""
         self._changed = threading.Condition()
         self._queue: deque[_Request] = deque()
         self._queued_bytes = 0
@@ -100,13 +100,8 @@ class Committer:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, frames: Sequence[Frame], *, timeout_s: float) -> Future[None]:
-        """Queue frames; wait while the queue is full."""
-        size = sum(frame_bytes(frame.payload.size_bytes) for frame in frames)
-        return self._submit(_Request(frames, size, Future()), timeout_s)
-
-    def commit_now(self, frames: Sequence[Frame], *, timeout_s: float) -> None:
-        """Commit frames and return when that is done.
+    def append(self, frames: Sequence[Frame], *, timeout_s: float) -> Future[None]:
+        """Commit frames; wait while the queue is full.
 
         If no other thread commits, the caller's does: waking another thread, and being woken by it, costs more
         than a write without sync. Otherwise, and with `sync_write`, for the sake of group commit, they queue.
@@ -119,11 +114,20 @@ class Committer:
             if is_free:
                 self._is_committing = True
                 self._queued_bytes += size
-        if is_free:
-            self._commit_group([request])
-        else:
-            self._submit(request, timeout_s)
-        request.done.result()
+        if not is_free:
+            return self._submit(request, timeout_s)
+        request.done.set_running_or_notify_cancel()
+        self._commit_group([request])
+        return request.done
+
+    def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
+        """Call `receive` when the log breaks, or now if it has."""
+        with self._changed:
+            is_broken = self._broken is not None
+            if not is_broken:
+                self._receivers.append(receive)
+        if is_broken:
+            receive(self._unavailable())
 
     def submit_rotation(self) -> Future[None]:
         """Queue the end of the active segment."""
@@ -283,8 +287,8 @@ class Committer:
         self._stop_sync.set()
         if is_first:
             _log.critical("the log in %s is broken: %s", self._where, reason)
-            if self._on_fatal is not None:
-                self._on_fatal(self._unavailable())
+            for receive in list(self._receivers):
+                receive(self._unavailable())
         _refuse(group, self._unavailable)
 
     def _run_sync(self) -> None:

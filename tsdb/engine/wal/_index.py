@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
-from tsdb.engine.wal._frame import Frame, FrameKind
+from tsdb.engine.log.frame import Frame, FrameKind
 from tsdb.engine.wal._purge import PurgePlan, plan_purge
 from tsdb.engine.wal._recover import RecoveredLog, SegmentState
 

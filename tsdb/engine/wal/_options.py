@@ -1,4 +1,4 @@
-"""Settings and statistics of the log."""
+"""Settings of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WalSettings:
     purge_threshold: Size = Size(4 << 30)
     """Above this total, `purge` names the regions that keep the oldest segments alive."""
     read_batch_size: int = 128
-    """At most this many frames in a batch of `replay`."""
+    """At most this many frames in a batch of `read`."""
     sync_interval: Duration = Duration.of_seconds(1)
     """Without `sync_write`, what a power loss may cost."""
     queue_bytes_max: Size = Size(64 << 20)
@@ -31,22 +31,3 @@ class WalSettings:
     """How long `close` waits for the queue to drain."""
     ballast_bytes: Size = Size(64 << 20)
     """Space set aside when the disk runs out, and given back when it is full, so that flushes can finish; 0: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class WalStatistics:
-    """Counters since the log was opened, and how full its bounds are."""
-
-    segments: int
-    total_bytes: int
-    appended_frames: int
-    raw_bytes: int
-    commits: int
-    syncs: int
-    rotations: int
-    purged_segments: int
-    refused_full: int
-    queued_bytes: int
-    unsynced_bytes: int
-    is_full: bool
-    is_broken: bool

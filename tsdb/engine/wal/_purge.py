@@ -12,14 +12,6 @@ END_BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeResult:
-    """What a purge did. `pinning` are the regions to flush, oldest first, to get below the threshold."""
-
-    deleted: tuple[int, ...]
-    pinning: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PurgePlan:
     """What a purge should do."""
 

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tsdb.engine.log.frame import FRAME_ALIGNMENT, FrameKind, decode_payload, decode_seal
 from tsdb.engine.wal._continuity import UNKNOWN_LENGTH, Continuity, Corruption, EntryRange
-from tsdb.engine.wal._frame import FRAME_ALIGNMENT, FrameKind, decode_payload, decode_seal
 from tsdb.engine.wal._marker import CleanMarker, read_marker
 from tsdb.engine.wal._segment import (
     SEGMENT_HEADER_BYTES,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 from tsdb.engine.errors import StorageUnavailable, WalCorrupted
-from tsdb.engine.wal._frame import FrameHeader, FrameKind, ReplayedFrame, decode_payload
+from tsdb.engine.log.frame import FrameHeader, FrameKind, ReplayedFrame, decode_payload
 from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._recover import RecoveredLog, SegmentState
 from tsdb.engine.wal._segment import ScannedFrame, SegmentReader, scan, segment_path
@@ -16,9 +15,6 @@ from tsdb.store import Files
 
 _log = logging.getLogger("tsdb.wal")
 _BATCH_BYTES_MAX = 32 << 20
-
-Floor: TypeAlias = Callable[[int], int | None]
-"""Up to which entry a region needs no replay; None if the region does not exist any more."""
 
 
 class Replay:
@@ -33,7 +29,7 @@ class Replay:
     def __init__(
         self,
         recovered: RecoveredLog,
-        floor: Floor,
+        after: Mapping[int, int],
         *,
         directory: Path,
         files: Files,
@@ -47,8 +43,8 @@ class Replay:
         self._index = index
         self._batch_frames_max = batch_frames_max
         self._skip_corrupt = skip_corrupt
-        self._floor = floor
-        self._floors = {region_id: floor(region_id) for region_id in recovered.continuity.last_entries()}
+        self._after = after
+        self._floors = {region_id: after.get(region_id) for region_id in recovered.continuity.last_entries()}
         self.lost = self._judge()
         """Regions with lost entries. In repair mode they are replayed as far as possible."""
         self.quarantined = {} if skip_corrupt else dict(self.lost)
@@ -58,7 +54,7 @@ class Replay:
         """Why a region must not be opened; None if all of its entries are here or flushed."""
         if self._skip_corrupt:
             return None
-        floor = self._floors[region_id] if region_id in self._floors else self._floor(region_id)
+        floor = self._after.get(region_id)
         return None if floor is None else self._recovered.continuity.reason(region_id, floor)
 
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:

@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 
-from tsdb.engine.wal._frame import (
+from tsdb.engine.log.frame import (
     FRAME_ALIGNMENT,
     FRAME_HEADER_BYTES,
     FRAME_MAGIC,

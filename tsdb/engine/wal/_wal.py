@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.errors import StorageFull, StorageUnavailable
+from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, encode_frame_payload
 from tsdb.engine.wal._ballast import Ballast
 from tsdb.engine.wal._committer import Committer
-from tsdb.engine.wal._frame import Frame, FrameKind, encode_frame_payload
 from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._marker import CleanMarker, remove_marker, write_marker
-from tsdb.engine.wal._options import WalSettings, WalStatistics
-from tsdb.engine.wal._purge import PurgePlan, PurgeResult
+from tsdb.engine.wal._options import WalSettings
+from tsdb.engine.wal._purge import PurgePlan
 from tsdb.engine.wal._recover import RecoveredLog, Recovery, recover
-from tsdb.engine.wal._replay import Floor, Replay
+from tsdb.engine.wal._replay import Replay
 from tsdb.engine.wal._segment import segment_path, torn_path
 from tsdb.engine.wal._writer import SegmentWriter, SyncFailed
 from tsdb.errors import TsdbError
@@ -48,7 +48,6 @@ class Wal:
         options: WalSettings,
         files: Files,
         clock: Clock,
-        on_fatal: Callable[[TsdbError], None] | None,
         skip_corrupt: bool,
     ) -> None:
         self._recovered = recovered
@@ -69,7 +68,6 @@ class Wal:
             ballast=self._ballast,
             options=options,
             where=str(directory),
-            on_fatal=on_fatal,
         )
 
     @classmethod
@@ -80,7 +78,6 @@ class Wal:
         files: Files | None = None,
         clock: Clock | None = None,
         *,
-        on_fatal: Callable[[TsdbError], None] | None = None,
         skip_corrupt: bool = False,
     ) -> tuple[Wal, Recovery]:
         """Read and verify the log in a directory, cut off a torn end, and be ready to append.
@@ -98,7 +95,6 @@ class Wal:
                 options=options or WalSettings(),
                 files=files,
                 clock=clock or SystemClock(),
-                on_fatal=on_fatal,
                 skip_corrupt=skip_corrupt,
             )
             wal._begin()
@@ -117,31 +113,22 @@ class Wal:
         return self._committer.is_broken
 
     def append(self, frames: Sequence[Frame], *, timeout: Duration | None = None) -> Future[None]:
-        """Queue frames, all of which are accepted or none.
+        """Append frames, all of which are accepted or none.
 
-        Returns at once, unless so much is queued that it has to wait. The future completes when the frames are
-        written (and synced, with `sync_write`), or raises `StorageFull`, `StorageUnavailable`, `EntryOutOfOrder` or
-        `WalCorrupted`; `DeadlineExceeded` is raised here, and so is `StorageUnavailable` when the log is broken or
-        closed.
+        The future completes when they are written (and synced, with `sync_write`), or raises `StorageFull`,
+        `StorageUnavailable`, `EntryOutOfOrder` or `WalCorrupted`. Without `sync_write` the calling thread writes them
+        if no other is writing. Otherwise it returns at once, unless so much is queued that it has to wait;
+        `DeadlineExceeded` is raised here, and so is `StorageUnavailable` when the log is broken or closed.
         """
         _check_kinds(frames)
         timeout_s = (self._options.append_timeout if timeout is None else timeout).seconds
-        return self._committer.submit(frames, timeout_s=timeout_s)
+        return self._committer.append(frames, timeout_s=timeout_s)
 
-    def append_now(self, frames: Sequence[Frame], *, timeout: Duration | None = None) -> None:
-        """Append frames and return when they are accepted, or raise what the future of `append` would.
-
-        Cheaper than `append` for a caller that has nothing else to do: its own thread writes if no other does.
-        """
-        _check_kinds(frames)
-        timeout_s = (self._options.append_timeout if timeout is None else timeout).seconds
-        self._committer.commit_now(frames, timeout_s=timeout_s)
-
-    def replay(self, floor: Floor) -> Replay:
-        """All entries above the floor of their region, as they were when the log was opened."""
+    def read(self, after: Mapping[int, int]) -> Replay:
+        """Return all entries above the floor of their region, as they were when the log was opened."""
         return Replay(
             self._recovered,
-            floor,
+            after,
             directory=self._directory,
             files=self._files,
             index=self._index,
@@ -149,7 +136,7 @@ class Wal:
             skip_corrupt=self._skip_corrupt,
         )
 
-    def set_flushed(self, region_id: int, entry_id: int) -> None:
+    def floor(self, region_id: int, entry_id: int) -> None:
         """Entries of the region up to this one are durable elsewhere. Call it for every region that is opened, too."""
         self._index.set_flushed(region_id, entry_id)
 
@@ -163,6 +150,10 @@ class Wal:
     def is_synced(self) -> bool:
         """Whether an append waits for the disk."""
         return self._options.sync_write
+
+    @property
+    def purge_interval(self) -> Duration:
+        return self._options.purge_interval
 
     @property
     def may_purge(self) -> bool:
@@ -182,10 +173,13 @@ class Wal:
         finally:
             self._purging.release()
 
-    def statistics(self) -> WalStatistics:
+    def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
+        self._committer.on_broken(receive)
+
+    def statistics(self) -> LogStatistics:
         segments, total_bytes = self._index.totals()
         counters = self._committer.counters
-        return WalStatistics(
+        return LogStatistics(
             segments=segments,
             total_bytes=total_bytes,
             appended_frames=counters.frames,
@@ -201,8 +195,8 @@ class Wal:
             is_broken=self.is_broken,
         )
 
-    def close(self, *, clean: bool = True) -> None:
-        """Write and sync what is queued, then stop. With `clean`, leave the marker of a shutdown in good order."""
+    def seal(self, *, clean: bool = True) -> None:
+        """Write and sync what is queued, then accept nothing more. With `clean`, leave the clean-shutdown marker."""
         if not self._committer.close(self._options.close_timeout.seconds):
             _log.error("the log in %s did not close in %s", self._directory, self._options.close_timeout)
             return

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tsdb.clock import Clock
-from tsdb.engine.wal._frame import (
+from tsdb.engine.log.frame import (
     Frame,
     FrameKind,
     encode_header,

@@ -1,0 +1,26 @@
+"""The log as the engine knows it: `LogStore` and its entries. `wal` is the one on a local disk."""
+
+from tsdb.engine.log.frame import (
+    COMPRESS_BYTES_MIN,
+    EncodedPayload,
+    Frame,
+    FrameKind,
+    ReplayedFrame,
+    encode_frame_payload,
+    sealed_payload,
+)
+from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult
+
+__all__ = [
+    "COMPRESS_BYTES_MIN",
+    "EncodedPayload",
+    "Frame",
+    "FrameKind",
+    "LogReading",
+    "LogStatistics",
+    "LogStore",
+    "PurgeResult",
+    "ReplayedFrame",
+    "encode_frame_payload",
+    "sealed_payload",
+]

@@ -1,0 +1,116 @@
+"""The log behind the engine: what every log promises, wherever it keeps its entries.
+
+    append ─▶ durable, in the order of the entries of a region ─▶ read, after a restart ─▶ floor ─▶ purge
+    seal      the end: nothing comes behind it
+
+The engine uses nothing else of a log. Entries, floors and results are plain values, so a log may be in another process
+or in an object store.
+
+What a log promises:
+
+- The entries of a region are numbered without holes. An entry is accepted only if it follows the last accepted one, so
+  when one is refused, those appended behind it are refused too, until its number comes again.
+- The entries of one call are accepted together or not at all. Calls may be answered in any order.
+- What was accepted comes back after a restart, in order. What was refused never does.
+- A log that cannot know whether entries are durable breaks: it refuses everything from then on, and says so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tsdb.engine.log.frame import Frame, ReplayedFrame
+from tsdb.errors import TsdbError
+from tsdb.units import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeResult:
+    """What a purge did. `pinning` are the regions to flush, oldest first, to get below the threshold."""
+
+    deleted: tuple[int, ...]
+    """Numbers of the segments that are gone."""
+    pinning: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """Counters since the log was opened, and how full its bounds are."""
+
+    segments: int
+    total_bytes: int
+    appended_frames: int = 0
+    raw_bytes: int = 0
+    commits: int = 0
+    syncs: int = 0
+    rotations: int = 0
+    purged_segments: int = 0
+    refused_full: int = 0
+    queued_bytes: int = 0
+    unsynced_bytes: int = 0
+    is_full: bool = False
+    is_broken: bool = False
+
+
+class LogReading(Protocol):
+    """The entries of one `read`: iterate over it for lists of them, in the order in which they were written."""
+
+    def __iter__(self) -> Iterator[list[ReplayedFrame]]: ...
+
+    def quarantine_reason(self, region_id: int) -> str | None:
+        """Why a region must not be opened; None if all of its entries are here or flushed."""
+
+
+class LogStore(Protocol):
+    """A log of the entries of all regions of one engine. Thread-safe."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where it is, if that is a local disk, which may run full."""
+
+    @property
+    def purge_interval(self) -> Duration:
+        """How often `purge` has to be called, whatever was flushed."""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether an append waits for a disk or a network. If not, the calling thread may do it on the spot."""
+
+    @property
+    def may_purge(self) -> bool:
+        """Whether something was flushed since the last purge, so that there may be something to delete."""
+
+    def append(self, frames: Sequence[Frame]) -> Future[None]:
+        """Take entries; the future completes when they are durable, or with the error that kept them out.
+
+        `StorageFull`: they may be accepted later. `StorageUnavailable`: not before a restart. `EntryOutOfOrder`: an
+        entry before them was refused. `WalCorrupted`: the region lost entries and takes no more. Waits only if too much
+        is under way, and raises DeadlineExceeded if that takes too long.
+        """
+
+    def read(self, after: Mapping[int, int]) -> LogReading:
+        """Return the entries above the floor of their region, as they were when the log was opened.
+
+        A region that is not in `after` does not exist any more, and the log lets go of its entries.
+        """
+
+    def floor(self, region_id: int, entry_id: int) -> None:
+        """Entries of the region up to this one are durable elsewhere. Called for every region that is opened, too."""
+
+    def drop_region(self, region_id: int) -> Future[None]:
+        """The region is gone: its entries are void, and one with its id may start again."""
+
+    def purge(self) -> PurgeResult:
+        """Delete what no region needs, and return the regions that pin too much."""
+
+    def statistics(self) -> LogStatistics: ...
+
+    def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
+        """Call `receive` once, on any thread, when the log breaks, or now if it has."""
+
+    def seal(self, *, clean: bool = True) -> None:
+        """Make durable what was appended, then accept nothing more. With `clean`, note that nothing is missing."""
