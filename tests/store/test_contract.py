@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.store.services import S3Server
 from tsdb.store import (
     InvalidPath,
     InvalidRange,
@@ -23,8 +24,11 @@ from tsdb.store import (
 )
 
 
-@pytest.fixture(params=["local", "memory", "overlay"])
+@pytest.fixture(params=["local", "memory", "overlay", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "s3":
+        s3: S3Server = request.getfixturevalue("s3_server")
+        return s3.store()
     if request.param == "overlay":
         return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()

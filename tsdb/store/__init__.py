@@ -13,6 +13,8 @@ from tsdb.store._errors import (
     ObjectNotFound,
     StoreError,
     StoreFull,
+    StoreMisconfigured,
+    StoreUnreachable,
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
 from tsdb.store._local import LocalStore, free_bytes
@@ -20,6 +22,7 @@ from tsdb.store._lock import DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
+from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
 
 __all__ = [
     "NO_SPACE",
@@ -36,14 +39,21 @@ __all__ = [
     "ObjectNotFound",
     "ObjectSink",
     "ObjectStore",
+    "Operation",
     "OverlayStore",
+    "Purpose",
+    "RequestCount",
+    "RequestLedger",
     "StoreError",
     "StoreFull",
+    "StoreMisconfigured",
+    "StoreUnreachable",
     "crash_point",
     "free_bytes",
     "make_directories",
     "on_crash_point",
     "read_all",
     "read_exactly",
+    "requests_for",
     "write_all",
 ]

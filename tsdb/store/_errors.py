@@ -5,7 +5,9 @@ StoreError                the store failed: wait, or look at the disk or the net
 ├── ObjectExists          put_if_absent found an object: another writer was first
 ├── InvalidRange          the range does not lie within the object
 ├── InvalidPath           the path is not a relative path of plain components
-└── StoreFull             there is no space left; what was there is untouched
+├── StoreFull             there is no space left; what was there is untouched
+├── StoreMisconfigured    the service refuses us: wrong credentials, no such bucket, a wrong clock; change that
+└── StoreUnreachable      the service does not answer, or is overloaded: try again later
 """
 
 from __future__ import annotations
@@ -62,6 +64,14 @@ class StoreFull(StoreError):
     """The disk or the quota is full; the object was not written."""
 
     status = Status.RUNTIME_RESOURCES_EXHAUSTED
+
+
+class StoreMisconfigured(StoreError):
+    """The service refuses requests until somebody changes the configuration, the bucket or the clock."""
+
+
+class StoreUnreachable(StoreError):
+    """The service did not answer in time, or not with what was asked for; the same request may succeed later."""
 
 
 def wrap_os_error(error: OSError, *, operation: str, path: str) -> StoreError:

@@ -139,6 +139,9 @@ class FaultyStore(MemoryStore):
     def get(self, path: str) -> bytes:
         return self._call("get", lambda: super(FaultyStore, self).get(path))
 
+    def head(self, path: str) -> ObjectMeta:
+        return self._call("head", lambda: super(FaultyStore, self).head(path))
+
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
         return self._call("list", lambda: super(FaultyStore, self).list(prefix, start_after))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.engine.manifest.regions import FaultyStore, create, file_id, make_file, names, path_of, reopen
 from tsdb.engine.errors import ManifestCorrupted, ManifestFenced, ManifestUncertain
 from tsdb.engine.manifest import Edit, Manifest
-from tsdb.store import MemoryStore, ObjectData, StoreError
+from tsdb.store import MemoryStore, ObjectData, ObjectMeta, StoreError
 
 
 def add(number: int) -> Edit:
@@ -90,6 +92,40 @@ def test_a_writer_that_slept_through_a_checkpoint_is_fenced() -> None:
     assert caught.value.may_have_landed
     assert reopen(store).state == leader.state
     assert asleep.refresh() == leader.state
+
+
+def test_a_pointer_that_was_put_back_by_the_sleeper_hides_nothing() -> None:
+    store = MemoryStore()
+    asleep = create(store, epoch=1)
+    leader = reopen(store, epoch=2)
+    for number in range(3):
+        leader.commit(add(number))
+    leader.checkpoint()
+    asleep.checkpoint()
+    with pytest.raises(ManifestFenced) as caught:
+        asleep.commit(add(9))
+    assert caught.value.found_version == 4
+    assert reopen(store).state == leader.state
+
+
+@pytest.mark.parametrize("distance", [0, 2])
+def test_commits_do_not_list_the_store(distance: int) -> None:
+    class Counting(MemoryStore):
+        listed = 0
+
+        def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
+            self.listed += 1
+            return super().list(prefix, start_after)
+
+    store = Counting()
+    create(store, distance=distance)
+    manifest = reopen(store, distance=distance)
+    for number in range(10):
+        store.listed = 0
+        manifest.commit(add(number))
+        assert store.listed == 0
+        if manifest.needs_checkpoint:
+            manifest.checkpoint()
 
 
 def test_a_writer_that_was_overtaken_right_after_its_commit_keeps_its_files() -> None:
@@ -208,10 +244,11 @@ def test_recovery_whose_own_reply_was_lost_is_settled_by_the_next(fault: str) ->
     assert names(store) == ["1.json", "2.json"]
 
 
-def test_a_commit_is_uncertain_if_only_the_look_at_what_is_newer_failed() -> None:
+@pytest.mark.parametrize("operation", ["head", "get"])
+def test_a_commit_is_uncertain_if_only_the_look_at_what_is_newer_failed(operation: str) -> None:
     store = FaultyStore()
     manifest = create(store)
-    store.fail("list")
+    store.fail(operation)
     with pytest.raises(ManifestUncertain):
         manifest.commit(add(0))
     assert manifest.recover()

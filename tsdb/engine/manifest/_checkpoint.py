@@ -32,16 +32,25 @@ def write_checkpoint(store: ObjectStore, directory: str, state: ManifestState) -
     return len(content)
 
 
-def delete_covered(store: ObjectStore, directory: str, version: int) -> None:
-    """Delete what the checkpoint of a version makes obsolete, as far as the store lets us."""
+def delete_covered(store: ObjectStore, directory: str, version: int) -> int | None:
+    """Delete what the checkpoint of a version makes obsolete, as far as the store lets us.
+
+    Return the newest version that any object is of; None if the store did not tell.
+    """
+    newest: int | None = version
     try:
         for found in list(store.list(manifest_directory(directory))):
             name = parse_manifest_path(directory, found.path)
-            if name is not None and _is_covered(name, version):
+            if name is None:
+                continue
+            newest = max(newest or 0, name.version)
+            if _is_covered(name, version):
                 store.delete(found.path)
     except StoreError as error:
         log.warning("old manifest files not deleted", directory=directory, version=version, error=error)
+        newest = None
     crash_point("manifest.checkpoint.after_delete")
+    return newest
 
 
 def _is_covered(name: ManifestName, version: int) -> bool:

@@ -35,8 +35,14 @@ from tsdb.engine.errors import (
 from tsdb.engine.manifest._actions import Action, Change, Delta, Forget
 from tsdb.engine.manifest._apply import apply_delta
 from tsdb.engine.manifest._checkpoint import delete_covered, write_checkpoint
-from tsdb.engine.manifest._codec import encode_delta, parse_delta
-from tsdb.engine.manifest._layout import before_version, delta_path, manifest_directory, parse_manifest_path
+from tsdb.engine.manifest._codec import encode_delta, parse_delta, parse_pointer
+from tsdb.engine.manifest._layout import (
+    before_version,
+    delta_path,
+    manifest_directory,
+    parse_manifest_path,
+    pointer_path,
+)
 from tsdb.engine.manifest._recover import RecoveredManifest, read_manifest
 from tsdb.engine.manifest._state import ManifestState
 from tsdb.ids import SYSTEM_IDS, Ids
@@ -91,6 +97,8 @@ class Manifest:
         self._writer = ids.token(_WRITER_BYTES)
         self._open_attempt: _Attempt | None = None
         self._is_broken = False
+        self._has_company = False
+        """There may be versions that are unknown here: the pointer of this writer may hide that of another."""
         self._forgotten: set[str] = set()
 
     @classmethod
@@ -265,7 +273,9 @@ class Manifest:
         size_bytes = write_checkpoint(self._store, self._directory, state)
         self._checkpoint_version = state.version
         self._size_bytes = size_bytes
-        delete_covered(self._store, self._directory, state.version)
+        newest = delete_covered(self._store, self._directory, state.version)
+        if newest is None or newest > self._state.version:
+            self._has_company = True
 
     def _write(self, actions: tuple[Action, ...]) -> None:
         attempt = self._open_attempt = self._prepare(actions)
@@ -326,7 +336,13 @@ class Manifest:
         return fenced
 
     def _newest_beside(self, version: int) -> int | None:
-        """The newest version of which there is any object from `version` on, except for its own delta."""
+        """The newest version of which there is any object from `version` on, except for its own delta.
+
+        Others that came this far have written the delta behind `version`, or have deleted it again after a checkpoint
+        of their own, which the pointer names. Only if there is a trace of that, the store is asked for a listing.
+        """
+        if not (self._has_company or self._has_successor(version) or self._is_pointed_elsewhere()):
+            return None
         newest = None
         own = delta_path(self._directory, version)
         start = before_version(self._directory, version)
@@ -334,7 +350,25 @@ class Manifest:
             name = parse_manifest_path(self._directory, found.path)
             if name is not None and found.path != own:
                 newest = name.version
+        self._has_company = newest is not None
         return newest
+
+    def _has_successor(self, version: int) -> bool:
+        try:
+            self._store.head(delta_path(self._directory, version + 1))
+        except ObjectNotFound:
+            return False
+        return True
+
+    def _is_pointed_elsewhere(self) -> bool:
+        """Whether the pointer names another checkpoint than the one that is known here."""
+        path = pointer_path(self._directory)
+        try:
+            return parse_pointer(self._store.get(path), path=path).version != self._checkpoint_version
+        except ObjectNotFound:
+            return self._checkpoint_version != 0
+        except ManifestCorrupted:
+            return True
 
     def _find(self, version: int) -> bytes | None:
         try:
