@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsdb.store import (
+    CachedStore,
+    FileCache,
     InvalidPath,
     InvalidRange,
     LocalStore,
@@ -23,8 +25,11 @@ from tsdb.store import (
 )
 
 
-@pytest.fixture(params=["local", "memory", "overlay"])
+@pytest.fixture(params=["local", "memory", "overlay", "cached", "cached, but full"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param.startswith("cached"):
+        cache = FileCache(tmp_path / "cache", 4 if "full" in request.param else 1 << 20)
+        return CachedStore(MemoryStore(), cache, keeps=lambda path: True)
     if request.param == "overlay":
         return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()

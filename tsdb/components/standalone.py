@@ -230,13 +230,11 @@ class Standalone:
             opened.close()
 
     def _fast_workers(self) -> FastWorkers | None:
-        storage = self._config.storage
-        if self._forker is None or not isinstance(storage, FileStorage):
+        if self._forker is None:
             return None
         count = query_workers(self._config)
         vector_bytes = min(VECTOR_BYTES_MAX, int(self._config.mito.vector_cache_size) // 2 // count)
-        program = FastWorkerProgram(Path(storage.data_home).absolute(), vector_bytes)
-        return FastWorkers(self._forker, program, count)
+        return FastWorkers(self._forker, FastWorkerProgram(vector_bytes), count)
 
     def examples(self, url: str) -> list[str]:
         login = "-u user:password " if self._authenticator.is_enabled else ""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tsdb.clock import SystemClock
@@ -57,16 +56,15 @@ class FastQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FastWorkerProgram:
-    """What a fast worker runs, over the directory of the server's data."""
+    """What a fast worker runs."""
 
-    root: Path
     vector_bytes: int = VECTOR_BYTES_MAX
     soft_deadline_seconds: float = COMPUTE_SECONDS_MAX
 
     def run(self, *connections: socket.socket) -> None:
         (connection,) = connections
         name_process("tsdb-fast")
-        borrower = Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
+        borrower = Borrower.of(meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
         worker = _Worker(connection, borrower, self.soft_deadline_seconds)
         with suppress(Gone, BrokenPipeError, ConnectionResetError):
             while True:
