@@ -17,7 +17,7 @@ from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.wal import WalSettings
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
-from tsdb.store import Files, LocalStore
+from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.units import Size
 
 REGION = region_id(1024, 0)
@@ -46,11 +46,11 @@ def open_engine(
     clock: Clock | None = None,
     ids: Ids = SYSTEM_IDS,
     has_housekeeping: bool = False,
+    store: ObjectStore | None = None,
 ) -> Engine:
-    """Open the engine of a directory."""
-    store = LocalStore(root, files=files, ids=ids)
+    """Open the engine of a directory; without `store`, the data files are in it."""
     return Engine.open(
-        store,
+        store or LocalStore(root, files=files, ids=ids),
         root / "wal",
         options=options,
         wal_options=wal_options,

@@ -15,12 +15,14 @@ import pytest
 from tests.engine.harness import REGION, SCHEMA, create, delete, open_engine, put, scan
 from tests.engine.lives import wait_until
 from tests.engine.reads import scan_batches
+from tests.store.faulty_store import FaultyStore
 from tsdb.engine import lending
 from tsdb.engine.engine import Engine
 from tsdb.engine.lending import Borrower, Lender, LentRegion, Parcel, SharedRuns
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.sst import DataFile
 from tsdb.model import MergeMode, RegionOptions
+from tsdb.store import CachedStore, FileCache, MemoryStore
 
 CACHE_BYTES = 1 << 20
 
@@ -197,3 +199,50 @@ def test_too_much_in_memory_is_not_lent(tmp_path: Path, monkeypatch: pytest.Monk
     engine.flush(REGION).result(30)
     assert len(pair.read(engine)) == 100, "files are read in place"
     engine.close()
+
+
+def test_a_file_of_the_file_cache_is_lent_by_its_local_path_and_stays_there(tmp_path: Path) -> None:
+    remote = FaultyStore(MemoryStore())
+    cache = FileCache(tmp_path / "cache", 1 << 20, free_bytes_min=0)
+    store = CachedStore(remote, cache)
+    engine = open_engine(tmp_path, store=store)
+    create(engine)
+    pair = Pair()
+    put(engine, [{"host": "a", "ts": at, "b": at} for at in range(50)])
+    engine.flush(REGION).result(30)
+    remote.read_paths.clear()
+    assert ordered(pair.read(engine)) == ordered(scan(engine))
+    assert not remote.read_paths
+    files = [key for key, _ in cache._entries]
+    assert len(files) == 2
+    assert all(cache._entries.find(key).is_held for key in files)  # type: ignore[union-attr]
+    put(engine, [{"host": "a", "ts": 1, "b": 2}])
+    engine.flush(REGION).result(30)
+    engine.compact(REGION).result(30)
+    assert len(pair.read(engine)) == 50
+    gc.collect()
+    pair.lend(engine)
+    engine.close()
+    cache.close()
+
+
+def test_what_is_only_in_a_remote_store_is_not_lent(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "cache", 1 << 20, free_bytes_min=0)
+    store = CachedStore(MemoryStore(), cache)
+    engine = open_engine(tmp_path, store=store)
+    create(engine)
+    pair = Pair()
+    put(engine, [{"host": "a", "ts": 1, "b": 1}])
+    assert pair.lend(engine) is not None
+    engine.flush(REGION).result(30)
+    for key, _ in list(cache._entries):
+        cache.drop(key)
+    store._sizes.clear()
+    assert pair.lend(engine) is None
+    assert not cache.statistics().entries
+    list(store.list("data"))
+    assert pair.lend(engine) is None
+    wait_until(lambda: store.fills.is_idle)
+    assert len(pair.read(engine)) == 1, "it was downloaded meanwhile"
+    engine.close()
+    cache.close()

@@ -218,8 +218,11 @@ class RegionModel(RuleBasedStateMachine):
         self.model = Model(options, tags, {"a": pa.float64(), "b": pa.int32()})
         self.added = 0
         self.ids = SeededIds(0)
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = self._open()
         create(self.engine, schema, options)
+
+    def _open(self) -> Engine:
+        return open_engine(self.root, options=SMALL, ids=self.ids)
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
@@ -327,7 +330,7 @@ class RegionModel(RuleBasedStateMachine):
         self.engine.close(flush=flush)
         if flush:
             self.model.flush()
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = self._open()
         assert not self.engine.quarantined
 
     @rule()

@@ -55,6 +55,7 @@ class FaultyStore:
         self._lock = threading.Lock()
         self._gate: threading.Event | None = None
         self._delay_seconds = 0.0
+        self._is_paused = False
 
     def fail(self, operation: str = "any", name: str = "", *, nth: int = 1, times: int = 1) -> None:
         """Let calls fail without effect, from the n-th on."""
@@ -75,6 +76,15 @@ class FaultyStore:
         """No more faults."""
         with self._lock:
             self._faults.clear()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Neither faults nor counts inside the block: for a look that is no part of the story."""
+        self._is_paused = True
+        try:
+            yield
+        finally:
+            self._is_paused = False
 
     def slow_down(self, seconds: float) -> None:
         """Let every call take a while."""
@@ -135,6 +145,8 @@ class FaultyStore:
 
     def _begin(self, operation: str, path: str) -> str:
         """Count a call; return what is to become of it."""
+        if self._is_paused:
+            return ""
         if self._delay_seconds:
             time.sleep(self._delay_seconds)
         if self._gate is not None:

@@ -462,10 +462,18 @@ def test_two_processes_do_not_share_a_directory(world: World) -> None:
 
 def test_a_directory_that_cannot_be_made_is_no_cache_and_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    store = CachedStore(MemoryStore(), FileCache(tmp_path / "file" / "cache", 1000))
+    clock = ManualClock()
+    cache = FileCache(tmp_path / "file" / "cache", 1000, clock=clock, free_bytes_min=0)
+    store = CachedStore(MemoryStore(), cache)
     store.put("data/a.parquet", content_of(100))
     assert store.get("data/a.parquet") == content_of(100)
-    assert store.cache.statistics().state is CacheState.SUSPENDED
+    assert cache.statistics().state is CacheState.SUSPENDED
+    (tmp_path / "file").unlink()
+    clock.advance(seconds=SUSPENDED_SECONDS)
+    store.put("data/b.parquet", content_of(100))
+    assert cache.statistics().entries == 1
+    with pytest.raises(DirectoryInUse):
+        FileCache(tmp_path / "file" / "cache", 1000)
 
 
 def test_without_capacity_there_is_no_cache(tmp_path: Path) -> None:
@@ -492,7 +500,7 @@ def test_a_download_that_is_cut_off_is_not_kept(world: World, monkeypatch: pytes
     assert not world.local_files()
     monkeypatch.setattr(_cached_store, "SMALL_BYTES_MAX", 10)
     world.remote.shorten("get_range", times=-1)
-    with pytest.raises(StoreError, match="25 of 50 bytes"):
+    with pytest.raises(StoreError, match="returned 25 of 50 bytes"):
         world.store.get_range("data/a.parquet", 0, 50)
     world.store._fill("data/a.parquet", 100)
     assert not world.local_files()

@@ -23,7 +23,7 @@ from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
-from tsdb.store import LocalStore, ObjectStore, OverlayStore
+from tsdb.store import LocalStore, ObjectStore, OverlayStore, file_cache_of
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -60,6 +60,9 @@ class LocalDatabase:
         self.database.services.queries.close()
         self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
+        file_cache = file_cache_of(self.engine.context.store)
+        if file_cache is not None:
+            file_cache.close()
 
 
 def open_local(
@@ -117,14 +120,15 @@ def open_directory(
     *,
     options: LocalOptions | None = None,
     wal_directory: Path | None = None,
+    store: ObjectStore | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
 ) -> LocalDatabase:
-    """Open the database of a directory whose lock the caller holds."""
+    """Open the database of a directory whose lock the caller holds; without `store`, data files are in it too."""
     kv = SqliteKv(directory / METADATA_FILE)
     try:
         return open_local(
-            LocalStore(directory),
+            store or LocalStore(directory),
             kv,
             wal_directory or directory / "wal",
             options=options,
@@ -244,6 +248,7 @@ def _information(
             processes=lambda: running(session.identity),
             connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
+            caches=engine.cache_statistics,
         )
 
     return make

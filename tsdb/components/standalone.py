@@ -24,6 +24,7 @@ from tsdb.config import (
     MitoOptions,
     SlowQueryOptions,
     StandaloneConfig,
+    StorageBase,
     WalOptions,
     memory_bytes,
     settings_of,
@@ -59,6 +60,7 @@ from tsdb.servers.http import (
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
+from tsdb.store import LocalStore, ObjectStore, with_file_cache
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -217,6 +219,7 @@ class Standalone:
             home,
             options=replace(_local_options(config, home, self._forker), authenticator=self._authenticator),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
+            store=with_configured_cache(LocalStore(home), config.storage),
             on_fatal=self._fail,
         )
         self._gate.open(self._open.database)
@@ -254,6 +257,13 @@ class Standalone:
         """The log is broken: what is there can be read, nothing more is taken until a restart."""
         _log.error("writing has stopped; restart the server to recover", error=error)
         self.trouble = f"writing has stopped: {error}"
+
+
+def with_configured_cache(store: ObjectStore, storage: StorageBase) -> ObjectStore:
+    """Return a store with the file cache of the configuration; local files need none."""
+    if isinstance(storage, FileStorage):
+        return store
+    return with_file_cache(store, storage.cache_path, storage.cache_capacity)
 
 
 def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:

@@ -90,7 +90,11 @@ def derive(
     if not wal.dir and config.storage.type is StorageType.FILE:
         wal = _with(wal, dir=os.path.join(home, "wal"))
         found["wal", "dir"] = Origin("default", "below storage.data_home")
-    return _with(config, region_engine=engine, wal=wal), found
+    storage = config.storage
+    if not storage.cache_path and storage.type is not StorageType.FILE:
+        storage = _with(storage, cache_path=os.path.join(home, "cache"))
+        found["storage", "cache_path"] = Origin("default", "below storage.data_home")
+    return _with(config, region_engine=engine, wal=wal, storage=storage), found
 
 
 def _mito_sizes(mito: MitoOptions, given: set[str | int], memory: int) -> Iterator[tuple[str, tuple[Size, str]]]:

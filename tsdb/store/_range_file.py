@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from tsdb.store._errors import StoreError
+
 
 class RangeFile(io.RawIOBase):
     """A file of known size whose reads are calls of a function with offset and length.
@@ -32,7 +34,11 @@ class RangeFile(io.RawIOBase):
 
     def read(self, length: int = -1) -> bytes:
         rest = self._size_bytes - self._position
-        data = self._read_range(self._position, rest if length < 0 else min(length, rest))
+        wanted = rest if length < 0 else min(length, rest)
+        data = self._read_range(self._position, wanted)
+        # A reply that was cut off is no end of the file: taken for one, the file would look damaged.
+        if len(data) != wanted:
+            raise StoreError(f"the store returned {len(data)} of {wanted} bytes", hint="try again")
         self._position += len(data)
         return data
 

@@ -10,6 +10,7 @@ from tsdb.clock import Clock
 from tsdb.engine import FileFacts, RegionStat
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
+from tsdb.telemetry import CacheStatistics
 
 
 class DescribedCatalog(Protocol):
@@ -124,6 +125,10 @@ class RejectedRows:
     """What the first of them had in that column."""
 
 
+def _no_caches() -> Sequence[CacheStatistics]:
+    return ()
+
+
 def _no_rejections() -> Sequence[RejectedRows]:
     return ()
 
@@ -157,5 +162,6 @@ class InformationContext:
     connections: Callable[[], Sequence[OpenConnection]] = _no_connections
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
     rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections
+    caches: Callable[[], Sequence[CacheStatistics]] = _no_caches
     view_columns: Callable[[ViewInfo], tuple[ColumnInfo, ...]] = _no_columns
     """The columns of a view as its query has them now, none if it cannot be planned."""

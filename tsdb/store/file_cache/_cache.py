@@ -14,12 +14,10 @@ are counted and logged. After one that is not about a single file, nothing is wr
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,28 +31,15 @@ from tsdb.store._lock import DirectoryInUse, DirectoryLock
 from tsdb.store._protocol import TEMPORARY_MARK
 from tsdb.store.file_cache._content import is_whole
 from tsdb.store.file_cache._entries import CacheEntries, CacheEntry, LocalCopy
+from tsdb.store.file_cache._health import OF_ONE_FILE, CacheHealth
 from tsdb.store.file_cache._write import CacheWrite
-from tsdb.telemetry import CacheState, CacheStatistics, get_logger
+from tsdb.telemetry import CacheState, CacheStatistics
 
 FREE_BYTES_MIN = 512 << 20
 """Space that the cache leaves on its disk: the log may be on the same one, and needs it more."""
-SUSPENDED_SECONDS = 30
-"""How long nothing is written after the disk has failed."""
 
 _FILES = "files"
-_NS = 1_000_000_000
-_MS_NS = 1_000_000
 _RESERVE_ATTEMPTS = 4
-_OF_ONE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR})
-
-_log = get_logger("tsdb.cache")
-
-
-@dataclass(frozen=True, slots=True)
-class _Suspension:
-    until_ns: int
-    since_ms: int
-    reason: str
 
 
 class FileCache:
@@ -75,7 +60,8 @@ class FileCache:
         self._root = self.directory / _FILES
         self.files = files or Files()
         self.ids = ids
-        self._clock = clock or SystemClock()
+        clock = clock or SystemClock()
+        self.health = CacheHealth(self.directory, clock)
         self._free_bytes_min = free_bytes_min
         self._lock = threading.Lock()
         self._committing = threading.Lock()
@@ -83,10 +69,9 @@ class FileCache:
         self._writing: dict[str, set[CacheWrite]] = {}
         self._stuck: dict[str, int] = {}
         """Sizes of files that could not be deleted: they count until they are."""
-        self._hits = self._misses = self._evictions = self._errors = 0
-        self._last_error: str | None = None
-        self._suspension: _Suspension | None = None
-        self._claim = DirectoryLock(self.directory, key="storage.cache_path", clock=self._clock)
+        self._hits = self._misses = self._evictions = 0
+        self._is_closed = False
+        self._claim = DirectoryLock(self.directory, key="storage.cache_path", clock=clock)
         self._open()
 
     @property
@@ -94,7 +79,8 @@ class FileCache:
         return self._entries.capacity_bytes
 
     def close(self) -> None:
-        """Let another process have the directory."""
+        """Let another process have the directory; nothing is written any more."""
+        self._is_closed = True
         self._claim.release()
 
     def locate(self, key: str) -> Path:
@@ -134,6 +120,11 @@ class FileCache:
     def has(self, key: str) -> bool:
         return self._use(key) is not None
 
+    def is_known(self, key: str) -> bool:
+        """Whether there is a copy, which may turn out to be torn when it is read."""
+        with self._lock:
+            return self._entries.find(key) is not None
+
     def hold(self, store: str, paths: Sequence[str]) -> LocalCopy | None:
         """Return where copies of objects are, which are not evicted as long as that is held.
 
@@ -150,7 +141,7 @@ class FileCache:
 
     def begin(self, key: str) -> CacheWrite | None:
         """Begin to write a copy; None if nothing is written now."""
-        if not self.is_writable:
+        if not self.is_writable or not (self._claim.is_held or self._open_again()):
             return None
         write = CacheWrite(self, key)
         with self._lock:
@@ -159,10 +150,7 @@ class FileCache:
 
     @property
     def is_writable(self) -> bool:
-        suspension = self._suspension
-        if suspension is not None and self._clock.monotonic_ns() >= suspension.until_ns:
-            self._suspension = suspension = None
-        return suspension is None
+        return not self._is_closed and self.health.suspension is None
 
     def drop(self, key: str) -> None:
         """Delete a copy; one that is being written is not kept."""
@@ -179,11 +167,9 @@ class FileCache:
 
     def distrust(self, key: str, reason: str | OSError) -> None:
         """Delete a copy that cannot be read, or whose content is wrong."""
-        with self._lock:
-            is_known = self._entries.find(key) is not None
         # A copy that was evicted meanwhile is no error.
-        if is_known:
-            self.note_error(reason, file=self.locate(key))
+        if self.is_known(key):
+            self.health.note(reason, file=self.locate(key))
         self._drop([key])
 
     def reconcile(self, store: str, prefix: str, sizes: Mapping[str, int]) -> None:
@@ -234,12 +220,21 @@ class FileCache:
                 if old is not None:
                     self._delete(write.key, old.size_bytes)
                 raise
-            with self._lock:
-                replaced = self._stuck.pop(write.key, 0) + (0 if old is None else old.size_bytes)
-                self._entries.release(replaced)
-                self._entries.add(write.key, CacheEntry(size_bytes, is_checked=True), is_new=is_new)
-                for other in self._writing.get(write.key, ()):
-                    other.is_unwanted |= other is not write
+            if self._add(write, size_bytes, is_new=is_new, replaced_bytes=0 if old is None else old.size_bytes):
+                return True
+        # Deleted while it was moved.
+        self.files.unlink(self.locate(write.key))
+        return False
+
+    def _add(self, write: CacheWrite, size_bytes: int, *, is_new: bool, replaced_bytes: int) -> bool:
+        """Add a copy that is in its place, unless nobody wants it any more; it replaces the others of its object."""
+        with self._lock:
+            self._entries.release(self._stuck.pop(write.key, 0) + replaced_bytes)
+            if write.is_unwanted:
+                return False
+            self._entries.add(write.key, CacheEntry(size_bytes, is_checked=True), is_new=is_new)
+            for other in self._writing[write.key]:
+                other.is_unwanted |= other is not write
         return True
 
     def end(self, write: CacheWrite) -> None:
@@ -254,27 +249,8 @@ class FileCache:
         with self._lock:
             self._misses += 1
 
-    def note_error(self, error: str | OSError, *, file: Path) -> None:
-        """Count an error of the disk; unless it is about one file only, write nothing for a while."""
-        is_of_disk = isinstance(error, OSError) and error.errno not in _OF_ONE_FILE
-        reason = (error.strerror or str(error)) if isinstance(error, OSError) else error
-        with self._lock:
-            self._errors += 1
-            self._last_error = f"{file}: {reason}"
-        if not is_of_disk:
-            _log.warning("a file of the cache is lost, the store has it", file=file, error=reason)
-        elif self.is_writable:
-            until_ns = self._clock.monotonic_ns() + SUSPENDED_SECONDS * _NS
-            self._suspension = _Suspension(until_ns, self._clock.now_ns() // _MS_NS, f"{file}: {reason}")
-            _log.warning(
-                "the file cache is suspended, the store is used instead",
-                directory=self.directory,
-                error=reason,
-                seconds=SUSPENDED_SECONDS,
-            )
-
     def statistics(self) -> CacheStatistics:
-        is_writable, suspension = self.is_writable, self._suspension
+        suspension = self.health.suspension
         with self._lock:
             return CacheStatistics(
                 name="file",
@@ -284,11 +260,11 @@ class FileCache:
                 hits=self._hits,
                 misses=self._misses,
                 evictions=self._evictions,
-                errors=self._errors,
-                state=CacheState.ON if is_writable else CacheState.SUSPENDED,
+                errors=self.health.errors,
+                state=CacheState.ON if suspension is None else CacheState.SUSPENDED,
                 reason=None if suspension is None else suspension.reason,
                 since_ms=None if suspension is None else suspension.since_ms,
-                last_error=self._last_error,
+                last_error=self.health.last_error,
             )
 
     def _open(self) -> None:
@@ -299,7 +275,7 @@ class FileCache:
             raise
         except StartError as error:
             cause = error.__cause__
-            self.note_error(cause if isinstance(cause, OSError) else str(error), file=self.directory)
+            self.health.suspend(cause if isinstance(cause, OSError) else str(error), file=self.directory)
             return
         found = sorted(self._list(self._root), key=lambda each: each[2])
         for file, size_bytes, _ in found:
@@ -307,6 +283,14 @@ class FileCache:
             self._entries.add(str(file.relative_to(self._root)), CacheEntry(size_bytes, is_checked=False), is_new=False)
         # Smaller than it was: what is too much goes now.
         self.reserve(0)
+
+    def _open_again(self) -> bool:
+        """Take a directory that could not be used at the start."""
+        try:
+            self._open()
+        except DirectoryInUse as error:
+            self.health.suspend(str(error), file=self.directory)
+        return self._claim.is_held
 
     def _list(self, directory: Path) -> list[tuple[Path, int, int]]:
         """Return the files below a directory with size and time; what a crash left half written is deleted."""
@@ -324,7 +308,7 @@ class FileCache:
         except FileNotFoundError:
             return found
         except OSError as error:
-            self.note_error(error, file=directory)
+            self.health.note(error, file=directory)
         return found
 
     def _use(self, key: str) -> CacheEntry | None:
@@ -382,8 +366,8 @@ class FileCache:
         try:
             self.files.unlink(file)
         except OSError as error:
-            if error.errno not in _OF_ONE_FILE:
-                self.note_error(error, file=file)
+            if error.errno not in OF_ONE_FILE:
+                self.health.note(error, file=file)
                 with self._lock:
                     self._stuck[key] = size_bytes
                 return False

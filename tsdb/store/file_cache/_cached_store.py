@@ -45,6 +45,8 @@ PIECE_BYTES = 8 << 20
 SIZES_MAX = 100_000
 """Of how many objects the size is remembered."""
 
+_UNKNOWN = 1 << 62
+
 _log = get_logger("tsdb.cache")
 
 
@@ -148,8 +150,17 @@ class CachedStore:
         return RangeFile(size_bytes, lambda offset, length: self.get_range(path, offset, length)).as_arrow()
 
     def local_copy(self, paths: Sequence[str]) -> LocalCopy | None:
-        """Return where copies of objects are, and keep them there as long as that is held; None if one is not here."""
-        return self.cache.hold(self._name, paths)
+        """Return where copies of objects are, and keep them there as long as that is held.
+
+        None if one is not here: it is downloaded in the background. Nothing is read here.
+        """
+        copy = self.cache.hold(self._name, paths)
+        if copy is None and self.cache.is_writable:
+            for path in paths:
+                size_bytes = self._sizes.get(path, _UNKNOWN)
+                if size_bytes <= self.cache.capacity_bytes and not self.cache.is_known(self._key(path)):
+                    self.fills.want(path, size_bytes)
+        return copy
 
     def has_local(self, path: str) -> bool:
         """Whether there is a copy of an object."""
@@ -211,7 +222,7 @@ class CachedStore:
     def _read_store(self, path: str, offset: int, length: int) -> bytes:
         found = self._store.get_range(path, offset, length)
         if len(found) != length:
-            raise StoreError(f"{len(found)} of {length} bytes were read", path=path, hint="try again")
+            raise StoreError(f"the store returned {len(found)} of {length} bytes", path=path, hint="try again")
         return found
 
     def _share(self, path: str, size_bytes: int) -> bytes | None:
@@ -227,7 +238,7 @@ class CachedStore:
                 return content
             # Replaced since its size was learnt, or a read that was cut off: let the store answer.
             self._sizes.pop(path, None)
-            raise StoreError(f"{len(content)} of {size_bytes} bytes were read", path=path)
+            raise StoreError(f"the store returned {len(content)} of {size_bytes} bytes", path=path)
 
         try:
             return self.fills.share(path, download)

@@ -78,7 +78,12 @@ class Fills:
                 if len(self._noted) > NOTED_MAX:
                     self._noted.popitem(last=False)
                 return
-            if len(self._waiting) >= QUEUED_MAX:
+        self.want(path, size_bytes)
+
+    def want(self, path: str, size_bytes: int) -> None:
+        """Let a background thread download an object, if not too many wait for that."""
+        with self._lock:
+            if path in self._wanted or len(self._waiting) >= QUEUED_MAX:
                 return
             self._wanted.add(path)
             self._waiting.append((path, size_bytes))

@@ -96,7 +96,7 @@ class CacheWrite:
                 self._fd = self._create()
             write_all(self._cache.files, self._fd, data)
         except OSError as error:
-            self._cache.note_error(error, file=self._target)
+            self._cache.health.note(error, file=self._target)
             self.abandon()
 
     def _create(self) -> int:
@@ -117,7 +117,7 @@ class CacheWrite:
                 self, self._written, is_new=is_new, move=lambda: files.rename(temporary, self._target)
             )
         except OSError as error:
-            self._cache.note_error(error, file=self._target)
+            self._cache.health.note(error, file=self._target)
             return False
 
     def _close(self) -> None:
