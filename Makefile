@@ -31,7 +31,8 @@ clients: $(VENV)/.dev-ready ## install other projects' agents and drivers and ru
 
 .PHONY: soak
 soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd for an hour each (TSDB_SOAK_MINUTES), malformed data
-	TSDB_MODEL_EXAMPLES=2000 $(BIN)/pytest tests/engine/test_model.py $(ARGS)
+	TSDB_MODEL_EXAMPLES=2000 TSDB_STORE_FAULTS=45 $(BIN)/pytest tests/engine/test_model.py \
+		tests/engine/test_model_of_stores.py tests/engine/test_faults_of_stores.py $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)

@@ -48,6 +48,12 @@ def test_directories_lie_below_data_home() -> None:
     config = _standalone(1 << 30, STORAGE__DATA_HOME="/data/x")
     assert config.wal.dir == "/data/x/wal"
     assert config.mito.inverted_index.intermediate_path == "/data/x/index_intermediate"
+    assert config.storage.cache_path == "", "local files need no cache"
+    remote = _standalone(
+        1 << 30, STORAGE__DATA_HOME="/data/x", STORAGE__TYPE="S3", STORAGE__BUCKET="b", WAL__DIR="/data/wal"
+    )
+    assert remote.storage.cache_path == "/data/x/cache"
+    assert remote.storage.cache_capacity == Size.parse("5GB")
 
 
 def test_origin_of_a_share_says_which_share() -> None:

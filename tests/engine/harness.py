@@ -18,7 +18,7 @@ from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.wal import Wal, WalSettings
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
-from tsdb.store import Files, LocalStore
+from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.units import Size
 
 REGION = region_id(1024, 0)
@@ -48,11 +48,11 @@ def open_engine(
     ids: Ids = SYSTEM_IDS,
     has_housekeeping: bool = False,
     log: LogStore | None = None,
+    store: ObjectStore | None = None,
 ) -> Engine:
-    """Open the engine of a directory."""
-    store = LocalStore(root, files=files, ids=ids)
+    """Open the engine of a directory; without `store`, the data files are in it."""
     return Engine.open(
-        store,
+        store or LocalStore(root, files=files, ids=ids),
         log or Wal.open(root / "wal", wal_options, files, clock)[0],
         options=options,
         clock=clock,

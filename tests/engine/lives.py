@@ -33,7 +33,7 @@ from tsdb.model import (
     WidenColumn,
     region_id,
 )
-from tsdb.store import Files, LocalStore, ObjectData, StoreError
+from tsdb.store import Files, LocalStore, ObjectData, ObjectStore, StoreError
 from tsdb.units import Duration, Size
 
 PLAIN = region_id(1, 0)
@@ -65,7 +65,7 @@ def open_life(
     files: Files | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
-    store: LocalStore | None = None,
+    store: ObjectStore | None = None,
     log: LogStore | None = None,
 ) -> Engine:
     """Open the engine of a life."""
@@ -86,7 +86,7 @@ def begin(
     wal_options: WalSettings = WAL_OPTIONS,
     files: Files | None = None,
     clock: Clock | None = None,
-    store: LocalStore | None = None,
+    store: ObjectStore | None = None,
 ) -> Engine:
     """Open an engine and live some steps."""
     engine = open_life(root, options=options, wal_options=wal_options, files=files, clock=clock, store=store)
@@ -213,8 +213,8 @@ def unknown_files(engine: Engine) -> set[str]:
     known = set()
     for region in engine.regions:
         directory = directory_of(region)
-        for file_id in engine._region(region).manifest.state.files:
-            known |= {data_path(directory, file_id), index_path(directory, file_id)}
+        for file_id, meta in engine._region(region).manifest.state.files.items():
+            known |= {data_path(directory, file_id), *([index_path(directory, file_id)] if meta.has_index else [])}
     return there ^ known
 
 

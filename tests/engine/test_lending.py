@@ -15,13 +15,14 @@ import pytest
 from tests.engine.harness import REGION, SCHEMA, create, delete, open_engine, put, scan
 from tests.engine.lives import wait_until
 from tests.engine.reads import scan_batches
+from tests.store.faulty_store import FaultyStore
 from tsdb.engine import lending
 from tsdb.engine.engine import Engine
 from tsdb.engine.lending import Borrower, Lender, LentRegion, Parcel, SharedRuns
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.sst import DataFile
 from tsdb.model import MergeMode, RegionOptions
-from tsdb.store import LocalStore
+from tsdb.store import CachedStore, FileCache, MemoryStore
 
 CACHE_BYTES = 1 << 20
 
@@ -38,10 +39,10 @@ class Named(UserString):
 class Pair:
     """A lender and a borrower; what passes between them is pickled."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self) -> None:
         self.caches = Caches.of(sst_meta_bytes=CACHE_BYTES, vector_bytes=CACHE_BYTES, page_bytes=0)
         self.lender = Lender(SharedRuns())
-        self.borrower = Borrower(LocalStore(root), self.caches)
+        self.borrower = Borrower(self.caches)
         self.sent: list[Parcel] = []
 
     def pass_on(self) -> None:
@@ -77,7 +78,7 @@ def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionO
     chance = random.Random(7)
     engine = open_engine(tmp_path)
     create(engine, options=options)
-    pair = Pair(tmp_path)
+    pair = Pair()
     for turn in range(40):
         rows = [
             {
@@ -103,7 +104,7 @@ def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionO
 def test_every_source_travels_once(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
     create(engine)
-    pair = Pair(tmp_path)
+    pair = Pair()
     put(engine, [{"host": "a", "ts": 1, "b": 1}])
     pair.lend(engine)
     pair.lend(engine)
@@ -119,7 +120,7 @@ def test_every_source_travels_once(tmp_path: Path) -> None:
 def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
     create(engine)
-    pair = Pair(tmp_path)
+    pair = Pair()
     descriptors = len(os.listdir("/proc/self/fd"))
     for turn in range(6):
         put(engine, [{"host": "a", "ts": turn, "b": turn}])
@@ -144,8 +145,8 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_numbers_of_other_objects(tmp_path: Path) -> None:
-    pair = Pair(tmp_path)
+def test_numbers_of_other_objects() -> None:
+    pair = Pair()
     value = Named("a value")
     numbers = {pair.lender.number_of(value) for _ in range(3)}
     assert len(numbers) == 1
@@ -164,7 +165,7 @@ def test_large_runs_are_copied_in_the_background(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(lending, "SOON_BYTES_MAX", 64)
     engine = open_engine(tmp_path)
     create(engine)
-    pair = Pair(tmp_path)
+    pair = Pair()
     put(engine, [{"host": "a", "ts": turn, "b": turn} for turn in range(100)])
     wait_until(lambda: pair.lend(engine) is not None)
     assert len(pair.read(engine)) == 100
@@ -174,7 +175,7 @@ def test_large_runs_are_copied_in_the_background(tmp_path: Path, monkeypatch: py
 def test_what_could_not_be_lent_is_held_until_it_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = open_engine(tmp_path)
     create(engine)
-    pair = Pair(tmp_path)
+    pair = Pair()
     put(engine, [{"host": "a", "ts": 1, "b": 1}])
     engine.open_reader(REGION)
     put(engine, [{"host": "a", "ts": turn, "b": turn} for turn in range(100)])
@@ -192,9 +193,56 @@ def test_too_much_in_memory_is_not_lent(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(lending, "SHARED_BYTES_MAX", 64)
     engine = open_engine(tmp_path)
     create(engine)
-    pair = Pair(tmp_path)
+    pair = Pair()
     put(engine, [{"host": "a", "ts": turn, "b": turn} for turn in range(100)])
     assert pair.lend(engine) is None
     engine.flush(REGION).result(30)
     assert len(pair.read(engine)) == 100, "files are read in place"
     engine.close()
+
+
+def test_a_file_of_the_file_cache_is_lent_by_its_local_path_and_stays_there(tmp_path: Path) -> None:
+    remote = FaultyStore(MemoryStore())
+    cache = FileCache(tmp_path / "cache", 1 << 20, free_bytes_min=0)
+    store = CachedStore(remote, cache)
+    engine = open_engine(tmp_path, store=store)
+    create(engine)
+    pair = Pair()
+    put(engine, [{"host": "a", "ts": at, "b": at} for at in range(50)])
+    engine.flush(REGION).result(30)
+    remote.read_paths.clear()
+    assert ordered(pair.read(engine)) == ordered(scan(engine))
+    assert not remote.read_paths
+    files = [key for key, _ in cache._entries]
+    assert len(files) == 2
+    assert all(cache._entries.find(key).is_held for key in files)  # type: ignore[union-attr]
+    put(engine, [{"host": "a", "ts": 1, "b": 2}])
+    engine.flush(REGION).result(30)
+    engine.compact(REGION).result(30)
+    assert len(pair.read(engine)) == 50
+    gc.collect()
+    pair.lend(engine)
+    engine.close()
+    cache.close()
+
+
+def test_what_is_only_in_a_remote_store_is_not_lent(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "cache", 1 << 20, free_bytes_min=0)
+    store = CachedStore(MemoryStore(), cache)
+    engine = open_engine(tmp_path, store=store)
+    create(engine)
+    pair = Pair()
+    put(engine, [{"host": "a", "ts": 1, "b": 1}])
+    assert pair.lend(engine) is not None
+    engine.flush(REGION).result(30)
+    for key, _ in list(cache._entries):
+        cache.drop(key)
+    store._sizes.clear()
+    assert pair.lend(engine) is None
+    assert not cache.statistics().entries
+    list(store.list("data"))
+    assert pair.lend(engine) is None
+    wait_until(lambda: store.fills.is_idle)
+    assert len(pair.read(engine)) == 1, "it was downloaded meanwhile"
+    engine.close()
+    cache.close()

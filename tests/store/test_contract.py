@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from tests.store.services import S3Server
 from tsdb.store import (
+    CachedStore,
+    FileCache,
     InvalidPath,
     InvalidRange,
     LocalStore,
@@ -24,11 +26,14 @@ from tsdb.store import (
 )
 
 
-@pytest.fixture(params=["local", "memory", "overlay", "s3"])
+@pytest.fixture(params=["local", "memory", "overlay", "cached", "cached, but full", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "s3":
         s3: S3Server = request.getfixturevalue("s3_server")
         return s3.store()
+    if request.param.startswith("cached"):
+        cache = FileCache(tmp_path / "cache", 4 if "full" in request.param else 1 << 20)
+        return CachedStore(MemoryStore(), cache, keeps=lambda path: True)
     if request.param == "overlay":
         return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()

@@ -145,6 +145,16 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "tests/servers/http/test_prometheus_remote.py",
     ),
     "storage.type": (STANDALONE, "isinstance(config.storage, FileStorage)", ""),
+    "storage.cache_path": (
+        STANDALONE,
+        "storage.cache_path",
+        "tests/components/test_file_cache.py::test_tables_of_a_remote_store_are_read_from_the_file_cache",
+    ),
+    "storage.cache_capacity": (
+        STANDALONE,
+        "storage.cache_capacity",
+        "tests/components/test_file_cache.py::test_without_capacity_there_is_no_file_cache",
+    ),
     "storage.data_home": (
         STANDALONE,
         "config.storage.data_home",

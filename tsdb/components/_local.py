@@ -25,7 +25,7 @@ from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
-from tsdb.store import LocalStore, ObjectStore, OverlayStore
+from tsdb.store import LocalStore, ObjectStore, OverlayStore, file_cache_of
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -68,6 +68,9 @@ class LocalDatabase:
         self.database.services.queries.close()
         self.engine.close(flush=self.flushes_at_close)
         self._kv.close()
+        file_cache = file_cache_of(self.engine.context.store)
+        if file_cache is not None:
+            file_cache.close()
 
 
 def open_local(
@@ -124,14 +127,15 @@ def open_directory(
     *,
     options: LocalOptions | None = None,
     wal_directory: Path | None = None,
+    store: ObjectStore | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
 ) -> LocalDatabase:
-    """Open the database of a directory whose lock the caller holds."""
+    """Open the database of a directory whose lock the caller holds; without `store`, data files are in it too."""
     kv = SqliteKv(directory / METADATA_FILE)
     try:
         return open_local(
-            LocalStore(directory),
+            store or LocalStore(directory),
             kv,
             wal_directory or directory / "wal",
             options=options,
@@ -255,6 +259,7 @@ def _information(
             connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
             memory=options.memory_report or own_memory,
+            caches=engine.cache_statistics,
         )
 
     return make

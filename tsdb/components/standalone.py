@@ -25,6 +25,7 @@ from tsdb.config import (
     MitoOptions,
     SlowQueryOptions,
     StandaloneConfig,
+    StorageBase,
     WalOptions,
     settings_of,
 )
@@ -62,6 +63,7 @@ from tsdb.servers.http import (
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
+from tsdb.store import LocalStore, ObjectStore, with_file_cache
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -233,6 +235,7 @@ class Standalone:
                 memory_report=self._governor.report,
             ),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
+            store=with_configured_cache(LocalStore(home), config.storage),
             on_fatal=self._fail,
         )
         self._gate.open(self._open.database)
@@ -251,15 +254,13 @@ class Standalone:
 
     def _fast_workers(self) -> FastWorkers | None:
         """Without much memory there are none: they would decode again and again what they cannot keep."""
-        storage = self._config.storage
-        if self._forker is None or not isinstance(storage, FileStorage):
+        if self._forker is None:
             return None
         count = query_workers(self._config)
         vector_bytes = min(VECTOR_BYTES_MAX, int(self._config.mito.vector_cache_size) // 2 // count)
         if vector_bytes < VECTOR_BYTES_MIN:
             return None
-        program = FastWorkerProgram(Path(storage.data_home).absolute(), vector_bytes)
-        return FastWorkers(self._forker, program, count)
+        return FastWorkers(self._forker, FastWorkerProgram(vector_bytes), count)
 
     def examples(self, url: str) -> list[str]:
         login = "-u user:password " if self._authenticator.is_enabled else ""
@@ -279,6 +280,13 @@ class Standalone:
         """The log is broken: what is there can be read, nothing more is taken until a restart."""
         _log.error("writing has stopped; restart the server to recover", error=error)
         self.trouble = f"writing has stopped: {error}"
+
+
+def with_configured_cache(store: ObjectStore, storage: StorageBase) -> ObjectStore:
+    """Return a store with the file cache of the configuration; local files need none."""
+    if isinstance(storage, FileStorage):
+        return store
+    return with_file_cache(store, storage.cache_path, storage.cache_capacity)
 
 
 def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from tsdb.config._operations import SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
     from tsdb.config._render import render, settings_of
-    from tsdb.config._storage import FileStorage
+    from tsdb.config._storage import FileStorage, StorageBase
 
 _LAZY = {
     "Address": "_fields",
     "ComponentConfig": "_components",
     "DatanodeConfig": "_components",
     "FileStorage": "_storage",
+    "StorageBase": "_storage",
     "FrontendConfig": "_components",
     "IndexMode": "_fields",
     "LoadedConfig": "_load",
@@ -69,6 +70,7 @@ __all__ = [
     "Origin",
     "SlowQueryOptions",
     "StandaloneConfig",
+    "StorageBase",
     "TlsMode",
     "TlsOptions",
     "WalOptions",

@@ -100,8 +100,12 @@ def derive(
     if not wal.dir and config.storage.type is StorageType.FILE:
         wal = _with(wal, dir=os.path.join(home, "wal"))
         found["wal", "dir"] = Origin("default", "below storage.data_home")
+    storage = config.storage
+    if not storage.cache_path and storage.type is not StorageType.FILE:
+        storage = _with(storage, cache_path=os.path.join(home, "cache"))
+        found["storage", "cache_path"] = Origin("default", "below storage.data_home")
     memory_options = _with(config.memory, limit=limit)
-    return _with(config, memory=memory_options, region_engine=engine, wal=wal), found
+    return _with(config, memory=memory_options, region_engine=engine, wal=wal, storage=storage), found
 
 
 def _mito_sizes(mito: MitoOptions, given: set[str | int], limit: int) -> Iterator[tuple[str, tuple[Size, str]]]:

@@ -13,10 +13,10 @@ from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag
 
 from tsdb.config._fields import (
     RESERVED,
-    PositiveSizeValue,
     RequiredStringValue,
     SecretValue,
     Section,
+    SizeValue,
     StringValue,
     fold_name,
 )
@@ -155,14 +155,11 @@ class StorageBase(Section):
     )
     cache_path: StringValue = Field(
         default="",
-        description="Local cache directory for object-storage files; recommended with any type except File. Empty: no "
-        "cache.",
-        json_schema_extra=RESERVED,
+        description="Local directory for copies of data files, with any type except File. Empty: {data_home}/cache.",
     )
-    cache_capacity: PositiveSizeValue = Field(
+    cache_capacity: SizeValue = Field(
         default=Size.parse("5GB"),
-        description="Maximum total size of the files in cache_path.",
-        json_schema_extra=RESERVED,
+        description="Maximum total size of the files in cache_path; 0: no file cache.",
     )
     providers: list[ProviderOptions] = Field(
         default=[], description="Additional storages; a table selects one at creation."

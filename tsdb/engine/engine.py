@@ -10,7 +10,9 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.entry import encode_batch
@@ -44,7 +46,7 @@ from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.sweep import start_sweep
 from tsdb.engine.region.worker import PendingWrite, Worker
 from tsdb.engine.region.write import check_batch, check_operation, commit_writes
-from tsdb.engine.rows.cache import Caches
+from tsdb.engine.rows.cache import PAGES, Caches
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.scan import SeriesRegisters, Snapshot
@@ -52,11 +54,15 @@ from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
-from tsdb.store import LocalStore, ObjectStore
-from tsdb.telemetry import get_logger
+from tsdb.store import LocalStore, ObjectStore, file_cache_of
+from tsdb.telemetry import CacheState, CacheStatistics, get_logger
 from tsdb.units import Duration
 
 CLOSE_GRACE = Duration.of_seconds(30)
+_NO_PAGES: dict[str, Any] = {
+    "state": CacheState.UNUSED,
+    "reason": "data files are local: the operating system caches them",
+}
 _LAST_SECONDS = 1.0
 """What a worker gets beyond that: it only has to refuse what is queued, unless the store hangs."""
 
@@ -161,7 +167,21 @@ class Engine:
         """Where the data and the log are, if they are on a disk."""
         store, log = self._context.store, self._context.wal.directory
         found = {"data": store.root} if isinstance(store, LocalStore) else {}
-        return found if log is None else {**found, "wal": log}
+        if log is not None:
+            found["wal"] = log
+        if (file_cache := file_cache_of(store)) is not None:
+            found["cache"] = file_cache.directory
+        return found
+
+    def cache_statistics(self) -> list[CacheStatistics]:
+        """Describe every cache of data files."""
+        store, file_cache = self._context.store, file_cache_of(self._context.store)
+        found = list(self._context.caches.statistics())
+        if isinstance(store, LocalStore):
+            found = [
+                replace(each, **_NO_PAGES) if each.name == PAGES and each.capacity_bytes else each for each in found
+            ]
+        return found if file_cache is None else [*found, file_cache.statistics()]
 
     def name_regions(self, find: Callable[[RegionId], str | None]) -> None:
         """Let the log name the table of a region; `find` is called for every line about one."""

@@ -7,6 +7,7 @@ manifests, those of the log and of the caches in their statistics. Only the free
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.region import Region
-from tsdb.telemetry import Family, collected
+from tsdb.telemetry import CacheState, CacheStatistics, Family, collected
 
 _BUFFER = Family("tsdb_engine_write_buffer_bytes", "gauge", (), "Memory of rows that are not in data files yet.")
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
@@ -28,11 +29,26 @@ _ROWS = Family("tsdb_engine_data_rows", "gauge", (), "Rows of all data files, ov
 _SERIES = Family(
     "tsdb_engine_data_series", "gauge", (), "Series in data files: of each region as many as its file with the most."
 )
-_CACHE_BYTES = Family("tsdb_engine_cache_bytes", "gauge", ("cache",), "Memory that a cache holds.")
-_CACHE_HITS = Family("tsdb_engine_cache_hits_total", "counter", ("cache",), "Lookups that a cache answered.")
-_CACHE_MISSES = Family("tsdb_engine_cache_misses_total", "counter", ("cache",), "Lookups that a cache did not answer.")
+_CACHES = {
+    "bytes": Family("tsdb_engine_cache_bytes", "gauge", ("cache",), "Memory that a cache holds; of `file`, disk."),
+    "capacity_bytes": Family("tsdb_engine_cache_capacity_bytes", "gauge", ("cache",), "What a cache may hold."),
+    "entries": Family("tsdb_engine_cache_entries", "gauge", ("cache",), "Entries that a cache holds."),
+    "hits": Family("tsdb_engine_cache_hits_total", "counter", ("cache",), "Lookups that a cache answered."),
+    "misses": Family("tsdb_engine_cache_misses_total", "counter", ("cache",), "Lookups that a cache did not answer."),
+    "evictions": Family(
+        "tsdb_engine_cache_evictions_total", "counter", ("cache",), "Entries that a cache dropped for others."
+    ),
+    "errors": Family("tsdb_engine_cache_errors_total", "counter", ("cache",), "Errors of the disk of a cache."),
+    "is_suspended": Family(
+        "tsdb_engine_cache_suspended", "gauge", ("cache",), "1 while a cache keeps nothing because its disk has failed."
+    ),
+}
+"""By what of the statistics of a cache each shows."""
 _FREE = Family(
-    "tsdb_engine_disk_free_bytes", "gauge", ("directory",), "Free space of the disk that holds the data or the wal."
+    "tsdb_engine_disk_free_bytes",
+    "gauge",
+    ("directory",),
+    "Free space of the disk that holds the data, the wal or the cache.",
 )
 
 
@@ -45,9 +61,11 @@ class HasRegions(Protocol):
     @property
     def open_regions(self) -> list[Region]: ...
 
+    def cache_statistics(self) -> list[CacheStatistics]: ...
+
     @property
     def directories(self) -> dict[str, Path]:
-        """Where the data and the log are, by these names, if they are on a disk."""
+        """Where the data, the log and the file cache are, by these names, if they are on a disk."""
 
 
 class _EngineCollector(Collector):
@@ -71,7 +89,7 @@ class _EngineCollector(Collector):
 _collector = _EngineCollector()
 collected(
     _collector,
-    *(_BUFFER, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, _CACHE_BYTES, _CACHE_HITS, _CACHE_MISSES, _FREE),
+    *(_BUFFER, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, *_CACHES.values(), _FREE),
 )
 
 
@@ -90,19 +108,18 @@ def _series(region: Region) -> int:
 
 
 def _caches(engines: list[HasRegions]) -> Iterable[Metric]:
-    held = GaugeMetricFamily(_CACHE_BYTES.name, _CACHE_BYTES.help, labels=_CACHE_BYTES.labels)
-    hits = CounterMetricFamily(_CACHE_HITS.name, _CACHE_HITS.help, labels=_CACHE_HITS.labels)
-    misses = CounterMetricFamily(_CACHE_MISSES.name, _CACHE_MISSES.help, labels=_CACHE_MISSES.labels)
-    found: dict[str, list[int]] = {}
+    found: dict[str, Counter[str]] = {}
     for engine in engines:
-        for each in engine.context.caches.statistics():
-            sums = found.setdefault(each.name, [0, 0, 0])
-            found[each.name] = [sums[0] + each.bytes, sums[1] + each.hits, sums[2] + each.misses]
-    for name, (size, hit, missed) in found.items():
-        held.add_metric([name], size)
-        hits.add_metric([name], hit)
-        misses.add_metric([name], missed)
-    return held, hits, misses
+        for each in engine.cache_statistics():
+            sums = found.setdefault(each.name, Counter())
+            sums.update({what: getattr(each, what) for what in _CACHES if what != "is_suspended"})
+            sums["is_suspended"] |= each.state is CacheState.SUSPENDED
+    for what, family in _CACHES.items():
+        make = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+        metric = make(family.name, family.help, labels=family.labels)
+        for name, sums in found.items():
+            metric.add_metric([name], sums[what])
+        yield metric
 
 
 def _free(engines: list[HasRegions]) -> Metric:

@@ -5,10 +5,11 @@
     Lender.lend(reader) ─▶ LentRegion ──────────────▶ Borrower.open ─▶ LocalReader over the same sources
     Lender.parcel() ─▶ Parcel: what is new ─────────▶ Borrower.take
 
-Every source is sent once, under a number: of a data file its name, since both processes read the same directory, of a
-run in memory its columns, as shared memory beside the message. A snapshot is a list of such numbers, and is sent again
-only when it has changed. What is gone here is forgotten there with the next parcel. As long as a query has not ended,
-its snapshot here keeps the files that it reads there.
+Every source is sent once, under a number: of a data file its name and the directory it is in, which is that of the data
+or that of the file cache; of a run in memory its columns, as shared memory beside the message. A snapshot is a list of
+such numbers, and is sent again only when it has changed. What is gone here is forgotten there with the next parcel. As
+long as a query has not ended, its snapshot here keeps the files that it reads there. A file of the file cache is not
+evicted as long as it is lent; one that is only in a remote store is not lent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tsdb.engine.manifest import FileMeta
@@ -32,7 +32,7 @@ from tsdb.engine.rows.source import Run, Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import LocalStore, ObjectStore
+from tsdb.store import LocalCopy, LocalStore
 
 SHARED_BYTES_MAX = 64 << 20
 """What all runs that are lent may take; they are in memory twice then."""
@@ -49,6 +49,8 @@ _ALIGNMENT = 64
 class _LentFile:
     meta: FileMeta
     directory: str
+    root: str
+    """The local directory that the store, or its copy, is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +147,8 @@ class Lender:
 
     def __init__(self, runs: SharedRuns) -> None:
         self._runs = runs
-        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}
-        """Of each object by its identity."""
+        self._numbers: dict[int, tuple[int, weakref.ref[Any], LocalCopy | None]] = {}
+        """Of each object by its identity; of a file what keeps it where it is."""
         self._snapshots: dict[RegionId, tuple[_LentSnapshot, tuple[int, ...], int]] = {}
         """Of each region the last one that was sent, the identities of its sources, and its number."""
         self._dead: deque[int] = deque()
@@ -209,7 +211,10 @@ class Lender:
         if known is not None:
             return known[0]
         if isinstance(source, DataFile):
-            return self._send(source, _LentFile(source.meta, source.directory))
+            copy = source.local_copy()
+            if copy is None:
+                return None
+            return self._send(source, _LentFile(source.meta, source.directory, copy.root), copy)
         if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None
         shared = self._runs.share(source)
@@ -220,7 +225,7 @@ class Lender:
         self._pinned.append(source)
         return self._send(source, run)
 
-    def _send(self, value: Any, sent: Any) -> int:
+    def _send(self, value: Any, sent: Any, copy: LocalCopy | None = None) -> int:
         self._last += 1
         number, identity = self._last, id(value)
         numbers, gone, dead = self._numbers, self._gone, self._dead
@@ -231,7 +236,7 @@ class Lender:
             gone.append(number)
             dead.append(identity)
 
-        self._numbers[identity] = number, weakref.ref(value, forget)
+        self._numbers[identity] = number, weakref.ref(value, forget), copy
         self._news.append((number, sent))
         return number
 
@@ -239,16 +244,17 @@ class Lender:
 class Borrower:
     """What this process has been sent by a lender."""
 
-    def __init__(self, store: ObjectStore, caches: Caches) -> None:
-        self._store = store
+    def __init__(self, caches: Caches) -> None:
         self._caches = caches
+        self._stores: dict[str, LocalStore] = {}
+        """By their directories: that of the data, or that of the file cache."""
         self._registers = SeriesRegisters()
         self._held: dict[int, Any] = {}
 
     @classmethod
-    def of(cls, root: Path, *, meta_bytes: int, vector_bytes: int) -> Borrower:
-        """Return a borrower that reads the data files of a directory, and keeps so much of them."""
-        return cls(LocalStore(root), Caches.of(sst_meta_bytes=meta_bytes, vector_bytes=vector_bytes, page_bytes=0))
+    def of(cls, *, meta_bytes: int, vector_bytes: int) -> Borrower:
+        """Return a borrower that keeps so much of what it reads."""
+        return cls(Caches.of(sst_meta_bytes=meta_bytes, vector_bytes=vector_bytes, page_bytes=0))
 
     def take(self, news: Sequence[tuple[int, Any]], gone: Sequence[int], descriptors: Sequence[int]) -> None:
         """Hold what is new, and forget what is gone at the lender's."""
@@ -273,7 +279,10 @@ class Borrower:
 
     def _opened(self, sent: Any, descriptor: Any) -> Any:
         if isinstance(sent, _LentFile):
-            return DataFile(sent.meta, store=self._store, directory=sent.directory, caches=self._caches)
+            store = self._stores.get(sent.root)
+            if store is None:
+                store = self._stores[sent.root] = LocalStore(sent.root)
+            return DataFile(sent.meta, store=store, directory=sent.directory, caches=self._caches)
         if isinstance(sent, _LentRun):
             return _mapped(sent, descriptor())
         if isinstance(sent, _LentSnapshot):

@@ -18,19 +18,26 @@ from tsdb.store._errors import (
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
 from tsdb.store._local import LocalStore, free_bytes
-from tsdb.store._lock import DirectoryLock
+from tsdb.store._locality import distrust, file_cache_of, is_local, local_copy
+from tsdb.store._lock import DirectoryInUse, DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
 from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
+from tsdb.store._range_file import RangeFile
+from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy, with_file_cache
 
 __all__ = [
     "NO_SPACE",
     "Buffer",
+    "CachedStore",
+    "DirectoryInUse",
     "DirectoryLock",
+    "FileCache",
     "Files",
     "InvalidPath",
     "InvalidRange",
+    "LocalCopy",
     "LocalStore",
     "MemoryStore",
     "ObjectData",
@@ -44,16 +51,22 @@ __all__ = [
     "Purpose",
     "RequestCount",
     "RequestLedger",
+    "RangeFile",
     "StoreError",
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnreachable",
     "crash_point",
+    "distrust",
+    "file_cache_of",
     "free_bytes",
+    "is_local",
+    "local_copy",
     "make_directories",
     "on_crash_point",
     "read_all",
     "read_exactly",
     "requests_for",
+    "with_file_cache",
     "write_all",
 ]

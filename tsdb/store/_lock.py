@@ -25,6 +25,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _log = get_logger("tsdb.store")
 
 
+class DirectoryInUse(StartError):
+    """Another process has the directory."""
+
+
 class DirectoryLock:
     """The right to be the only process in a directory. `key` is the setting that chose the directory.
 
@@ -103,9 +107,11 @@ class DirectoryLock:
                 hint="create it with write permission for this user or choose another directory",
             ) from error
 
-    def _in_use(self, owner: list[str]) -> StartError:
+    def _in_use(self, owner: list[str]) -> DirectoryInUse:
         who = f"process {owner[0]} (since {owner[1]})" if len(owner) == 2 else "another process"
-        return StartError(f"{self._key}: {self._path} is in use by {who}", hint="stop it or choose another directory")
+        return DirectoryInUse(
+            f"{self._key}: {self._path} is in use by {who}", hint="stop it or choose another directory"
+        )
 
 
 def _make_private(directory: Path) -> None:

@@ -35,13 +35,13 @@ class OverlayStore:
         self._upper.put_if_absent(path, data)
 
     def get(self, path: str) -> bytes:
-        return self._holder(path).get(path)
+        return self.holder(path).get(path)
 
     def get_range(self, path: str, offset: int, length: int) -> bytes:
-        return self._holder(path).get_range(path, offset, length)
+        return self.holder(path).get_range(path, offset, length)
 
     def head(self, path: str) -> ObjectMeta:
-        return self._holder(path).head(path)
+        return self.holder(path).head(path)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectMeta]:
         found = {meta.path: meta for meta in self._lower.list(prefix, start_after) if not self._is_deleted(meta.path)}
@@ -64,9 +64,10 @@ class OverlayStore:
             yield sink
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return self._holder(path).open_input(path)
+        return self.holder(path).open_input(path)
 
-    def _holder(self, path: str) -> ObjectStore:
+    def holder(self, path: str) -> ObjectStore:
+        """Return the store that an object is read from."""
         try:
             self._upper.head(path)
         except ObjectNotFound:

@@ -9,6 +9,7 @@ Nothing here knows the configuration: the component that starts the process pass
 
 from __future__ import annotations
 
+from tsdb.telemetry._caches import CacheState, CacheStatistics
 from tsdb.telemetry._logger import Logger, get_logger
 from tsdb.telemetry._logs import LogSetup, setup_logging
 from tsdb.telemetry._metrics import (
@@ -30,6 +31,8 @@ __all__ = [
     "METRICS_CONTENT_TYPE",
     "REGISTRY",
     "SECONDS_BUCKETS",
+    "CacheState",
+    "CacheStatistics",
     "Family",
     "LogSetup",
     "Logger",

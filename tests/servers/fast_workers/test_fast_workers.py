@@ -118,9 +118,9 @@ class World:
 
 @asynccontextmanager
 async def serving(
-    opened: LocalDatabase, forker: Forker, root: Path, *, soft_deadline_seconds: float = 60.0, **options: Any
+    opened: LocalDatabase, forker: Forker, *, soft_deadline_seconds: float = 60.0, **options: Any
 ) -> AsyncIterator[World]:
-    program = FastWorkerProgram(root, soft_deadline_seconds=soft_deadline_seconds)
+    program = FastWorkerProgram(soft_deadline_seconds=soft_deadline_seconds)
     workers = FastWorkers(forker, program, 2, **options)
     world = World(opened, workers)
     try:
@@ -131,10 +131,10 @@ async def serving(
         await asyncio.to_thread(wait_until, lambda: not workers._workers)
 
 
-async def test_the_answers_are_the_same(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+async def test_the_answers_are_the_same(opened: LocalDatabase, forker: Forker) -> None:
     for text in QUERIES:
         run(opened, text)  # only known shapes are answered elsewhere
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         for text in QUERIES * 2:
             answer = await world.ask(text)
             assert answer == world.expected(text), text
@@ -142,10 +142,10 @@ async def test_the_answers_are_the_same(opened: LocalDatabase, forker: Forker, t
         assert answers == [world.expected(text) for text in QUERIES] * 20
 
 
-async def test_what_is_acknowledged_is_visible(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+async def test_what_is_acknowledged_is_visible(opened: LocalDatabase, forker: Forker) -> None:
     text = "SELECT count(*) AS c FROM cpu WHERE host = 'new'"
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         for turn in range(1, 60):
             run(opened, f"INSERT INTO cpu VALUES ({turn}, 'new', 1, 1)")
             assert await world.ask(text) == repr({"c": [turn]}).encode()
@@ -164,12 +164,10 @@ async def test_what_is_acknowledged_is_visible(opened: LocalDatabase, forker: Fo
         assert await world.ask(text) == repr({"c": [0]}).encode()
 
 
-async def test_what_a_worker_cannot_do_is_left_to_the_server(
-    opened: LocalDatabase, forker: Forker, tmp_path: Path
-) -> None:
+async def test_what_a_worker_cannot_do_is_left_to_the_server(opened: LocalDatabase, forker: Forker) -> None:
     text = QUERIES[1]
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         assert await world.ask("SELECT a.host FROM cpu a JOIN cpu b ON a.ts = b.ts LIMIT 1") is None
         assert await world.ask("SELECT * FROM cpu LIMIT 1") is None
         assert await world.ask(text, encode_at_length, "long") is None
@@ -183,26 +181,26 @@ async def test_what_a_worker_cannot_do_is_left_to_the_server(
         assert not opened.database.services.processes.all(), "nothing stays in the process list"
 
 
-async def test_what_takes_long_is_left_to_the_server(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+async def test_what_takes_long_is_left_to_the_server(opened: LocalDatabase, forker: Forker) -> None:
     text = QUERIES[1]
     run(opened, text)
-    async with serving(opened, forker, tmp_path, soft_deadline_seconds=0.01) as world:
+    async with serving(opened, forker, soft_deadline_seconds=0.01) as world:
         assert await world.ask(text, encode_slowly, "slow") is None
 
 
-async def test_a_query_is_not_tried_the_first_time(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
-    async with serving(opened, forker, tmp_path) as world:
+async def test_a_query_is_not_tried_the_first_time(opened: LocalDatabase, forker: Forker) -> None:
+    async with serving(opened, forker) as world:
         start = partial(pytest.fail, "it was started")
         assert await world.workers.answer("new", start=cast(Any, start), encode=encode_plainly) is None
 
 
 async def test_a_killed_worker_costs_no_answer(
-    opened: LocalDatabase, forker: Forker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pool, "RESTART_SECONDS", 0.0)
     text = QUERIES[0]
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         before = {each.process for each in world.workers._workers}
         assert await world.ask(text, encode_fatally, "fatal") is None
         assert await world.ask(text) == world.expected(text), "the other one goes on"
@@ -216,10 +214,10 @@ async def test_a_killed_worker_costs_no_answer(
         assert await world.ask(text) == world.expected(text)
 
 
-async def test_a_query_that_is_killed_meanwhile(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+async def test_a_query_that_is_killed_meanwhile(opened: LocalDatabase, forker: Forker) -> None:
     text = QUERIES[0]
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         asked = asyncio.ensure_future(world.ask(text, encode_slowly))
         await asyncio.sleep(0.1)
         (process,) = opened.database.services.processes.all()
@@ -231,12 +229,12 @@ async def test_a_query_that_is_killed_meanwhile(opened: LocalDatabase, forker: F
 
 
 async def test_a_worker_that_hangs_is_ended(
-    opened: LocalDatabase, forker: Forker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pool, "HANGS_SECONDS", 0.5)
     text = QUERIES[0]
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         for worker in list(world.workers._workers):
             os.kill(worker.process, signal.SIGSTOP)
         assert await world.ask(text) is None
@@ -244,22 +242,22 @@ async def test_a_worker_that_hangs_is_ended(
 
 
 async def test_a_query_that_cannot_travel(
-    opened: LocalDatabase, forker: Forker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    opened: LocalDatabase, forker: Forker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_pool, "RESTART_SECONDS", 0.0)
     text = QUERIES[0]
     run(opened, text)
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
         assert await world.ask(text, lambda records: [b""], "local") is None
         await world.wait_for_workers()
         assert await world.ask(text) == world.expected(text)
 
 
-async def test_queries_have_their_turns_in_order(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
+async def test_queries_have_their_turns_in_order(opened: LocalDatabase, forker: Forker) -> None:
     text = QUERIES[3]
     run(opened, text)
     started: list[int] = []
-    async with serving(opened, forker, tmp_path) as world:
+    async with serving(opened, forker) as world:
 
         async def ask(number: int) -> None:
             def start() -> Any:
@@ -278,8 +276,8 @@ async def test_queries_have_their_turns_in_order(opened: LocalDatabase, forker: 
         assert all(worker.at_once == 0 for worker in world.workers._workers)
 
 
-async def test_idle_workers_end(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
-    async with serving(opened, forker, tmp_path, idle_seconds=0.2) as world:
+async def test_idle_workers_end(opened: LocalDatabase, forker: Forker) -> None:
+    async with serving(opened, forker, idle_seconds=0.2) as world:
         processes = [each.process for each in world.workers._workers]
         await asyncio.to_thread(wait_until, lambda: not world.workers._workers)
         await asyncio.to_thread(wait_until, lambda: not any(map(_is_running, processes)))
@@ -293,8 +291,8 @@ def _is_running(process: int) -> bool:
         return False
 
 
-async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Forker, tmp_path: Path) -> None:
-    async with serving(opened, forker, tmp_path) as world:
+async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Forker) -> None:
+    async with serving(opened, forker) as world:
         app = HttpApp(body_limit=0, timeout=Duration.parse("0s"))
         routes = sql_routes(app, DatabaseGate(opened.database), scheduler=QueryScheduler(), fast_workers=world.workers)
         asked = _pool._ANSWERED._value.get()

@@ -56,14 +56,21 @@ class _MarkerInDoubt(Exception):
 
 
 def drop_region(context: EngineContext, region: Region) -> PendingDrop:
-    """Drop a region. From the marker on it is gone, even if everything else fails. On the worker."""
-    region.check_writable()
+    """Drop a region. From the marker on it is gone, even if everything else fails. On the worker.
+
+    If the store does not say whether it took the marker, the region takes no more writes: what is acknowledged from
+    then on could be gone with the next start. The drop can be repeated, unless it was a disk that failed.
+    """
+    if not region.access.is_drop_in_doubt:
+        region.check_writable()
     try:
         _put_marker(context, region.directory)
     except _MarkerInDoubt as doubt:
-        # What is acknowledged from here on could be gone with the next start.
-        region.access.stop("it is unknown whether the region is dropped; the next start finds out")
-        raise _cause(doubt) from None
+        cause = _cause(doubt)
+        region.access.is_drop_in_doubt = not is_of_disk(cause)
+        way_out = "drop it again, or restart" if region.access.is_drop_in_doubt else "the next start finds out"
+        region.access.stop(f"it is unknown whether the region is dropped; {way_out}")
+        raise cause from None
     region.access.state = RegionState.DROPPED
     version = region.version
     readers = tuple(weakref.ref(handle) for handle in version.files)
@@ -117,8 +124,8 @@ def _find_marker(context: EngineContext, path: str) -> bool | None:
     return True
 
 
-def _cause(doubt: _MarkerInDoubt) -> BaseException:
-    assert doubt.__cause__ is not None
+def _cause(doubt: _MarkerInDoubt) -> StoreError:
+    assert isinstance(doubt.__cause__, StoreError)
     return doubt.__cause__
 
 

@@ -3,17 +3,20 @@
     log: find its end ─▶ manifests ─▶ replay what is not flushed, obeying the write buffer ─▶ ready
 
 A region that may have lost acknowledged rows, whose manifest cannot be read, or of which a data file is missing, is
-quarantined with the reason; the others serve. Replay gives rows the sequences they had.
+quarantined with the reason; the others serve. A remote store that does not answer says nothing about a region: after a
+few attempts the start fails, and can be repeated. Replay gives rows the sequences they had.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tsdb.engine.entry import decode_batch
-from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound
+from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound, is_of_disk
 from tsdb.engine.listing import Listing, check_files, region_of
 from tsdb.engine.log import ReplayedFrame
 from tsdb.engine.manifest import Manifest
@@ -29,13 +32,15 @@ from tsdb.engine.region.worker import Worker
 from tsdb.engine.rows.read_ahead import one_ahead
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import ObjectMeta, StoreError
+from tsdb.store import InvalidRange, ObjectMeta, ObjectNotFound, StoreError
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
 
 _PROGRESS_NS = 1_000_000_000
 _EPOCH = 0
+OPEN_RETRY_SECONDS = (0.1, 0.3, 1.0)
+"""How long a start waits before it asks a store again that did not answer."""
 
 
 @dataclass(slots=True)
@@ -99,6 +104,25 @@ def make_region(
     return region
 
 
+def _open_patiently(open_it: Callable[[], Region]) -> Region:
+    """Open a region, several times if the store does not answer."""
+    for seconds in OPEN_RETRY_SECONDS:
+        try:
+            return open_it()
+        except StoreError as error:
+            if not _is_outage(error):
+                raise
+            _log.warning("the store does not answer, opening is tried again", error=error, seconds=seconds)
+            time.sleep(seconds)
+    return open_it()
+
+
+def _is_outage(error: TsdbError) -> bool:
+    """Whether a remote store failed, rather than a disk or an object in it."""
+    is_of_object = isinstance(error, ObjectNotFound | InvalidRange)
+    return isinstance(error, StoreError) and not (is_of_object or is_of_disk(error))
+
+
 def recover(
     context: EngineContext,
     directories: Mapping[RegionId, str],
@@ -109,9 +133,12 @@ def recover(
     found = RecoveredRegions()
     for region_id, directory in directories.items():
         try:
-            objects = listing.below(directory)
-            found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id), objects)
+            objects, worker = listing.below(directory), worker_of(region_id)
+            open_it = partial(open_region, context, region_id, directory, worker, objects)
+            found.regions[region_id] = _open_patiently(open_it)
         except (FileCorrupted, ManifestCorrupted, ManifestNotFound, StoreError) as error:
+            if _is_outage(error):
+                raise
             found.quarantined[region_id] = str(error)
             _log.error("a region cannot be opened", region=region_id, table=context.names(region_id), error=error)
     _replay(context, found)

@@ -29,6 +29,8 @@ class RegionAccess:
     """Why it is read-only."""
     is_paused: bool = False
     """It is read-only only until the outcome of its last commit is known."""
+    is_drop_in_doubt: bool = False
+    """It is read-only because the store did not say whether it took the marker of a drop: the drop can be repeated."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
 

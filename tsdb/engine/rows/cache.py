@@ -21,24 +21,13 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tsdb.model import ColumnId
+from tsdb.telemetry import CacheState, CacheStatistics
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _PROTECTED_SHARE = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStatistics:
-    """What a cache did since the start, and what it holds now."""
-
-    name: str
-    capacity_bytes: int
-    bytes: int
-    entries: int
-    hits: int
-    misses: int
-    evictions: int
+PAGES = "page"
 
 
 class _Load(Generic[V]):
@@ -153,6 +142,8 @@ class ByteCache(Generic[K, V]):
                 hits=self._hits,
                 misses=self._misses,
                 evictions=self._evictions,
+                state=CacheState.ON if self.is_enabled else CacheState.OFF,
+                reason=None if self.is_enabled else "its capacity is 0",
             )
 
     def _run(self, key: K, mine: _Load[V], load: Callable[[], V], weigh: Callable[[V], int]) -> V:
@@ -273,14 +264,14 @@ class Caches:
     vectors: ByteCache[ColumnKey, Any]
     """Decoded columns."""
     pages: ByteCache[PageKey, bytes]
-    """Columns as they are stored, so that decoding them again does not touch the store."""
+    """Columns of files in a remote store as they are stored, so that decoding them again does not touch the store."""
 
     @classmethod
     def of(cls, *, sst_meta_bytes: int, vector_bytes: int, page_bytes: int) -> Caches:
         return cls(
             ByteCache(sst_meta_bytes, "sst_meta", _FILE),
             ByteCache(vector_bytes, "vector", _FILE),
-            ByteCache(page_bytes, "page", _FILE),
+            ByteCache(page_bytes, PAGES, _FILE),
         )
 
     @classmethod

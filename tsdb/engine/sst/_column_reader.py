@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.errors import FileCorrupted, StorageUnavailable
 from tsdb.engine.rows.narrow import WIDE
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID
 from tsdb.engine.sst._footer import Footer
@@ -17,6 +17,8 @@ from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._plain import PlainDecoder, PlainLeaf
 from tsdb.engine.sst._types import from_storage
 from tsdb.model import ColumnId
+
+T = TypeVar("T")
 
 
 class ColumnReader:
@@ -30,11 +32,14 @@ class ColumnReader:
         read_range: Callable[[int, int], bytes] | None = None,
         *,
         holds_narrow: bool = False,
+        may_be_mended: Callable[[], bool] = lambda: False,
     ) -> None:
         """`read_range` reads bytes of the file by offset and length; without it, the file is opened for that too.
 
-        With `holds_narrow`, decoded integers come in the narrowest type that has room for them.
+        With `holds_narrow`, decoded integers come in the narrowest type that has room for them. When the file is
+        damaged or cannot be read, `may_be_mended` says whether it is worth to open it once more.
         """
+        self._may_be_mended = may_be_mended
         self._holds_narrow = holds_narrow
         self._path = path
         self._footer = footer
@@ -44,6 +49,7 @@ class ColumnReader:
         """The row groups of which columns were decoded."""
         self._source: pa.NativeFile | None = None
         self._file: pq.ParquetFile | None = None
+        self._is_reopened = False
 
     def __enter__(self) -> ColumnReader:
         return self
@@ -62,12 +68,31 @@ class ColumnReader:
 
         Integers of 64 bits may come in a narrower type: most of them are small, and memory is what scans wait for.
         """
+        return self._mended(lambda: self._decode(row_group, column))
+
+    def read_stored(self, row_group: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
+        """Return columns as they are stored."""
+        return self._mended(lambda: self._read_stored(row_group, columns))
+
+    def _mended(self, read: Callable[[], T]) -> T:
+        """Read; if the local copy of a remote file is damaged, read again from the file itself."""
+        try:
+            return read()
+        except (FileCorrupted, StorageUnavailable):
+            if self._is_reopened or not self._may_be_mended():
+                raise
+        self._is_reopened = True
+        self.close()
+        self._source = self._file = None
+        return read()
+
+    def _decode(self, row_group: int, column: ColumnId) -> Any:
         schema = self._footer.schema
         is_field = column in schema.by_id and column != schema.time.id
         is_narrow = self._holds_narrow and is_field and schema.by_id[column].type == WIDE
         values = self._decode_plain(row_group, column, is_narrow=is_narrow)
         if values is None:
-            (values,) = self.read_stored(row_group, [column])
+            (values,) = self._read_stored(row_group, [column])
         elif is_narrow:
             self.decoded.append(row_group)
             return _plain(values)
@@ -90,8 +115,7 @@ class ColumnReader:
                 raise FileCorrupted(file=self._path, reason=f"row group {row_group} is not what the footer says")
             return values
 
-    def read_stored(self, row_group: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
-        """Return columns as they are stored."""
+    def _read_stored(self, row_group: int, columns: Sequence[ColumnId]) -> list[pa.Array]:
         # Asked for in the order of the file, columns come in that order.
         order = sorted(columns, key=lambda column: self._footer.leaves[column].start)
         leaves = [leaf for column in order for leaf in self._footer.leaves[column]]

@@ -16,6 +16,7 @@ from typing import Any
 
 import google_crc32c
 
+from tsdb.engine.sst._input import read_range
 from tsdb.store import ObjectStore
 
 MAGIC = b"TSDBIDX1"
@@ -58,7 +59,7 @@ class IndexFile:
         if size_bytes < _TAIL.size:
             raise IndexDamaged(f"it has {size_bytes} bytes")
         self._end_offset = max(0, size_bytes - _FIRST_READ_BYTES)
-        self._end = store.get_range(path, self._end_offset, size_bytes - self._end_offset)
+        self._end = read_range(store, path, self._end_offset, size_bytes - self._end_offset)
         self._blobs = self._parse_directory(size_bytes, file_id)
 
     def blob(self, name: str) -> bytes | None:
@@ -91,4 +92,4 @@ class IndexFile:
         if offset >= self._end_offset:
             start = offset - self._end_offset
             return self._end[start : start + length]
-        return self._store.get_range(self._path, offset, length)
+        return read_range(self._store, self._path, offset, length)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.errors import FileCorrupted, StorageUnavailable
 from tsdb.engine.manifest import FileMeta, data_path, index_path
 from tsdb.engine.rows.cache import ByteCache, PageKey
 from tsdb.engine.rows.series import SeriesBlock
@@ -16,8 +16,8 @@ from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import TSID
 from tsdb.engine.sst._container import IndexDamaged, IndexFile
 from tsdb.engine.sst._footer import Footer, read_footer
-from tsdb.engine.sst._input import RangeFile
-from tsdb.store import ObjectStore, StoreError
+from tsdb.engine.sst._input import read_range
+from tsdb.store import LocalCopy, ObjectStore, RangeFile, StoreError, distrust, is_local, local_copy
 
 _log = logging.getLogger("tsdb.sst")
 
@@ -43,7 +43,20 @@ class FileContent:
     def _index_path(self) -> str:
         return index_path(self.directory, self.meta.file_id)
 
+    def local_copy(self) -> LocalCopy | None:
+        """Return where the file and its index are on this machine, to be read by another process."""
+        paths = [self._path, self._index_path] if self.meta.has_index else [self._path]
+        return local_copy(self._store, paths)
+
     def read_footer(self) -> Footer:
+        try:
+            return self._read_footer()
+        except FileCorrupted:
+            if not distrust(self._store, self._path):
+                raise
+            return self._read_footer()
+
+    def _read_footer(self) -> Footer:
         footer = read_footer(self._store, self._path, self.meta.size_bytes)
         if footer.rows != self.meta.rows:
             raise FileCorrupted(file=self._path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
@@ -53,26 +66,40 @@ class FileContent:
         """Read the series block from the index, or make it from the rows if there is none."""
         if self.meta.has_index:
             try:
-                return self._read_indexed_block(footer)
-            except (IndexDamaged, StoreError) as error:
+                return self._read_index(footer)
+            except (IndexDamaged, StoreError, StorageUnavailable) as error:
                 self._warn(error)
         with self.open_columns(footer, pages) as reader:
             return rebuild_block(_keys(footer, reader), footer.schema)
 
     def open_columns(self, footer: Footer, pages: Pages | None, *, holds_narrow: bool = False) -> ColumnReader:
-        """Return a reader of columns; bytes go through `pages`."""
-        path = self._path
-        if pages is None:
-            return ColumnReader(path, footer, lambda: self._store.open_input(path), holds_narrow=holds_narrow)
+        """Return a reader of columns; bytes of what is not on this machine go through `pages`."""
+        path, store = self._path, self._store
+
+        def may_be_mended() -> bool:
+            return distrust(store, path)
+
+        if pages is None or is_local(store, path):
+            return ColumnReader(
+                path, footer, lambda: store.open_input(path), holds_narrow=holds_narrow, may_be_mended=may_be_mended
+            )
 
         def read_page(offset: int, length: int) -> bytes:
             key = PageKey(self.meta.file_id, offset, length)
-            return pages.get_or_load(key, lambda: self._store.get_range(path, offset, length), len)
+            return pages.get_or_load(key, lambda: read_range(store, path, offset, length), len)
 
         def open_pages() -> pa.NativeFile:
             return RangeFile(self.meta.size_bytes, read_page).as_arrow()
 
         return ColumnReader(path, footer, open_pages, read_page, holds_narrow=holds_narrow)
+
+    def _read_index(self, footer: Footer) -> SeriesBlock:
+        try:
+            return self._read_indexed_block(footer)
+        except IndexDamaged:
+            if not distrust(self._store, self._index_path):
+                raise
+            return self._read_indexed_block(footer)
 
     def _read_indexed_block(self, footer: Footer) -> SeriesBlock:
         index = IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)

@@ -11,7 +11,7 @@ from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
 from tsdb.model import RegionSchema
-from tsdb.store import ObjectStore
+from tsdb.store import LocalCopy, ObjectStore
 
 
 class DataFile:
@@ -52,6 +52,10 @@ class DataFile:
     @property
     def block(self) -> SeriesBlock:
         return self._cached.block(self._content, lambda: self.footer)
+
+    def local_copy(self) -> LocalCopy | None:
+        """Return where it is on this machine, to be read by another process; None if it is not."""
+        return self._content.local_copy()
 
     def reader(self, counters: Counters | None = None) -> FileReader:
         """Return a reader for one scan; it adds what it found decoded and what it had to read to `counters`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from pyarrow import types
 
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.sst._columns import leaves_by_id
-from tsdb.engine.sst._input import RangeFile, reading
+from tsdb.engine.sst._input import read_range, reading
 from tsdb.engine.sst._plain import PlainLeaf, find_plain
 from tsdb.model import ColumnId, RegionSchema
-from tsdb.store import ObjectStore
+from tsdb.store import ObjectStore, RangeFile
 
 FORMAT_VERSION = 1
 
@@ -88,7 +89,7 @@ def encode_key_values(
 def read_footer(store: ObjectStore, path: str, size_bytes: int) -> Footer:
     """Read the footer of a file that should have this size."""
     with reading(path):
-        source = RangeFile(size_bytes, lambda offset, length: store.get_range(path, offset, length))
+        source = RangeFile(size_bytes, partial(read_range, store, path))
         metadata = pq.ParquetFile(source.as_arrow(), pre_buffer=False).metadata
         return _parse_footer(metadata, path)
 

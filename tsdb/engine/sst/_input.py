@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from tsdb.engine.errors import FileCorrupted, StorageUnavailable
-from tsdb.store import InvalidRange, ObjectNotFound
+from tsdb.store import InvalidRange, ObjectNotFound, ObjectStore
 
 
-class RangeFile(io.RawIOBase):
-    """A file of known size whose reads are calls of a function with offset and length.
-
-    Parquet reads each column of a row group with one call, so what the function sees are whole column chunks.
-    """
-
-    def __init__(self, size_bytes: int, read_range: Callable[[int, int], bytes]) -> None:
-        self._size_bytes = size_bytes
-        self._read_range = read_range
-        self._position = 0
-
-    def as_arrow(self) -> pa.NativeFile:
-        return pa.PythonFile(self, mode="r")
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = base + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def read(self, length: int = -1) -> bytes:
-        rest = self._size_bytes - self._position
-        data = self._read_range(self._position, rest if length < 0 else min(length, rest))
-        self._position += len(data)
-        return data
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+def read_range(store: ObjectStore, path: str, offset: int, length: int) -> bytes:
+    """Read a range of an object; a reply that was cut off is no damage of the file, and can be tried again."""
+    found = store.get_range(path, offset, length)
+    if len(found) != length:
+        raise StorageUnavailable(
+            "a data file cannot be read", file=path, reason=f"the store returned {len(found)} of {length} bytes"
+        )
+    return found
 
 
 @contextmanager

@@ -46,6 +46,7 @@ from tsdb.query.information_schema._tables import (
 
 _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "build_info": _node.build_info_table,
+    "cache_statistics": _node.cache_statistics_table,
     "character_sets": _node.character_sets_table,
     "cluster_info": _node.cluster_info_table,
     "collation_character_set_applicability": _node.collation_applicability_table,

@@ -11,6 +11,7 @@ from tsdb.engine import FileFacts, RegionStat
 from tsdb.memory import MemoryReport
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
+from tsdb.telemetry import CacheStatistics
 
 
 class DescribedCatalog(Protocol):
@@ -125,6 +126,10 @@ class RejectedRows:
     """What the first of them had in that column."""
 
 
+def _no_caches() -> Sequence[CacheStatistics]:
+    return ()
+
+
 def _no_rejections() -> Sequence[RejectedRows]:
     return ()
 
@@ -163,5 +168,6 @@ class InformationContext:
     flows: Callable[[], Sequence[FlowRow]] = _no_flows
     rejections: Callable[[], Sequence[RejectedRows]] = _no_rejections
     memory: Callable[[], MemoryReport] = _no_memory
+    caches: Callable[[], Sequence[CacheStatistics]] = _no_caches
     view_columns: Callable[[ViewInfo], tuple[ColumnInfo, ...]] = _no_columns
     """The columns of a view as its query has them now, none if it cannot be planned."""

@@ -218,3 +218,22 @@ def ingest_rejections_table(context: InformationContext) -> pa.Table:
         "reason": [each.reason for each in found],
     }
     return build_table(information_schema_of("ingest_rejections"), len(found), columns)
+
+
+def cache_statistics_table(context: InformationContext) -> pa.Table:
+    caches = context.caches()
+    columns = {
+        "name": [each.name for each in caches],
+        "capacity": [each.capacity_bytes for each in caches],
+        "bytes": [each.bytes for each in caches],
+        "entries": [each.entries for each in caches],
+        "hits": [each.hits for each in caches],
+        "misses": [each.misses for each in caches],
+        "evictions": [each.evictions for each in caches],
+        "errors": [each.errors for each in caches],
+        "state": [each.state.value for each in caches],
+        "reason": [each.reason for each in caches],
+        "since": [context.node.started_ms if each.since_ms is None else each.since_ms for each in caches],
+        "last_error": [each.last_error for each in caches],
+    }
+    return build_table(information_schema_of("cache_statistics"), len(caches), columns)

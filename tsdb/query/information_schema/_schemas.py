@@ -50,6 +50,8 @@ _REGION = "region_id:u64 table_id:u32 region_number:u32"
 
 _COLUMNS: dict[str, str] = {
     "build_info": "git_branch git_commit git_commit_short git_clean pkg_version",
+    "cache_statistics": """name capacity:u64 bytes:u64 entries:u64 hits:u64 misses:u64 evictions:u64 errors:u64 state
+        reason? since:ts3 last_error?""",
     "character_sets": "character_set_name default_collate_name description maxlen:i64",
     "check_constraints": "constraint_catalog constraint_schema constraint_name check_clause",
     "cluster_info": """peer_id:i64 peer_type peer_addr? peer_hostname? total_cpu_millicores:i64 total_memory_bytes:i64

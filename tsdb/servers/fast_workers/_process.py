@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from tsdb.clock import SystemClock
@@ -68,9 +67,8 @@ class FastQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FastWorkerProgram:
-    """What a fast worker runs, over the directory of the server's data."""
+    """What a fast worker runs."""
 
-    root: Path
     vector_bytes: int = VECTOR_BYTES_MAX
     soft_deadline_seconds: float = COMPUTE_SECONDS_MAX
 
@@ -78,7 +76,7 @@ class FastWorkerProgram:
         (connection,) = connections
         name_process("tsdb-fast")
         keep_memory(KEPT_BYTES)
-        borrower = Borrower.of(self.root, meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
+        borrower = Borrower.of(meta_bytes=META_BYTES, vector_bytes=self.vector_bytes)
         worker = _Worker(connection, borrower, self.soft_deadline_seconds)
         threading.Thread(target=worker.give_back_unused, name="tsdb-memory", daemon=True).start()
         with suppress(Gone, BrokenPipeError, ConnectionResetError):

@@ -1,0 +1,130 @@
+"""The model checker over a remote store that fails now and then, with a small file cache between.
+
+Everything that `test_model` does happens here too. Besides, flushes, compactions, changes and starts run into calls of
+the store that fail, lose their reply or return too little; files of the cache are damaged or gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from tests.engine.harness import REGION, open_engine
+from tests.engine.test_model import EXAMPLES, SMALL, STEPS, RegionModel
+from tests.store.faulty_store import FaultyStore
+from tsdb.engine import Engine
+from tsdb.errors import TsdbError
+from tsdb.model import AddColumn, ColumnExists
+from tsdb.store import CachedStore, FileCache, MemoryStore
+
+CACHE_BYTES = 20_000
+FAULTS = st.sampled_from(["fail", "lose_reply", "shorten"])
+OPERATIONS = st.sampled_from(["any", "put", "put_if_absent", "get", "get_range", "head", "list", "delete", "writer"])
+
+
+class StoreModel(RegionModel):
+    """Random lives of one region in a store that is not to be relied on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remote = FaultyStore(MemoryStore())
+        self.cache: FileCache | None = None
+
+    def _open(self) -> Engine:
+        if self.cache is not None:
+            self.cache.close()
+        self.cache = FileCache(self.root / "cache", CACHE_BYTES, free_bytes_min=0)
+        store = CachedStore(self.remote, self.cache)
+        return open_engine(self.root, options=SMALL, ids=self.ids, store=store)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if self.cache is not None:
+            self.cache.close()
+
+    def _with_fault(self, kind: str, operation: str, nth: int, act: Callable[[], object]) -> None:
+        """Do something of which a call fails; if that makes it fail, it succeeds when it is repeated."""
+        getattr(self.remote, kind)(operation, nth=nth)
+        try:
+            act()
+        except TsdbError:
+            self.remote.up()
+            act()
+        self.remote.up()
+
+    @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 8), compacts=st.booleans())
+    def write_files_with_a_fault(self, kind: str, operation: str, nth: int, compacts: bool) -> None:
+        start = self.engine.compact if compacts else self.engine.flush
+        self._with_fault(kind, operation, nth, lambda: start(REGION).result(30))
+        self.model.flush()
+
+    @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 4))
+    def truncate_with_a_fault(self, kind: str, operation: str, nth: int) -> None:
+        self._with_fault(kind, operation, nth, lambda: self.engine.truncate(REGION).result(30))
+        self.model.rows.clear()
+        self.model.flushed.clear()
+
+    @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 4))
+    def add_column_with_a_fault(self, kind: str, operation: str, nth: int) -> None:
+        name = f"c{self.added}"
+        self.added += 1
+
+        def add() -> None:
+            with suppress(ColumnExists):
+                self.engine.alter(REGION, [AddColumn(name, pa.int32(), default=7)]).result(30)
+
+        self._with_fault(kind, operation, nth, add)
+        self.model.kinds[name] = pa.int32()
+        for row in self.model.everything():
+            row[name] = pa.int32(), 7
+
+    @rule(kind=FAULTS, operation=OPERATIONS, nth=st.integers(1, 8))
+    def restart_with_a_fault(self, kind: str, operation: str, nth: int) -> None:
+        self.engine.close(flush=False)
+
+        def start() -> None:
+            self.engine = self._open()
+
+        self._with_fault(kind, operation, nth, start)
+        assert not self.engine.quarantined
+
+    @rule(data=st.data(), is_gone=st.booleans())
+    def harm_the_cache(self, data: st.DataObject, is_gone: bool) -> None:
+        files = sorted(file for file in (self.root / "cache" / "files").rglob("*") if file.is_file())
+        if not files:
+            return
+        file = data.draw(st.sampled_from(files))
+        if is_gone:
+            file.unlink()
+            return
+        content = bytearray(file.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at] ^= 0xFF
+        file.write_bytes(content)
+        for file_id in self.engine._region(REGION).manifest.state.files:
+            self.engine.context.caches.evict_file(file_id)
+
+    @invariant()
+    def the_cache_is_within_its_bound(self) -> None:
+        if self.cache is not None:
+            held = sum(file.stat().st_size for file in (self.root / "cache").rglob("*.*") if file.is_file())
+            assert held <= CACHE_BYTES
+
+
+StoreModel.TestCase.settings = settings(
+    max_examples=max(1, EXAMPLES // 6),
+    stateful_step_count=STEPS,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestStoreModel(StoreModel.TestCase):  # type: ignore[misc]
+    """Runs the state machine."""

@@ -1,0 +1,40 @@
+"""Which objects of a store are files of this machine.
+
+Files need no cache of their pages in this process, as the system has one, and can be read by other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tsdb.store._local import LocalStore
+from tsdb.store._overlay import OverlayStore
+from tsdb.store._protocol import ObjectStore
+from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy
+
+
+def is_local(store: ObjectStore, path: str) -> bool:
+    """Whether an object is a file of this machine now."""
+    if isinstance(store, OverlayStore):
+        store = store.holder(path)
+    return isinstance(store, LocalStore) or (isinstance(store, CachedStore) and store.has_local(path))
+
+
+def local_copy(store: ObjectStore, paths: Sequence[str]) -> LocalCopy | None:
+    """Return the directory where all of some objects are files; they stay there as long as it is held."""
+    if isinstance(store, LocalStore):
+        return LocalCopy(str(store.root))
+    return store.local_copy(paths) if isinstance(store, CachedStore) else None
+
+
+def distrust(store: ObjectStore, path: str) -> bool:
+    """The content of an object is wrong: True if the store may have another copy of it, which the next read is of."""
+    if not isinstance(store, CachedStore):
+        return False
+    store.distrust(path)
+    return True
+
+
+def file_cache_of(store: ObjectStore) -> FileCache | None:
+    """Return the file cache of a store, if it has one."""
+    return store.cache if isinstance(store, CachedStore) else None

@@ -1,0 +1,21 @@
+"""The file cache: local copies of data and index files of an object store, so that reads do not wait for a network.
+
+`FileCache` is a directory with a number of bytes, for all stores of a process; `CachedStore` is one store with it.
+"""
+
+from tsdb.store.file_cache._cache import FREE_BYTES_MIN, FileCache
+from tsdb.store.file_cache._cached_store import SMALL_BYTES_MAX, CachedStore, with_file_cache
+from tsdb.store.file_cache._entries import CacheEntries, CacheEntry, LocalCopy
+from tsdb.store.file_cache._health import SUSPENDED_SECONDS
+
+__all__ = [
+    "FREE_BYTES_MIN",
+    "SMALL_BYTES_MAX",
+    "SUSPENDED_SECONDS",
+    "CacheEntries",
+    "CacheEntry",
+    "CachedStore",
+    "FileCache",
+    "LocalCopy",
+    "with_file_cache",
+]
