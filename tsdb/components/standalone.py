@@ -316,6 +316,9 @@ def engine_options(mito: MitoOptions) -> EngineOptions:
         scan_parallelism=mito.scan_parallelism,
         index_on_flush=mito.inverted_index.create_on_flush is IndexMode.AUTO,
         index_on_compaction=mito.inverted_index.create_on_compaction is IndexMode.AUTO,
+        index_on_query=mito.inverted_index.apply_on_query is IndexMode.AUTO,
+        index_memory_size=mito.inverted_index.mem_threshold_on_create,
+        index_intermediate_path=Path(mito.inverted_index.intermediate_path),
         merge_memory_size=merge_memory(),
     )
 

@@ -23,6 +23,7 @@ from tsdb.engine.errors import (
     StorageUnavailable,
 )
 from tsdb.engine.gauges import watch_engine
+from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.reading import no_check
@@ -124,6 +125,8 @@ class Engine:
 
         if isinstance(store, LocalStore):
             store.sweep_temporary()
+        if options.index_intermediate_path is not None:
+            clean_spills(options.index_intermediate_path)
         wal, report = Wal.open(wal_directory, wal_options, files, clock, on_fatal=fail)
         _tell(report)
         buffer = WriteBuffer(size=options.global_write_buffer_size, reject_size=options.global_write_buffer_reject_size)

@@ -49,6 +49,7 @@ _ALIGNMENT = 64
 class _LentFile:
     meta: FileMeta
     directory: str
+    applies_index: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Lender:
         if known is not None:
             return known[0]
         if isinstance(source, DataFile):
-            return self._send(source, _LentFile(source.meta, source.directory))
+            return self._send(source, _LentFile(source.meta, source.directory, source.applies_index))
         if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None
         shared = self._runs.share(source)
@@ -273,7 +274,13 @@ class Borrower:
 
     def _opened(self, sent: Any, descriptor: Any) -> Any:
         if isinstance(sent, _LentFile):
-            return DataFile(sent.meta, store=self._store, directory=sent.directory, caches=self._caches)
+            return DataFile(
+                sent.meta,
+                store=self._store,
+                directory=sent.directory,
+                caches=self._caches,
+                applies_index=sent.applies_index,
+            )
         if isinstance(sent, _LentRun):
             return _mapped(sent, descriptor())
         if isinstance(sent, _LentSnapshot):
