@@ -36,7 +36,7 @@ class StoreModel(RegionModel):
         self.remote = FaultyStore(MemoryStore())
         self.cache: FileCache | None = None
 
-    def _open(self) -> Engine:
+    def open(self) -> Engine:
         if self.cache is not None:
             self.cache.close()
         self.cache = FileCache(self.root / "cache", CACHE_BYTES, free_bytes_min=0)
@@ -89,7 +89,7 @@ class StoreModel(RegionModel):
         self.engine.close(flush=False)
 
         def start() -> None:
-            self.engine = self._open()
+            self.engine = self.open()
 
         self._with_fault(kind, operation, nth, start)
         assert not self.engine.quarantined

@@ -225,11 +225,30 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "mito.scan_parallelism",
         "tests/engine/test_engine.py::test_scan_parallelism_is_the_number_of_fragments",
     ),
-    "region_engine[].mito.inverted_index.create_on_flush": (STANDALONE, "inverted_index.create_on_flush", ""),
+    "region_engine[].mito.inverted_index.create_on_flush": (
+        STANDALONE,
+        "inverted_index.create_on_flush",
+        "tests/engine/test_indexes.py::test_all_settings_give_the_same_rows",
+    ),
     "region_engine[].mito.inverted_index.create_on_compaction": (
         STANDALONE,
         "inverted_index.create_on_compaction",
-        "tests/engine/compaction/test_turns.py",
+        "tests/engine/test_indexes.py::test_all_settings_give_the_same_rows",
+    ),
+    "region_engine[].mito.inverted_index.apply_on_query": (
+        STANDALONE,
+        "inverted_index.apply_on_query",
+        "tests/engine/test_indexes.py::test_all_settings_give_the_same_rows",
+    ),
+    "region_engine[].mito.inverted_index.mem_threshold_on_create": (
+        STANDALONE,
+        "inverted_index.mem_threshold_on_create",
+        "tests/engine/test_indexes.py::test_values_above_the_threshold_are_sorted_on_disk",
+    ),
+    "region_engine[].mito.inverted_index.intermediate_path": (
+        STANDALONE,
+        "inverted_index.intermediate_path",
+        "tests/engine/test_indexes.py::test_what_a_killed_build_left_is_removed",
     ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),

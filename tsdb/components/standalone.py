@@ -353,6 +353,9 @@ def engine_options(mito: MitoOptions, limit: Size) -> EngineOptions:
         scan_parallelism=mito.scan_parallelism,
         index_on_flush=mito.inverted_index.create_on_flush is IndexMode.AUTO,
         index_on_compaction=mito.inverted_index.create_on_compaction is IndexMode.AUTO,
+        index_on_query=mito.inverted_index.apply_on_query is IndexMode.AUTO,
+        index_memory_size=mito.inverted_index.mem_threshold_on_create,
+        index_intermediate_path=Path(mito.inverted_index.intermediate_path),
         merge_memory_size=Size(min(MERGE_BYTES_MAX, limit // MERGE_PART)),
         series_registers_size=series_memory(limit),
     )

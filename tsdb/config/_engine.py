@@ -57,17 +57,15 @@ class InvertedIndexOptions(Section):
         default=IndexMode.AUTO, description="Write index files on compaction: auto or disable."
     )
     apply_on_query: IndexModeValue = Field(
-        default=IndexMode.AUTO, description="Use index files in queries: auto or disable.", json_schema_extra=RESERVED
+        default=IndexMode.AUTO, description="Use inverted indexes in queries: auto or disable."
     )
     mem_threshold_on_create: OptionalSizeValue = Field(
         default=Size.parse("64M"),
         description="Memory threshold for external sorting during index creation. Empty: sort in memory only.",
-        json_schema_extra=RESERVED,
     )
     intermediate_path: StringValue = Field(
         default="",
         description="Directory for external sorting. Empty: {data_home}/index_intermediate.",
-        json_schema_extra=RESERVED,
     )
 
 

@@ -25,6 +25,7 @@ from tsdb.engine.errors import (
     StorageUnavailable,
 )
 from tsdb.engine.gauges import watch_engine
+from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA, Listing
 from tsdb.engine.log import LogStore
 from tsdb.engine.manifest import Manifest
@@ -122,6 +123,8 @@ class Engine:
         try:
             if isinstance(store, LocalStore):
                 store.sweep_temporary()
+            if options.index_intermediate_path is not None:
+                clean_spills(options.index_intermediate_path)
         except BaseException:
             log.seal(clean=False)
             raise

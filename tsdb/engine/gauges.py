@@ -25,6 +25,7 @@ _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
 _BYTES = Family("tsdb_engine_data_bytes", "gauge", (), "Size of all data files and their indexes.")
+_INDEX_BYTES = Family("tsdb_engine_index_bytes", "gauge", (), "Size of all index files.")
 _ROWS = Family("tsdb_engine_data_rows", "gauge", (), "Rows of all data files, overwritten ones included.")
 _SERIES = Family(
     "tsdb_engine_data_series", "gauge", (), "Series in data files: of each region as many as its file with the most."
@@ -80,6 +81,7 @@ class _EngineCollector(Collector):
         yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
         yield _gauge(_BYTES, sum(meta.size_bytes + meta.index_size_bytes for meta in files))
+        yield _gauge(_INDEX_BYTES, sum(meta.index_size_bytes for meta in files))
         yield _gauge(_ROWS, sum(meta.rows for meta in files))
         yield _gauge(_SERIES, sum(_series(region) for engine in engines for region in engine.open_regions))
         yield from _caches(engines)

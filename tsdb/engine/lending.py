@@ -51,6 +51,7 @@ class _LentFile:
     directory: str
     root: str
     """The local directory that the store, or its copy, is in."""
+    applies_index: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,8 @@ class Lender:
             copy = source.local_copy()
             if copy is None:
                 return None
-            return self._send(source, _LentFile(source.meta, source.directory, copy.root), copy)
+            lent = _LentFile(source.meta, source.directory, copy.root, source.applies_index)
+            return self._send(source, lent, copy)
         if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None
         shared = self._runs.share(source)
@@ -282,7 +284,13 @@ class Borrower:
             store = self._stores.get(sent.root)
             if store is None:
                 store = self._stores[sent.root] = LocalStore(sent.root)
-            return DataFile(sent.meta, store=store, directory=sent.directory, caches=self._caches)
+            return DataFile(
+                sent.meta,
+                store=store,
+                directory=sent.directory,
+                caches=self._caches,
+                applies_index=sent.applies_index,
+            )
         if isinstance(sent, _LentRun):
             return _mapped(sent, descriptor())
         if isinstance(sent, _LentSnapshot):

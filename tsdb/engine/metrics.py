@@ -36,3 +36,9 @@ FLUSH_SECONDS = histogram("tsdb_engine_flush_elapsed_seconds", "Time that a flus
 COMPACTION_SECONDS = histogram(
     "tsdb_engine_compaction_elapsed_seconds", "Time from the start of a compaction to its end."
 )
+
+INDEX_APPLIED = counter("tsdb_engine_index_files_total", "Data files of which queries used an inverted index.")
+INDEX_EXCLUDED_SERIES = counter(
+    "tsdb_engine_index_series_excluded_total", "Series that queries need not look at because of inverted indexes."
+)
+INDEX_READ_BYTES = counter("tsdb_engine_index_read_bytes_total", "Bytes of index pages that queries read.")

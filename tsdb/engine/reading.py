@@ -159,6 +159,8 @@ class KnownSeriesRequest:
     time_range: TimeRange
     held: tuple[int, int] | None = None
     """The version that the caller holds."""
+    is_selective: bool = False
+    """The caller wants few of the series: finding these by an index may cost less than to learn of all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -74,11 +74,26 @@ class ScanTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexTuning:
+    """Sizes of index files that no configuration sets."""
+
+    series_min: int = 8192
+    """A file of fewer series has no inverted indexes: its series block is read with one small request."""
+    page_series: int = 2048
+    """How many series are in one page of a series block that has several."""
+    page_values: int = 2048
+    """How many values of a tag are in one page of its inverted index."""
+    page_postings: int = 16_384
+    """A page with so many postings takes no more values."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineTuning:
     """The internal sizes of one engine."""
 
     memtable: MemtableTuning = field(default_factory=MemtableTuning)
     merge: MergeTuning = field(default_factory=MergeTuning)
     scan: ScanTuning = field(default_factory=ScanTuning)
+    index: IndexTuning = field(default_factory=IndexTuning)
     idle_bytes_min: Size = Size(16 << 20)
     """A region with so much in memory is flushed when it is no longer written to."""

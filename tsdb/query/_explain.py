@@ -147,7 +147,17 @@ def scan_text(scan: TableDataset) -> str:
         f"segments={counts['segments_direct']} direct and {counts['segments_merged']} merged, "
         f"rows_read={counts['rows_read']}, rows_returned={counts['rows_returned']}, "
         f"columns={counts['vector_hits']} decoded before and {counts['vector_misses']} now, "
-        f"bytes_read={counts['bytes_read']}"
+        f"bytes_read={counts['bytes_read']}{_indexes(counts)}"
+    )
+
+
+def _indexes(counts: dict[str, int]) -> str:
+    """Say what indexes excluded, if they were used."""
+    if not counts["index_files"]:
+        return ""
+    return (
+        f", inverted indexes of {counts['index_files']} files excluded {counts['series_excluded_by_index']} series"
+        f" and took index_bytes_read={counts['index_bytes_read']}"
     )
 
 

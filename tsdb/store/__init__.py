@@ -23,8 +23,8 @@ from tsdb.store._lock import DirectoryInUse, DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
-from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
 from tsdb.store._range_file import RangeFile
+from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
 from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy, with_file_cache
 
 __all__ = [
@@ -49,9 +49,9 @@ __all__ = [
     "Operation",
     "OverlayStore",
     "Purpose",
+    "RangeFile",
     "RequestCount",
     "RequestLedger",
-    "RangeFile",
     "StoreError",
     "StoreFull",
     "StoreMisconfigured",

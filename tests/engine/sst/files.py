@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.clock import ManualClock
+from tsdb.engine.index import IndexOptions
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.rows.slices import Slices
@@ -74,6 +75,7 @@ class Files:
     keep_tombstones: bool = True
     row_group_rows: int = 102_400
     stripe_rows: int = 262_144
+    index: IndexOptions | None = field(default_factory=IndexOptions)
 
     def merge(self, sources: Sequence[SourceReader]) -> Merge:
         return Merge(
@@ -95,6 +97,7 @@ class Files:
             level=1,
             clock=ManualClock(1_700_000_000_000_000_000),
             row_group_rows=self.row_group_rows,
+            index=self.index,
         )
 
     def write(self, *sources: SourceReader) -> WrittenFile:

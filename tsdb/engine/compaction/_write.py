@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsdb.clock import Clock
+from tsdb.engine.index import IndexOptions
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import STRIPE_ROWS, Merge, Selection
@@ -47,7 +48,8 @@ class CompactionTask:
     inputs: tuple[DataFile, ...]
     spans: tuple[TimeRange, ...]
     keeps_tombstones: bool
-    has_index: bool
+    index: IndexOptions | None
+    """How index files are built; None: they are not."""
 
 
 def stripe_rows_of(schema: RegionSchema, tuning: MergeTuning) -> int:
@@ -145,7 +147,7 @@ def _write_file(
         ids=ids,
         row_group_rows=plan_row_group_rows(task.schema, tuning.row_group_bytes_max),
         keeps_sequences=True,
-        has_index=task.has_index,
+        index=task.index,
     )
 
 

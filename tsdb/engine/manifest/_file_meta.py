@@ -38,6 +38,8 @@ class FileMeta:
     """No two rows have the same tags and time."""
     schema_version: int
     created_ms: int
+    indexes: tuple[str, ...] = ()
+    """What the index file has besides the series block: the names of its blobs, without their directories."""
 
     def __post_init__(self) -> None:
         if not is_file_id(self.file_id):
@@ -48,15 +50,16 @@ class FileMeta:
         return self.index_size_bytes > 0
 
     def to_json(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in _NAMES if name != "time_range"}
-        return {**plain, "time_range": [self.time_range.start, self.time_range.end]}
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        span = [self.time_range.start, self.time_range.end]
+        return {**plain, "time_range": span, **({"indexes": list(self.indexes)} if self.indexes else {})}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileMeta:
         """Read what `to_json` wrote; keys of a newer version are left alone."""
         start, end = value["time_range"]
-        known = {name: value[name] for name in _NAMES if name != "time_range"}
-        return cls(time_range=TimeRange(start, end), **known)
+        known = {name: value[name] for name in _PLAIN}
+        return cls(time_range=TimeRange(start, end), indexes=tuple(value.get("indexes", ())), **known)
 
 
-_NAMES = tuple(field.name for field in fields(FileMeta))
+_PLAIN = tuple(field.name for field in fields(FileMeta) if field.name not in ("time_range", "indexes"))

@@ -215,7 +215,7 @@ def make_job(context: EngineContext, version: Version, pick: Pick, window_second
         inputs=tuple(handle.source for handle in inputs),
         spans=_visible_spans(context, version, pick, metas),
         keeps_tombstones=not may_drop_tombstones(version.options, pick.files, metas),
-        has_index=context.options.index_on_compaction,
+        index=context.options.index if context.options.index_on_compaction else None,
     )
     return CompactionJob(inputs, task, window_seconds)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tsdb.clock import Clock
+from tsdb.engine.index import IndexOptions
 from tsdb.engine.log import LogStore
 from tsdb.engine.region.background import Background
 from tsdb.engine.region.names import RegionNames
@@ -42,6 +44,11 @@ class EngineOptions:
     scan_parallelism: int = 0
     index_on_flush: bool = True
     index_on_compaction: bool = True
+    index_on_query: bool = True
+    index_memory_size: Size | None = None
+    """What sorting the values of a tag may take in memory when an index is built; None: all it needs."""
+    index_intermediate_path: Path | None = None
+    """Where values are sorted that take more."""
     merge_memory_size: Size = Size(256 << 20)
     """What flushes and compactions may hold together while they merge; compactions wait for it."""
     series_registers_size: Size = Size(64 << 20)
@@ -49,6 +56,11 @@ class EngineOptions:
     stall_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for memory when its request has no deadline of its own."""
     tuning: EngineTuning = field(default_factory=EngineTuning)
+
+    @property
+    def index(self) -> IndexOptions:
+        """How index files are built."""
+        return IndexOptions(self.index_memory_size, self.index_intermediate_path, self.tuning.index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

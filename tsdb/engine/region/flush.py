@@ -180,7 +180,7 @@ def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, option
         clock=context.clock,
         ids=context.ids,
         row_group_rows=plan_row_group_rows(plan.schema, context.options.tuning.merge.row_group_bytes_max),
-        has_index=context.options.index_on_flush,
+        index=context.options.index if context.options.index_on_flush else None,
     )
 
 

@@ -143,7 +143,7 @@ class LocalReader:
         return list_series(self._snapshot, self._filter(filter, within=time_range))
 
     def known_series(self, request: KnownSeriesRequest) -> KnownSeries | None:
-        learned = self._learn(request.time_range)
+        learned = self._learn(request.time_range, is_selective=request.is_selective)
         if learned is None:
             return None
         register, registered = learned.register, learned.register.registered
@@ -165,8 +165,10 @@ class LocalReader:
     def release(self) -> None:
         self._whole.release()
 
-    def _learn(self, time_range: TimeRange) -> LearnedSeries | None:
-        self._learned = self._registers.learn(self.region_id, self._view, self._whole, time_range)
+    def _learn(self, time_range: TimeRange, *, is_selective: bool = False) -> LearnedSeries | None:
+        self._learned = self._registers.learn(
+            self.region_id, self._view, self._whole, time_range, is_selective=is_selective
+        )
         return self._learned
 
     def _filter(self, filter: RowFilter, *, within: TimeRange = TimeRange.ALL) -> ScanFilter:

@@ -24,7 +24,13 @@ class FileHandle:
 
     def __init__(self, context: EngineContext, region: Region, meta: FileMeta) -> None:
         self.meta = meta
-        self.source = DataFile(meta, store=context.store, directory=region.directory, caches=context.caches)
+        self.source = DataFile(
+            meta,
+            store=context.store,
+            directory=region.directory,
+            caches=context.caches,
+            applies_index=context.options.index_on_query,
+        )
         self._fate = _Fate()
         # Not the region itself: what `finalize` holds lives as long as the handle, which the region holds.
         owner = weakref.ref(region)

@@ -216,7 +216,7 @@ class ByteCache(Generic[K, V]):
 
 
 class MetaKey(NamedTuple):
-    """What is known of a data file: `footer` or `block`."""
+    """What is known of a data file: `footer`, `block`, `index` or a page of the index, by blob and number."""
 
     file_id: str
     part: str
@@ -260,7 +260,7 @@ class Caches:
     """The caches that all data files of a process share."""
 
     sst_meta: ByteCache[MetaKey, Any]
-    """Footers and series blocks."""
+    """Footers, series blocks and pages of indexes."""
     vectors: ByteCache[ColumnKey, Any]
     """Decoded columns."""
     pages: ByteCache[PageKey, bytes]

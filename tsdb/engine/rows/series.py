@@ -63,6 +63,19 @@ class SeriesBlock:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class FoundSeries:
+    """Some of the series of one source, in order, each with its row range and time range."""
+
+    positions: Positions
+    """Where they are in the series block."""
+    table: SeriesTable
+    starts: Positions
+    stops: Positions
+    time_min: npt.NDArray[np.int64]
+    time_max: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Ordered:
     """Series in the order of their tags, and how to find them in it by hashes alone."""
 

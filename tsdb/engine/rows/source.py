@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
+from tsdb.engine.index import TagTest
 from tsdb.engine.rows.narrow import narrowed, widened
-from tsdb.engine.rows.series import SeriesBlock, SeriesOrder
+from tsdb.engine.rows.series import FoundSeries, SeriesBlock, SeriesOrder
 from tsdb.engine.rows.slices import Slices
 from tsdb.model import Column, ColumnId, OpType, RegionSchema, SeriesTable, TimeRange, cast_or_null
 
@@ -32,12 +33,16 @@ class SourceFacts:
     sequence_max: int
     has_tombstones: bool
     is_unique: bool
+    is_indexed: bool = False
+    """Series can be found by their tags without the whole series block."""
 
 
 class Counters(Protocol):
     """Where a source says what reading it took."""
 
-    def add(self, *, vector_hits: int = 0, vector_misses: int = 0, bytes_read: int = 0) -> None: ...
+    def add(
+        self, *, vector_hits: int = 0, vector_misses: int = 0, bytes_read: int = 0, index_bytes_read: int = 0
+    ) -> None: ...
 
 
 class KnownRows(Protocol):
@@ -126,6 +131,30 @@ class EndsReader(SourceReader, Protocol):
         None if they are not, or too few to be worth keeping.
         """
         ...
+
+
+class IndexedReader(SourceReader, Protocol):
+    """Reads a source whose series can be found by their tags without the whole series block."""
+
+    @property
+    def indexed_tags(self) -> frozenset[ColumnId]: ...
+
+    @property
+    def series_count(self) -> int: ...
+
+    @property
+    def has_block(self) -> bool:
+        """Whether the series block is in memory."""
+        ...
+
+    def find_series(self, tests: Sequence[TagTest]) -> FoundSeries | None:
+        """Return series among which are all that fulfil conditions on indexed tags; None if the block is to be read."""
+        ...
+
+
+def finds_series(source: SourceReader) -> TypeGuard[IndexedReader]:
+    """Tell whether it is worth asking a source for series by their tags."""
+    return source.facts.is_indexed and hasattr(source, "find_series")
 
 
 def keeps_ends(source: SourceReader) -> TypeGuard[EndsReader]:

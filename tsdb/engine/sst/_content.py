@@ -8,15 +8,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tsdb.engine.errors import FileCorrupted, StorageUnavailable
+from tsdb.engine.index import IndexDamaged, IndexFile
 from tsdb.engine.manifest import FileMeta, data_path, index_path
+from tsdb.engine.ranges import read_range
 from tsdb.engine.rows.cache import ByteCache, PageKey
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebuild_block
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import TSID
-from tsdb.engine.sst._container import IndexDamaged, IndexFile
 from tsdb.engine.sst._footer import Footer, read_footer
-from tsdb.engine.sst._input import read_range
+from tsdb.engine.sst._series_finder import SeriesFinder
 from tsdb.store import LocalCopy, ObjectStore, RangeFile, StoreError, distrust, is_local, local_copy
 
 _log = logging.getLogger("tsdb.sst")
@@ -68,7 +69,7 @@ class FileContent:
             try:
                 return self._read_index(footer)
             except (IndexDamaged, StoreError, StorageUnavailable) as error:
-                self._warn(error)
+                self.warn(error)
         with self.open_columns(footer, pages) as reader:
             return rebuild_block(_keys(footer, reader), footer.schema)
 
@@ -93,6 +94,13 @@ class FileContent:
 
         return ColumnReader(path, footer, open_pages, read_page, holds_narrow=holds_narrow)
 
+    def open_finder(self, footer: Footer) -> SeriesFinder:
+        """Open the inverted indexes; IndexDamaged or StoreError if that cannot be done."""
+        return SeriesFinder(self._open_index(), self.meta, footer.schema)
+
+    def _open_index(self) -> IndexFile:
+        return IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
+
     def _read_index(self, footer: Footer) -> SeriesBlock:
         try:
             return self._read_indexed_block(footer)
@@ -102,7 +110,7 @@ class FileContent:
             return self._read_indexed_block(footer)
 
     def _read_indexed_block(self, footer: Footer) -> SeriesBlock:
-        index = IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
+        index = self._open_index()
         blob = index.blob(SERIES_BLOB)
         if blob is None:
             raise IndexDamaged("it has no series block")
@@ -111,7 +119,13 @@ class FileContent:
             raise IndexDamaged(f"its series block is of {len(block)} series and {block.rows} rows")
         return block
 
-    def _warn(self, error: Exception) -> None:
+    @property
+    def is_index_damaged(self) -> bool:
+        """Whether the index was found to be of no use."""
+        return self._has_warned
+
+    def warn(self, error: Exception) -> None:
+        """Say once that the index cannot be used."""
         if not self._has_warned:
             self._has_warned = True
             _log.warning("the index %s cannot be used, the data file is read instead: %s", self._index_path, error)

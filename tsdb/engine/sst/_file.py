@@ -10,6 +10,7 @@ from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
+from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.model import RegionSchema
 from tsdb.store import LocalCopy, ObjectStore
 
@@ -20,10 +21,20 @@ class DataFile:
     A region has one of these for every file, perhaps thousands: what is read of a file is in the caches, not here.
     """
 
-    __slots__ = ("__weakref__", "_cached", "_caches", "_content", "facts", "meta")
+    __slots__ = ("__weakref__", "_cached", "_caches", "_content", "applies_index", "facts", "meta")
 
-    def __init__(self, meta: FileMeta, *, store: ObjectStore, directory: str, caches: Caches) -> None:
+    def __init__(
+        self,
+        meta: FileMeta,
+        *,
+        store: ObjectStore,
+        directory: str,
+        caches: Caches,
+        applies_index: bool = True,
+    ) -> None:
+        """Without `applies_index`, inverted indexes are not looked at."""
         self.meta = meta
+        self.applies_index = applies_index
         self.facts = SourceFacts(
             rows=meta.rows,
             time_range=meta.time_range,
@@ -31,6 +42,7 @@ class DataFile:
             sequence_max=meta.sequence_max,
             has_tombstones=meta.has_tombstones,
             is_unique=meta.is_unique,
+            is_indexed=applies_index and bool(indexed_tags(meta)),
         )
         self._content = FileContent(meta, store, directory)
         self._caches = caches

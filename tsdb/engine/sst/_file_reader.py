@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tsdb.engine.index import TagTest
+from tsdb.engine.metrics import INDEX_READ_BYTES
 from tsdb.engine.rows.cache import ColumnForm, ColumnKey
 from tsdb.engine.rows.narrow import WIDE, widened
-from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Counters, Held, SourceFacts
 from tsdb.engine.sst._column_reader import ColumnReader
@@ -23,6 +25,7 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import CachePolicy
+from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.engine.sst._vectors import split_by_row_group
 from tsdb.model import ColumnId, RegionSchema
 
@@ -89,6 +92,29 @@ class FileReader:
         if block is None:
             block = self._block = self._policy.block(self._content, lambda: self.footer)
         return block
+
+    @property
+    def indexed_tags(self) -> frozenset[ColumnId]:
+        """The tags that have an inverted index."""
+        return indexed_tags(self._content.meta)
+
+    @property
+    def series_count(self) -> int:
+        return self._content.meta.series
+
+    @property
+    def has_block(self) -> bool:
+        """Whether the series block is in memory."""
+        return self._block is not None or self._policy.has_block(self._content)
+
+    def find_series(self, tests: Sequence[TagTest]) -> FoundSeries | None:
+        """Return series among which are all that fulfil conditions on indexed tags; None if the block is to be read."""
+        return self._policy.find(self._content, lambda: self.footer, tests, self._count_index_bytes)
+
+    def _count_index_bytes(self, nbytes: int) -> None:
+        INDEX_READ_BYTES.inc(nbytes)
+        if self._counters is not None:
+            self._counters.add(index_bytes_read=nbytes)
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
         footer = self.footer
@@ -186,14 +212,15 @@ class FileReader:
         self, columns: Sequence[ColumnId], rows: npt.NDArray[np.int64], *, is_newest: bool
     ) -> list[pa.Array] | None:
         """Return fields in the last rows of series, or in the first; None if rows are others, or few."""
+        form = ColumnForm.LAST_ROWS if is_newest else ColumnForm.FIRST_ROWS
+        keys = [ColumnKey(self._file_id, column, form=form) for column in columns]
+        # The series block is not loaded for the sake of a few rows.
+        if 2 * len(rows) < self.series_count and not self._vectors.has_all(keys):
+            return None
         offsets = self.block.offsets
         ends = offsets[1:] - 1 if is_newest else offsets[:-1]
         series = offsets.searchsorted(rows, side="right") - 1
         if not np.array_equal(ends[series], rows):
-            return None
-        form = ColumnForm.LAST_ROWS if is_newest else ColumnForm.FIRST_ROWS
-        keys = [ColumnKey(self._file_id, column, form=form) for column in columns]
-        if 2 * len(rows) < len(ends) and not self._vectors.has_all(keys):
             return None
         found = self._load_ends(keys, ends)
         if np.array_equal(rows, ends):

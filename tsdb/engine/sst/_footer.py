@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.ranges import read_range
 from tsdb.engine.sst._columns import leaves_by_id
-from tsdb.engine.sst._input import read_range, reading
+from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._plain import PlainLeaf, find_plain
 from tsdb.model import ColumnId, RegionSchema
 from tsdb.store import ObjectStore, RangeFile

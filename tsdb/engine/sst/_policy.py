@@ -8,14 +8,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
+from tsdb.engine.index import IndexDamaged, PagedBlob, TagTest
 from tsdb.engine.rows.cache import Caches, MetaKey
-from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
+from tsdb.engine.sst._series_finder import SeriesFinder
 from tsdb.engine.sst._vectors import CarryOver, Vectors
+from tsdb.store import StoreError
+
+_BLOCK_TIMES = 16
+"""A series block takes several times as much in memory as in its file; one that would fill the cache is not loaded for
+the sake of queries that need little of it."""
 
 
 class CachePolicy(Protocol):
@@ -39,6 +48,20 @@ class CachePolicy(Protocol):
     def footer(self, content: FileContent) -> Footer: ...
 
     def block(self, content: FileContent, footer: Callable[[], Footer]) -> SeriesBlock: ...
+
+    def has_block(self, content: FileContent) -> bool:
+        """Whether the series block need not be read."""
+        ...
+
+    def find(
+        self,
+        content: FileContent,
+        footer: Callable[[], Footer],
+        tests: Sequence[TagTest],
+        on_read: Callable[[int], None],
+    ) -> FoundSeries | None:
+        """Find series by inverted indexes; None if the whole block costs less. `on_read` is told of bytes read."""
+        ...
 
 
 class Cached:
@@ -64,6 +87,39 @@ class Cached:
         )
         return block
 
+    def has_block(self, content: FileContent) -> bool:
+        return self._meta.has_all((MetaKey(content.meta.file_id, "block"),))
+
+    def find(
+        self,
+        content: FileContent,
+        footer: Callable[[], Footer],
+        tests: Sequence[TagTest],
+        on_read: Callable[[int], None],
+    ) -> FoundSeries | None:
+        meta, file_id = self._meta, content.meta.file_id
+        if content.is_index_damaged:
+            return None
+
+        def read_page(blob: PagedBlob, page: int) -> pa.RecordBatch:
+            def read() -> pa.RecordBatch:
+                on_read(int(blob.directory.lengths[page]))
+                return blob.read(page)
+
+            return meta.get_or_load(MetaKey(file_id, f"{blob.name}:{page}"), read, lambda batch: batch.nbytes)
+
+        try:
+            finder: SeriesFinder = meta.get_or_load(
+                MetaKey(file_id, "index"), lambda: content.open_finder(footer()), lambda finder: finder.nbytes
+            )
+            if finder.spent_bytes > finder.block_bytes and _BLOCK_TIMES * finder.block_bytes <= meta.capacity_bytes:
+                finder.spent_bytes = 0
+                return None
+            return finder.find(tests, read_page)
+        except (IndexDamaged, StoreError) as error:
+            content.warn(error)
+            return None
+
 
 class Passing:
     """A reader goes through a file once and leaves no trace in the caches. For one reader."""
@@ -83,3 +139,15 @@ class Passing:
     def block(self, content: FileContent, footer: Callable[[], Footer]) -> SeriesBlock:
         block: SeriesBlock | None = self._meta.peek(MetaKey(content.meta.file_id, "block"))
         return content.read_block(footer(), None) if block is None else block
+
+    def has_block(self, content: FileContent) -> bool:
+        return True  # all of it is read in any case
+
+    def find(
+        self,
+        content: FileContent,
+        footer: Callable[[], Footer],
+        tests: Sequence[TagTest],
+        on_read: Callable[[int], None],
+    ) -> FoundSeries | None:
+        return None

@@ -17,20 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from tsdb.clock import Clock
 from tsdb.engine.errors import FileCorrupted
+from tsdb.engine.index import IndexOptions, directory_blob, encode_index, encode_inverted, inverted_blob, is_indexable
 from tsdb.engine.manifest import FILE_ID_BYTES, FileMeta, data_path, index_path
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.merge import Merge
 from tsdb.engine.rows.read_ahead import one_ahead
 from tsdb.engine.rows.series import SeriesBlock
-from tsdb.engine.sst._block import SERIES_BLOB, encode_block
+from tsdb.engine.sst._block import encode_block
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE, TSID, FileColumns
-from tsdb.engine.sst._container import encode_index
 from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
 from tsdb.engine.sst._parquet import ParquetWriter
@@ -38,10 +38,12 @@ from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally
 from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.model import MergeMode, RegionOptions, RegionSchema, TimeRange
+from tsdb.model import METRIC_LABELS, MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import ObjectStore, StoreError, crash_point
 
 _log = logging.getLogger("tsdb.sst")
+
+_INDEX = IndexOptions()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,11 +74,12 @@ def write_sst(
     row_group_rows: int,
     ids: Ids = SYSTEM_IDS,
     keeps_sequences: bool = False,
-    has_index: bool = True,
+    index: IndexOptions | None = _INDEX,
 ) -> WrittenFile | None:
     """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left.
 
     `keeps_sequences` is for rows that other files may have versions of from between them: each keeps its own sequence.
+    Without `index`, no index file is written.
     """
     file_id = ids.token(FILE_ID_BYTES)
     has_sequences = _needs_sequences(merge, options, keeps_sequences=keeps_sequences)
@@ -98,7 +101,9 @@ def write_sst(
             footer = _verify(store, writing.path, size_bytes, groups.tally)
             _check_keys(groups.tally, options, writing.path)
             block = groups.tally.block(merge.series)
-            index_bytes = _write_index(store, index_path(directory, file_id), file_id, block) if has_index else 0
+            built = _NO_INDEX
+            if index is not None:
+                built = _write_index(store, index_path(directory, file_id), file_id, block, schema, index)
             crash_point("sst.write.after_index")
         except BaseException:
             delete_files(store, directory, file_id)
@@ -106,9 +111,10 @@ def write_sst(
     meta = FileMeta(
         file_id=file_id,
         size_bytes=size_bytes,
-        index_size_bytes=index_bytes,
+        index_size_bytes=built.size_bytes,
         level=level,
         created_ms=clock.now_ns() // 1_000_000,
+        indexes=built.names,
         **_describe(groups.tally, block, footer),
     )
     return WrittenFile(meta, block, footer)
@@ -215,14 +221,41 @@ def _describe(tally: Tally, block: SeriesBlock, footer: Footer) -> dict[str, Any
     }
 
 
-def _write_index(store: ObjectStore, path: str, file_id: str, block: SeriesBlock) -> int:
-    """Write the index file; return its size, 0 if that failed."""
+class _BuiltIndex(NamedTuple):
+    """What an index file came to."""
+
+    size_bytes: int
+    names: tuple[str, ...]
+    """Its blobs besides the series block."""
+
+
+_NO_INDEX = _BuiltIndex(0, ())
+
+
+def _write_index(
+    store: ObjectStore, path: str, file_id: str, block: SeriesBlock, schema: RegionSchema, options: IndexOptions
+) -> _BuiltIndex:
+    """Write the index file, or none if that fails."""
     try:
-        parts = encode_index(file_id, {SERIES_BLOB: encode_block(block)})
+        inverted = _encode_tags(block, schema, options)
+        series = encode_block(block, options.tuning.page_series if inverted else len(block))
+        blobs = {name: blob for name, (blob, _) in inverted.items()}
+        # Directories are read first, and with one request if they are at the end.
+        directories = {directory_blob(name): directory for name, (_, directory) in inverted.items()}
+        parts = encode_index(file_id, {**blobs, **series, **directories})
         store.put(path, parts)
     except (StoreError, OSError, pa.ArrowException) as error:
         _log.warning("the index of a data file cannot be written, queries of it will be slower: %s", error)
         with suppress(StoreError):
             store.delete(path)
-        return 0
-    return sum(len(part) for part in parts)
+        return _NO_INDEX
+    return _BuiltIndex(sum(len(part) for part in parts), tuple(inverted))
+
+
+def _encode_tags(block: SeriesBlock, schema: RegionSchema, options: IndexOptions) -> dict[str, tuple[bytes, bytes]]:
+    """Return the inverted indexes of the tags, with their directories; a file of few series has none."""
+    if len(block) < options.tuning.series_min:
+        return {}
+    tags = block.table.read_tags()
+    indexable = [tag for tag in schema.tags if is_indexable(tag.type) and tag.name != METRIC_LABELS]
+    return {inverted_blob(tag.id): encode_inverted(tags.column(tag.name), options) for tag in indexable}

@@ -122,7 +122,9 @@ class SeriesIndexes:
         """
         key = (region, table.id)
         held = self._find(key, table)
-        known = reader.known_series(KnownSeriesRequest(time_range, None if held is None else held.version))
+        is_selective = any(matcher.op in ("=", "=~") for matcher in matchers)
+        version = None if held is None else held.version
+        known = reader.known_series(KnownSeriesRequest(time_range, version, is_selective))
         if known is None:
             return None
         labels = held if held is not None and held.version == known.version else self._make(key, known, table)

@@ -16,10 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
-from tsdb.engine.rows.series import Positions, conform_series
+from tsdb.engine.metrics import INDEX_APPLIED, INDEX_EXCLUDED_SERIES
+from tsdb.engine.rows.series import FoundSeries, Positions, conform_series
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import SourceReader, find_time
 from tsdb.engine.scan.filters.filter import Check, Mask, ScanFilter, SeriesFrame, TagIs, match_series, remaining_checks
+from tsdb.engine.scan.plan.indexed import find_indexed
 from tsdb.engine.scan.plan.tag_index import look_up
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
@@ -214,12 +216,19 @@ def make_parts(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistic
     time_range = wanted.time_range.intersection(snapshot.visible)
     frames: list[tuple[SeriesTable, SeriesFrame, Mask]] = []
     found = []
-    series_total = 0
+    series_total = index_files = excluded = 0
     tuning = snapshot.tuning
     for source in snapshot.sources:
         if not source.facts.rows or time_range.is_empty or not source.facts.time_range.overlaps(time_range):
             continue
         reader = source.reader(statistics)
+        indexed = find_indexed(reader, snapshot.schema, wanted)
+        if indexed is not None:
+            series_total += indexed.series_count
+            excluded += indexed.series_count - len(indexed.found.table)
+            index_files += 1
+            found.append(_make_found(reader, indexed.found, snapshot, wanted, time_range))
+            continue
         series = conform_series(reader.block.table, reader.schema, snapshot.schema)
         series_total += len(series)
         if wanted.is_of_time_alone and time_range.contains(source.facts.time_range):
@@ -239,7 +248,27 @@ def make_parts(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistic
         series_total=series_total,
         series_kept=sum(len(part.starts) for part in parts),
     )
+    if index_files:
+        statistics.add(index_files=index_files, series_excluded_by_index=excluded)
+        INDEX_APPLIED.inc(index_files)
+        INDEX_EXCLUDED_SERIES.inc(excluded)
     return parts
+
+
+def _make_found(
+    source: SourceReader, found: FoundSeries, snapshot: Snapshot, wanted: ScanFilter, time_range: TimeRange
+) -> Part:
+    """Make a part of series that an index found, among which are all that match."""
+    series = conform_series(found.table, source.schema, snapshot.schema)
+    frame = SeriesFrame(series.read_tags(), wanted.tags)
+    kept = match_series(wanted, frame) & (found.time_max >= time_range.start) & (found.time_min <= time_range.last)
+    checks = remaining_checks(wanted, frame, kept)
+    where = np.flatnonzero(kept)
+    time_min, time_max = found.time_min[where], found.time_max[where]
+    span = (int(time_min.min()), int(time_max.max())) if len(where) else None
+    chosen = series if len(where) == len(series) else take_late(series, where)
+    starts, stops = found.starts[where], found.stops[where]
+    return _part_of(source, chosen, starts, stops, time_min, time_max, span, checks, time_range, snapshot.tuning)
 
 
 def matching_rows(snapshot: Snapshot, wanted: ScanFilter) -> tuple[TimeRange, int] | None:

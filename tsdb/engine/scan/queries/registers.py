@@ -70,14 +70,24 @@ class SeriesRegisters:
         return len(self._held)
 
     def learn(
-        self, region: RegionId, view: MetricView | None, snapshot: Snapshot, time_range: TimeRange
+        self,
+        region: RegionId,
+        view: MetricView | None,
+        snapshot: Snapshot,
+        time_range: TimeRange,
+        *,
+        is_selective: bool = False,
     ) -> LearnedSeries | None:
-        """Register the series of the sources with visible rows in a range of time; None if a scan has to read them."""
+        """Register the series of the sources with visible rows in a range of time; None if a scan has to read them.
+
+        With `is_selective`, sources whose series an index finds are left to a scan; those of a view are few anyway.
+        """
         key = (region, None if view is None else view.table_id)
         held = self._find(key, view, snapshot.schema)
         register = held.register
         learned, version = register.learned, register.registered.version
-        sources = register.learn(snapshot, time_range.intersection(snapshot.visible))
+        visible = time_range.intersection(snapshot.visible)
+        sources = register.learn(snapshot, visible, is_selective=is_selective and view is None)
         if register.learned != learned:
             has_new_series = register.registered.version != version
             self._weigh(key, held, is_wasteful=has_new_series and register.is_wasteful(snapshot))

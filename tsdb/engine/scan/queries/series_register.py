@@ -28,7 +28,7 @@ import pyarrow as pa
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
 from tsdb.engine.rows.series import SeriesBlock, conform_series
-from tsdb.engine.rows.source import Run, Source, SourceReader
+from tsdb.engine.rows.source import Run, Source, SourceReader, finds_series
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
@@ -115,10 +115,13 @@ class SeriesRegister:
         row_ranges = sum(len(known.numbers) for known in list(self._known.values()))
         return self.registered.series.nbytes + row_ranges * _ROW_RANGE_BYTES
 
-    def learn(self, snapshot: Snapshot, time_range: TimeRange) -> list[LearnedSource] | None:
+    def learn(
+        self, snapshot: Snapshot, time_range: TimeRange, *, is_selective: bool = False
+    ) -> list[LearnedSource] | None:
         """Return the sources with rows in a range of time and what is known of them; None if a scan has to read them.
 
-        From then on all their series are registered.
+        From then on all their series are registered. With `is_selective`, a source whose series an index finds is not
+        learned for the sake of a few series; its block is loaded when the index has been used often enough.
         """
         found = []
         for source in snapshot.sources:
@@ -130,6 +133,8 @@ class SeriesRegister:
             known = self._known.get(id(source))
             if known is None or known.source() is not source:
                 snapshot.check()
+                if is_selective and _is_left_to_index(source):
+                    return None
                 known = self._learn(source)
             found.append((source, known))
         return found
@@ -237,6 +242,13 @@ class SeriesRegister:
             self.registered = Registered(grown, self.registered.version + 1)
         self._last = series, numbers
         return numbers
+
+
+def _is_left_to_index(source: Source) -> bool:
+    if not source.facts.is_indexed:
+        return False
+    reader = source.reader()
+    return finds_series(reader) and not reader.has_block
 
 
 def _are_by_age(snapshot: Snapshot, sources: Sequence[LearnedSource]) -> bool:

@@ -15,6 +15,7 @@ from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import read_field
 from tsdb.engine.scan.filters.filter import RowFilter, ScanFilter, SeriesCheck, SeriesFrame, make_filter, match_series
 from tsdb.engine.scan.plan.disjoint import Disjoint, find_disjoint
+from tsdb.engine.scan.plan.indexed import find_indexed
 from tsdb.engine.scan.plan.parts import make_parts
 from tsdb.engine.scan.plan.plan import plan_in_order
 from tsdb.engine.scan.queries.layout import Layout, Placed
@@ -110,8 +111,10 @@ def list_series(snapshot: Snapshot, wanted: ScanFilter) -> list[pa.RecordBatch]:
     for source in snapshot.sources:
         if span.is_empty or not source.facts.time_range.overlaps(span):
             continue
-        block = source.block
-        tags = conform_series(block.table, source.schema, snapshot.schema).read_tags()
+        reader = source.reader()
+        indexed = find_indexed(reader, snapshot.schema, wanted)
+        block = reader.block if indexed is None else indexed.found
+        tags = conform_series(block.table, reader.schema, snapshot.schema).read_tags()
         mask = match_series(wanted, SeriesFrame(tags, wanted.tags))
         mask &= (block.time_max >= span.start) & (block.time_min <= span.last)
         if mask.any():

@@ -28,6 +28,12 @@ class ScanStatistics:
     """Columns of row groups that had to be read and decoded."""
     bytes_read: int = 0
     """What those take in their files."""
+    index_files: int = 0
+    """Data files of which an inverted index was used instead of the whole series block."""
+    series_excluded_by_index: int = 0
+    """Series of these files that were not looked at."""
+    index_bytes_read: int = 0
+    """What the pages of inverted indexes and series blocks take that had to be read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(
@@ -46,6 +52,9 @@ class ScanStatistics:
         vector_hits: int = 0,
         vector_misses: int = 0,
         bytes_read: int = 0,
+        index_files: int = 0,
+        series_excluded_by_index: int = 0,
+        index_bytes_read: int = 0,
     ) -> None:
         """Add to some of the counters; spelt out, because small queries spend most of their time on calls."""
         with self._lock:
@@ -62,6 +71,9 @@ class ScanStatistics:
             self.vector_hits += vector_hits
             self.vector_misses += vector_misses
             self.bytes_read += bytes_read
+            self.index_files += index_files
+            self.series_excluded_by_index += series_excluded_by_index
+            self.index_bytes_read += index_bytes_read
 
     def to_dict(self) -> dict[str, int]:
         """Return all counters by name."""

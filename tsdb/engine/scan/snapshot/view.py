@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.index import TagTest, ValueSpan
+from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Counters, Held, Source, SourceFacts, SourceReader
+from tsdb.engine.rows.source import Counters, Held, Source, SourceFacts, SourceReader, finds_series
 from tsdb.engine.scan.filters.expression import Call, Node, Ref
 from tsdb.engine.scan.snapshot.decoded_labels import DECODED
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
@@ -102,17 +104,27 @@ class ViewSource:
     @cached_property
     def block(self) -> SeriesBlock:
         """Made when it is first asked for: a source that a filter on time leaves out costs nothing."""
+        found = self._find_indexed()
+        if found is not None:
+            offsets = np.append(found.starts, found.stops[-1:] if len(found.stops) else 0)
+            return SeriesBlock(self._show(found.table), offsets, found.time_min, found.time_max)
         whole = self._source.block
         low, high = self._find(whole)
         table = whole.table
-        tsid, check = table.tsid[low:high], table.check[low:high]
-        tags = self._show_tags(tsid, check, table.read_tags().slice(low, high - low))
+        own = SeriesTable(table.tsid[low:high], table.check[low:high], table.read_tags().slice(low, high - low))
         return SeriesBlock(
-            SeriesTable(tsid, check, tags),
-            whole.offsets[low : high + 1],
-            whole.time_min[low:high],
-            whole.time_max[low:high],
+            self._show(own), whole.offsets[low : high + 1], whole.time_min[low:high], whole.time_max[low:high]
         )
+
+    def _find_indexed(self) -> FoundSeries | None:
+        """Return the series of the table, which are neighbours, by an index; None if the whole block is to be read."""
+        reader, table_id = self._source.reader(), self._table_id
+        if table_id is None or not finds_series(reader) or reader.has_block:
+            return None
+        column = reader.schema.by_name[METRIC_TABLE_ID]
+        if column.id not in reader.indexed_tags:
+            return None
+        return reader.find_series([TagTest(column.id, (ValueSpan(table_id, table_id),), partial(_equal, table_id))])
 
     def _find(self, whole: SeriesBlock) -> tuple[int, int]:
         if self._table_id is None:
@@ -121,14 +133,18 @@ class ViewSource:
         low, high = np.searchsorted(ids, [self._table_id, self._table_id + 1])
         return int(low), int(high)
 
-    def _show_tags(
-        self, tsid: npt.NDArray[np.uint64], check: npt.NDArray[np.uint64], tags: pa.RecordBatch
-    ) -> pa.RecordBatch:
+    def _show(self, series: SeriesTable) -> SeriesTable:
+        tsid, check, tags = series.tsid, series.check, series.read_tags()
         texts = tags.column(METRIC_LABELS)
         shown = {METRIC_TABLE_ID: tags.column(METRIC_TABLE_ID), METRIC_LABELS: texts, METRIC_TSID: pa.array(tsid)}
         shown |= DECODED.columns(tsid, check, texts, self._labels)
         names = [tag.name for tag in self.schema.tags]
-        return make_tags([shown[name] for name in names], names, len(tsid))
+        return SeriesTable(tsid, check, make_tags([shown[name] for name in names], names, len(tsid)))
+
+
+def _equal(table_id: int, values: pa.Array) -> npt.NDArray[np.bool_]:
+    is_own: npt.NDArray[np.bool_] = pc.equal(values, table_id).fill_null(False).to_numpy(zero_copy_only=False)
+    return is_own
 
 
 class ViewReader:

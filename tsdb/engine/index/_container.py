@@ -16,16 +16,17 @@ from typing import Any
 
 import google_crc32c
 
-from tsdb.engine.sst._input import read_range
+from tsdb.engine.ranges import read_range
 from tsdb.store import ObjectStore
 
 MAGIC = b"TSDBIDX1"
 
 _TAIL = struct.Struct("<II8s")
-# The end of the file is read with one request; small index files fit into it whole.
-_FIRST_READ_BYTES = 64 << 10
+# A small index file is read with one request. Of a large one the end is read first, where its directories are.
+_WHOLE_BYTES_MAX = 64 << 10
+_END_BYTES = 16 << 10
 
-_crc32c: Callable[[int, bytes], int] = google_crc32c.extend
+crc32c: Callable[[int, bytes], int] = google_crc32c.extend
 
 
 class IndexDamaged(Exception):
@@ -44,10 +45,10 @@ def encode_index(file_id: str, blobs: Mapping[str, bytes]) -> list[bytes]:
     directory: dict[str, dict[str, int]] = {}
     offset = 0
     for name, content in blobs.items():
-        directory[name] = {"offset": offset, "length": len(content), "crc32c": _crc32c(0, content)}
+        directory[name] = {"offset": offset, "length": len(content), "crc32c": crc32c(0, content)}
         offset += len(content)
     footer = json.dumps({"file_id": file_id, "blobs": directory}).encode()
-    return [*blobs.values(), footer, _TAIL.pack(len(footer), _crc32c(0, footer), MAGIC)]
+    return [*blobs.values(), footer, _TAIL.pack(len(footer), crc32c(0, footer), MAGIC)]
 
 
 class IndexFile:
@@ -56,9 +57,10 @@ class IndexFile:
     def __init__(self, store: ObjectStore, path: str, size_bytes: int, *, file_id: str) -> None:
         self._store = store
         self._path = path
+        self._size_bytes = size_bytes
         if size_bytes < _TAIL.size:
             raise IndexDamaged(f"it has {size_bytes} bytes")
-        self._end_offset = max(0, size_bytes - _FIRST_READ_BYTES)
+        self._end_offset = 0 if size_bytes <= _WHOLE_BYTES_MAX else size_bytes - _END_BYTES
         self._end = read_range(store, path, self._end_offset, size_bytes - self._end_offset)
         self._blobs = self._parse_directory(size_bytes, file_id)
 
@@ -68,9 +70,29 @@ class IndexFile:
         if place is None:
             return None
         content = self._read(place.offset, place.length)
-        if _crc32c(0, content) != place.crc:
+        if crc32c(0, content) != place.crc:
             raise IndexDamaged(f"the checksum of {name} is wrong")
         return content
+
+    def size_of(self, name: str) -> int:
+        """Return the length of a blob; IndexDamaged if the file does not have it."""
+        if name not in self._blobs:
+            raise IndexDamaged(f"it has no {name}")
+        return self._blobs[name].length
+
+    def part(self, name: str, offset: int, length: int, crc: int) -> bytes:
+        """Return bytes of a blob that have a checksum of their own."""
+        blob = self._blobs[name]
+        if not 0 <= offset <= offset + length <= blob.length:
+            raise IndexDamaged(f"a page of {name} is outside of it")
+        content = self._read(blob.offset + offset, length)
+        if crc32c(0, content) != crc:
+            raise IndexDamaged(f"the checksum of a page of {name} is wrong")
+        return content
+
+    def release_end(self) -> None:
+        """Give the memory of what was read first back; it is read again if it is asked for."""
+        self._end_offset, self._end = self._size_bytes, b""
 
     def _parse_directory(self, size_bytes: int, file_id: str) -> dict[str, _Blob]:
         length, crc, magic = _TAIL.unpack_from(self._end, len(self._end) - _TAIL.size)
@@ -79,7 +101,7 @@ class IndexFile:
         if length > size_bytes - _TAIL.size:
             raise IndexDamaged(f"its directory of {length} bytes is longer than the file")
         content = self._read(size_bytes - _TAIL.size - length, length)
-        if _crc32c(0, content) != crc:
+        if crc32c(0, content) != crc:
             raise IndexDamaged("the checksum of its directory is wrong")
         directory: dict[str, Any] = json.loads(content)
         if directory["file_id"] != file_id:
