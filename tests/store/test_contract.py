@@ -21,14 +21,23 @@ from tsdb.store import (
     ObjectNotFound,
     ObjectStore,
     OverlayStore,
+    RoutedStore,
+    StoreMisconfigured,
+    all_stores,
+    everywhere,
+    free_bytes,
+    is_routed,
+    routed_path,
 )
 
 
-@pytest.fixture(params=["local", "memory", "overlay", "s3"])
+@pytest.fixture(params=["local", "memory", "overlay", "routed", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "s3":
         s3: S3Server = request.getfixturevalue("s3_server")
         return s3.store()
+    if request.param == "routed":
+        return RoutedStore(MemoryStore(), {"cold": MemoryStore()})
     if request.param == "overlay":
         return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()
@@ -202,3 +211,37 @@ def test_an_overlay_changes_nothing_below() -> None:
     assert {path: below.get(path) for path in paths(below)} == {
         name: name.encode() for name in ("a/1", "a/2", "b/1", "b/2")
     }
+
+
+def test_paths_lead_to_the_store_that_they_name() -> None:
+    default, cold = MemoryStore(), MemoryStore()
+    store = RoutedStore(default, {"cold": cold})
+    assert routed_path("Cold", "data/1") == "@cold/data/1"
+    assert is_routed("@cold/data/1")
+    assert not is_routed(routed_path(None, "data/1"))
+    for path in ("0/x", "data/1/a", "@cold/data/1/b", "@cold/data/2/c", "data/2/d"):
+        store.put(path, path.encode())
+    assert [paths(each) for each in all_stores(store)] == [["0/x", "data/1/a", "data/2/d"], ["data/1/b", "data/2/c"]]
+    assert paths(store) == ["0/x", "@cold/data/1/b", "@cold/data/2/c", "data/1/a", "data/2/d"]
+    assert paths(store, "", "@cold/data/1/b") == ["@cold/data/2/c", "data/1/a", "data/2/d"]
+    assert paths(store, "", "a") == ["data/1/a", "data/2/d"]
+    assert paths(store, "@cold") == paths(store, "@cold/data") == ["@cold/data/1/b", "@cold/data/2/c"]
+    assert paths(store, "@cold/data", "@cold/data/1/b") == ["@cold/data/2/c"]
+    assert everywhere(store, "data") == ["@cold/data", "data"]
+    assert store.head("@cold/data/1/b").path == "@cold/data/1/b"
+    with store.open_input("@cold/data/1/b") as source:
+        assert source.read() == store.get_range("@cold/data/1/b", 0, 14) == b"@cold/data/1/b"
+    store.delete_prefix("@cold/data/1")
+    assert paths(cold) == ["data/2/c"]
+
+
+def test_a_path_to_a_store_that_is_not_configured_says_which(tmp_path: Path) -> None:
+    store = RoutedStore(LocalStore(tmp_path), {"warm": MemoryStore()})
+    for call in (store.get, store.head, store.open_input, store.delete, lambda path: list(store.list(path))):
+        with pytest.raises(StoreMisconfigured, match=r"'cold' is not configured.*there are: warm"):
+            call("@cold/data/1")
+    store.put("data/1", b"x")
+    assert store.get("data/1") == b"x"
+    assert free_bytes(store, "data/1") is not None
+    assert free_bytes(store, "@warm/data/1") is None
+    assert free_bytes(store, "@cold/data/1") is None

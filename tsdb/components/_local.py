@@ -23,7 +23,7 @@ from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
-from tsdb.store import LocalStore, ObjectStore, OverlayStore
+from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, requests_for
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -73,8 +73,12 @@ def open_local(
 ) -> LocalDatabase:
     """Open a database over its parts; on failure nothing stays open but the kv store."""
     options, clock = options or LocalOptions(), clock or SystemClock()
-    regions = known_regions(kv, store)
-    check_metadata(regions, store)
+    if not isinstance(store, RoutedStore):
+        # A table in a storage that is not known here must not be looked for in the default one.
+        store = RoutedStore(store, {})
+    with requests_for(Purpose.START):
+        regions = known_regions(kv, store)
+        check_metadata(regions, store)
     with ExitStack() as undo:
         engine = Engine.open(
             store,
@@ -115,16 +119,17 @@ def open_local(
 def open_directory(
     directory: Path,
     *,
+    store: ObjectStore | None = None,
     options: LocalOptions | None = None,
     wal_directory: Path | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
 ) -> LocalDatabase:
-    """Open the database of a directory whose lock the caller holds."""
+    """Open the database of a directory whose lock the caller holds; its data files are there too, or in `store`."""
     kv = SqliteKv(directory / METADATA_FILE)
     try:
         return open_local(
-            LocalStore(directory),
+            store or LocalStore(directory),
             kv,
             wal_directory or directory / "wal",
             options=options,

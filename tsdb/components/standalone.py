@@ -18,6 +18,7 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
+from tsdb.components._stores import open_stores
 from tsdb.config import (
     FileStorage,
     IndexMode,
@@ -30,7 +31,7 @@ from tsdb.config import (
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
 from tsdb.engine import EngineOptions, WalSettings
-from tsdb.errors import StartError, TsdbError
+from tsdb.errors import TsdbError
 from tsdb.ingest import TableRows
 from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
@@ -207,15 +208,15 @@ class Standalone:
     def open(self) -> None:
         """Open the data directory and replay its log."""
         config = self._config
-        if not isinstance(config.storage, FileStorage):
-            raise StartError(
-                f"storage.type {config.storage.type} is not served by this version",
-                hint="use storage.type File, or leave it out",
-            )
         home = Path(config.storage.data_home)
+        stores = open_stores(config.storage)
         self._open = open_directory(
             home,
-            options=replace(_local_options(config, home, self._forker), authenticator=self._authenticator),
+            store=stores.routed,
+            options=replace(
+                _local_options(config, home, self._forker, storages=frozenset(stores.providers)),
+                authenticator=self._authenticator,
+            ),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
@@ -258,12 +259,18 @@ class Standalone:
         self.trouble = f"writing has stopped: {error}"
 
 
-def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:
+def _local_options(
+    config: StandaloneConfig, home: Path, forker: Forker | None, *, storages: frozenset[str]
+) -> LocalOptions:
     return LocalOptions(
         engine=engine_options(config.mito),
         wal=wal_options(config.wal),
         query=query_options(config, home, forker),
-        database=DatabaseOptions(copy_root=home / COPY_DIRECTORY, slow_queries=slow_query_options(config.slow_query)),
+        database=DatabaseOptions(
+            copy_root=home / COPY_DIRECTORY,
+            storages=storages,
+            slow_queries=slow_query_options(config.slow_query),
+        ),
         address=str(config.http.addr),
     )
 

@@ -51,7 +51,7 @@ from tsdb.engine.wal import Recovery, Wal, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
-from tsdb.store import Files, LocalStore, ObjectStore
+from tsdb.store import Files, LocalStore, ObjectStore, Purpose, all_stores, local_store_of, requests_for, routed_path
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -122,8 +122,9 @@ class Engine:
             if on_fatal is not None:
                 on_fatal(error)
 
-        if isinstance(store, LocalStore):
-            store.sweep_temporary()
+        for each in all_stores(store):
+            if isinstance(each, LocalStore):
+                each.sweep_temporary()
         wal, report = Wal.open(wal_directory, wal_options, files, clock, on_fatal=fail)
         _tell(report)
         buffer = WriteBuffer(size=options.global_write_buffer_size, reject_size=options.global_write_buffer_reject_size)
@@ -165,7 +166,8 @@ class Engine:
     def directories(self) -> dict[str, Path]:
         """Where the data and the log are, if they are on a disk."""
         found = {"wal": self._context.wal.directory}
-        return {"data": store.root, **found} if isinstance(store := self._context.store, LocalStore) else found
+        data = local_store_of(self._context.store, DATA)
+        return found if data is None else {"data": data.root, **found}
 
     def name_regions(self, find: Callable[[RegionId], str | None]) -> None:
         """Let the log name the table of a region; `find` is called for every line about one."""
@@ -197,17 +199,18 @@ class Engine:
                 "the region was dropped and is not deleted yet", directory=directory, hint="try again later"
             )
         try:
-            manifest = Manifest.create(
-                self._context.store,
-                directory,
-                region_id,
-                schema,
-                options,
-                epoch=0,
-                checkpoint_distance=self._context.options.manifest_checkpoint_distance,
-                clock=self._context.clock,
-                ids=self._context.ids,
-            )
+            with requests_for(Purpose.MANIFEST):
+                manifest = Manifest.create(
+                    self._context.store,
+                    directory,
+                    region_id,
+                    schema,
+                    options,
+                    epoch=0,
+                    checkpoint_distance=self._context.options.manifest_checkpoint_distance,
+                    clock=self._context.clock,
+                    ids=self._context.ids,
+                )
         except ManifestNotDurable as error:
             # It must not be created again and found to be there: rows would rest on what a power loss takes away.
             self._quarantine(region_id, directory, str(error))
@@ -413,7 +416,8 @@ class Engine:
         return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
 
     def _recover(self, regions: Mapping[RegionId, str] | None, *, started_ms: int) -> None:
-        listing = Listing(self._context.store, DATA)
+        with requests_for(Purpose.START):
+            listing = Listing(self._context.store, DATA)
         unfinished = finish_drops(self._context, listing.dropped())
         known = listing.regions() if regions is None else regions
         directories = {region_id: directory for region_id, directory in known.items() if directory not in unfinished}
@@ -435,6 +439,6 @@ def _tell(report: Recovery) -> None:
         _log.info("the last shutdown was not clean", segments=report.segments, bytes=report.total_bytes)
 
 
-def region_directory(catalog: str, schema: str, table_id: int, number: int) -> str:
-    """Return where a region lives in the store."""
-    return f"{DATA}/{catalog}/{schema}/{table_id}/{table_id}_{number:010}"
+def region_directory(catalog: str, schema: str, table_id: int, number: int, storage: str | None = None) -> str:
+    """Return where a region lives in the store, or in one of several."""
+    return routed_path(storage, f"{DATA}/{catalog}/{schema}/{table_id}/{table_id}_{number:010}")

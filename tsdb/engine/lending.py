@@ -32,7 +32,7 @@ from tsdb.engine.rows.source import Run, Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import LocalStore, ObjectStore
+from tsdb.store import LocalStore, ObjectStore, is_routed
 
 SHARED_BYTES_MAX = 64 << 20
 """What all runs that are lent may take; they are in memory twice then."""
@@ -209,6 +209,9 @@ class Lender:
         if known is not None:
             return known[0]
         if isinstance(source, DataFile):
+            # The other process knows the default directory only.
+            if is_routed(source.directory):
+                return None
             return self._send(source, _LentFile(source.meta, source.directory))
         if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None

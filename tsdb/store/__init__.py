@@ -17,11 +17,20 @@ from tsdb.store._errors import (
     StoreUnreachable,
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
-from tsdb.store._local import LocalStore, free_bytes
+from tsdb.store._local import LocalStore
 from tsdb.store._lock import DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
+from tsdb.store._routed import (
+    RoutedStore,
+    all_stores,
+    everywhere,
+    free_bytes,
+    is_routed,
+    local_store_of,
+    routed_path,
+)
 from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
 
 __all__ = [
@@ -44,16 +53,22 @@ __all__ = [
     "Purpose",
     "RequestCount",
     "RequestLedger",
+    "RoutedStore",
     "StoreError",
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnreachable",
+    "all_stores",
     "crash_point",
+    "everywhere",
     "free_bytes",
+    "is_routed",
+    "local_store_of",
     "make_directories",
     "on_crash_point",
     "read_all",
     "read_exactly",
     "requests_for",
+    "routed_path",
     "write_all",
 ]
