@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.faulty_store import FaultyStore
 from tsdb.components._local import LocalDatabase, open_directory
-from tsdb.components.standalone import with_configured_cache
+from tsdb.components._stores import make_file_cache, with_cache
 from tsdb.config import Component, load_config
 from tsdb.database import Session
 from tsdb.query import Affected
@@ -31,7 +31,8 @@ def storage_of(root: Path, **keys: str) -> Any:
 
 @contextmanager
 def opened(root: Path, remote: FaultyStore, **keys: str) -> Iterator[LocalDatabase]:
-    store = with_configured_cache(remote, storage_of(root, **{**S3, **keys}))
+    storage = storage_of(root, **{**S3, **keys})
+    store = with_cache(remote, make_file_cache(storage, [storage]))
     local = open_directory(root, store=store)
     try:
         yield local
@@ -85,7 +86,8 @@ def test_without_capacity_there_is_no_file_cache(tmp_path: Path) -> None:
 
 def test_local_files_have_no_file_cache(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    assert with_configured_cache(store, storage_of(tmp_path, CACHE_PATH=str(tmp_path / "cache"))) is store
+    storage = storage_of(tmp_path, CACHE_PATH=str(tmp_path / "cache"))
+    assert with_cache(store, make_file_cache(storage, [storage])) is store
 
 
 def test_the_table_of_caches_shows_what_they_do(tmp_path: Path) -> None:

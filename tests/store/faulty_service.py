@@ -44,6 +44,8 @@ class FaultyOperator:
         self.cut: Callable[[bytes], bytes] | None = None
         """Changes what a read returns."""
         self.ignores_conditions = False
+        self.is_down = False
+        """Nothing is answered."""
         self.parts: list[int] = []
 
     def fail(self, operation: str, *, times: int = 1, error: Callable[[], Exception] = server_error) -> None:
@@ -83,6 +85,8 @@ class FaultyOperator:
             faults = self._faults.get(operation)
             fault = faults.popleft() if faults else None
         self.on_call(operation)
+        if self.is_down:
+            raise lost_reply()
         if fault is None:
             return call()
         kind, error = fault

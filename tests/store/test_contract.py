@@ -23,10 +23,17 @@ from tsdb.store import (
     ObjectNotFound,
     ObjectStore,
     OverlayStore,
+    RoutedStore,
+    StoreMisconfigured,
+    all_stores,
+    everywhere,
+    free_bytes,
+    routed_path,
+    unrouted,
 )
 
 
-@pytest.fixture(params=["local", "memory", "overlay", "cached", "cached, but full", "s3"])
+@pytest.fixture(params=["local", "memory", "overlay", "routed", "cached", "cached, but full", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "s3":
         s3: S3Server = request.getfixturevalue("s3_server")
@@ -34,6 +41,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param.startswith("cached"):
         cache = FileCache(tmp_path / "cache", 4 if "full" in request.param else 1 << 20)
         return CachedStore(MemoryStore(), cache, keeps=lambda path: True)
+    if request.param == "routed":
+        return RoutedStore(MemoryStore(), {"cold": MemoryStore()})
     if request.param == "overlay":
         return OverlayStore(MemoryStore(), MemoryStore())
     return LocalStore(tmp_path / "root") if request.param == "local" else MemoryStore()
@@ -207,3 +216,37 @@ def test_an_overlay_changes_nothing_below() -> None:
     assert {path: below.get(path) for path in paths(below)} == {
         name: name.encode() for name in ("a/1", "a/2", "b/1", "b/2")
     }
+
+
+def test_paths_lead_to_the_store_that_they_name() -> None:
+    default, cold = MemoryStore(), MemoryStore()
+    store = RoutedStore(default, {"cold": cold})
+    assert routed_path("Cold", "data/1") == "@cold/data/1"
+    assert unrouted("@cold/data/1") == "data/1"
+    assert unrouted(routed_path(None, "data/1")) == "data/1"
+    for path in ("0/x", "data/1/a", "@cold/data/1/b", "@cold/data/2/c", "data/2/d"):
+        store.put(path, path.encode())
+    assert [paths(each) for each in all_stores(store)] == [["0/x", "data/1/a", "data/2/d"], ["data/1/b", "data/2/c"]]
+    assert paths(store) == ["0/x", "@cold/data/1/b", "@cold/data/2/c", "data/1/a", "data/2/d"]
+    assert paths(store, "", "@cold/data/1/b") == ["@cold/data/2/c", "data/1/a", "data/2/d"]
+    assert paths(store, "", "a") == ["data/1/a", "data/2/d"]
+    assert paths(store, "@cold") == paths(store, "@cold/data") == ["@cold/data/1/b", "@cold/data/2/c"]
+    assert paths(store, "@cold/data", "@cold/data/1/b") == ["@cold/data/2/c"]
+    assert everywhere(store, "data") == ["@cold/data", "data"]
+    assert store.head("@cold/data/1/b").path == "@cold/data/1/b"
+    with store.open_input("@cold/data/1/b") as source:
+        assert source.read() == store.get_range("@cold/data/1/b", 0, 14) == b"@cold/data/1/b"
+    store.delete_prefix("@cold/data/1")
+    assert paths(cold) == ["data/2/c"]
+
+
+def test_a_path_to_a_store_that_is_not_configured_says_which(tmp_path: Path) -> None:
+    store = RoutedStore(LocalStore(tmp_path), {"warm": MemoryStore()})
+    for call in (store.get, store.head, store.open_input, store.delete, lambda path: list(store.list(path))):
+        with pytest.raises(StoreMisconfigured, match=r"'cold' is not configured.*there are: warm"):
+            call("@cold/data/1")
+    store.put("data/1", b"x")
+    assert store.get("data/1") == b"x"
+    assert free_bytes(store, "data/1") is not None
+    assert free_bytes(store, "@warm/data/1") is None
+    assert free_bytes(store, "@cold/data/1") is None

@@ -28,7 +28,6 @@ from tsdb.store import (
     StoreError,
     is_local,
     local_copy,
-    with_file_cache,
 )
 from tsdb.store.file_cache import SUSPENDED_SECONDS, CacheEntries, CacheEntry, _cached_store, _fills
 from tsdb.telemetry import CacheState
@@ -474,12 +473,6 @@ def test_a_directory_that_cannot_be_made_is_no_cache_and_no_failure(tmp_path: Pa
     assert cache.statistics().entries == 1
     with pytest.raises(DirectoryInUse):
         FileCache(tmp_path / "file" / "cache", 1000)
-
-
-def test_without_capacity_there_is_no_cache(tmp_path: Path) -> None:
-    store = MemoryStore()
-    assert with_file_cache(store, tmp_path / "cache", 0) is store
-    assert not (tmp_path / "cache").exists()
 
 
 def test_a_store_that_is_down_is_not_noticed_as_long_as_reads_are_local(world: World) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -13,6 +15,7 @@ from tests.store.services import PATIENT, S3Server
 from tsdb.store import (
     InvalidRange,
     ObjectExists,
+    ObjectNotFound,
     Operation,
     Purpose,
     StoreError,
@@ -302,3 +305,25 @@ def test_a_fault_that_is_not_of_the_service_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         store.get("a")
     assert isinstance(service, FaultyOperator)
+
+
+def test_an_error_does_not_keep_what_its_caller_knows() -> None:
+    class Known:
+        pass
+
+    store, _ = faulty_store()
+
+    def look() -> weakref.ref[Known]:
+        known = Known()
+        try:
+            store.head("nothing")
+        except ObjectNotFound:
+            return weakref.ref(known)
+        raise AssertionError("there is something")
+
+    gc.disable()
+    try:
+        found = look()
+        assert found() is None
+    finally:
+        gc.enable()

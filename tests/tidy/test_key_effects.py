@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 STANDALONE = "tsdb/components/standalone.py"
 PROCESS = "tsdb/components/_process.py"
 TLS = "tsdb/servers/_tls.py"
+STORES = "tsdb/components/_stores.py"
+SERVICES = "tests/components/test_stores.py::test_every_key_reaches_its_service"
 
 # Key → file and text of the code that reads it, and a test that observes it ("" where only the code is named).
 EFFECTS: dict[str, tuple[str, str, str]] = {
@@ -144,23 +146,40 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "prom_store.with_metric_engine",
         "tests/servers/http/test_prometheus_remote.py",
     ),
-    "storage.type": (STANDALONE, "isinstance(config.storage, FileStorage)", ""),
     "storage.cache_path": (
-        STANDALONE,
+        STORES,
         "storage.cache_path",
         "tests/components/test_file_cache.py::test_tables_of_a_remote_store_are_read_from_the_file_cache",
     ),
     "storage.cache_capacity": (
-        STANDALONE,
+        STORES,
         "storage.cache_capacity",
         "tests/components/test_file_cache.py::test_without_capacity_there_is_no_file_cache",
+    ),
+    "storage.type": (STORES, "remote_settings(name, storage)", SERVICES),
+    "storage.bucket": (STORES, "section.bucket", SERVICES),
+    "storage.root": (STORES, "section.root", SERVICES),
+    "storage.endpoint": (STORES, "section.endpoint", SERVICES),
+    "storage.region": (STORES, "section.region", SERVICES),
+    "storage.access_key_id": (STORES, "section.access_key_id", SERVICES),
+    "storage.secret_access_key": (STORES, "section.secret_access_key", SERVICES),
+    "storage.container": (STORES, "section.container", SERVICES),
+    "storage.account_name": (STORES, "section.account_name", SERVICES),
+    "storage.account_key": (STORES, "section.account_key", SERVICES),
+    "storage.sas_token": (STORES, "section.sas_token", SERVICES),
+    "storage.scope": (STORES, "section.scope", SERVICES),
+    "storage.credential_path": (STORES, "section.credential_path", SERVICES),
+    "storage.providers[].*": (
+        STORES,
+        "storage.providers",
+        "tests/components/test_object_storage.py::test_a_table_chooses_its_storage",
     ),
     "storage.data_home": (
         STANDALONE,
         "config.storage.data_home",
         "tests/components/test_process.py::test_data_home_option_chooses_the_directory",
     ),
-    "wal.dir": (STANDALONE, "config.wal.dir", ""),
+    "wal.dir": (STANDALONE, "config.wal.dir", "tests/components/test_object_storage.py::test_rows_survive"),
     "wal.file_size": (
         STANDALONE,
         "wal.file_size",
@@ -274,8 +293,6 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "tests/components/test_export_metrics.py::test_a_receiver_gets_all_samples_with_the_headers",
     ),
 }
-# It shares its field with storage.type, which has an effect; the keys that a provider requires beside it are reserved.
-SHARED_FIELDS = {"storage.providers[].type"}
 
 
 def all_keys() -> dict[str, Key]:
@@ -289,8 +306,6 @@ def entry_of(name: str) -> str:
 
 def test_a_key_has_an_effect_or_is_reserved_and_never_both() -> None:
     for name, key in all_keys().items():
-        if name in SHARED_FIELDS:
-            continue
         has_effect = entry_of(name) in EFFECTS
         assert has_effect or key.is_reserved, f"{name}: list where its effect is, or mark it as RESERVED in its model"
         assert not (has_effect and key.is_reserved), f"{name} has an effect: it is not reserved any more"

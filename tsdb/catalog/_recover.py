@@ -20,7 +20,7 @@ from tsdb.engine.listing import DATA, DROPPING, Listing
 from tsdb.errors import StartError
 from tsdb.kv import KvStore
 from tsdb.model import DatabaseInfo, RegionId, TableInfo, ViewInfo
-from tsdb.store import ObjectStore
+from tsdb.store import ObjectStore, StoreMisconfigured
 
 LOST_SHOWN_MAX = 10
 """How many directories without a table an error names."""
@@ -92,6 +92,12 @@ def region_names(kv: KvStore) -> dict[RegionId, str]:
 
 
 def _is_there(store: ObjectStore, directory: str) -> bool:
-    """Whether there is a region that is not marked as dropped; the engine itself removes one that is."""
-    paths = [item.path for item in store.list(directory)]
+    """Whether there is a region that is not marked as dropped; the engine itself removes one that is.
+
+    One in a storage that is not configured any more may be there.
+    """
+    try:
+        paths = [item.path for item in store.list(directory)]
+    except StoreMisconfigured:
+        return True
     return f"{directory}/{DROPPING}" not in paths and any(path.startswith(f"{directory}/manifest/") for path in paths)

@@ -31,7 +31,7 @@ class RegionSchemaMismatch(TsdbError):
 def directories_of(table: TableInfo) -> dict[RegionId, str]:
     """Return where the regions of a table live."""
     return {
-        region_id: region_directory(CATALOG, table.database, table.id, number)
+        region_id: region_directory(CATALOG, table.database, table.id, number, table.options.get("storage"))
         for region_id, number in zip(table.region_ids, table.region_numbers, strict=True)
     }
 

@@ -25,7 +25,7 @@ from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
-from tsdb.store import LocalStore, ObjectStore, OverlayStore, file_cache_of
+from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, file_cache_of, requests_for
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -84,8 +84,12 @@ def open_local(
 ) -> LocalDatabase:
     """Open a database over its parts; on failure nothing stays open but the kv store."""
     options, clock = options or LocalOptions(), clock or SystemClock()
-    regions = known_regions(kv, store)
-    check_metadata(regions, store)
+    if not isinstance(store, RoutedStore):
+        # A table in a storage that is not known here must not be looked for in the default one.
+        store = RoutedStore(store, {})
+    with requests_for(Purpose.START):
+        regions = known_regions(kv, store)
+        check_metadata(regions, store)
     with ExitStack() as undo:
         engine = Engine.open(
             store,
@@ -125,13 +129,13 @@ def open_local(
 def open_directory(
     directory: Path,
     *,
+    store: ObjectStore | None = None,
     options: LocalOptions | None = None,
     wal_directory: Path | None = None,
-    store: ObjectStore | None = None,
     clock: Clock | None = None,
     on_fatal: Callable[[TsdbError], None] | None = None,
 ) -> LocalDatabase:
-    """Open the database of a directory whose lock the caller holds; without `store`, data files are in it too."""
+    """Open the database of a directory whose lock the caller holds; its data files are there too, or in `store`."""
     kv = SqliteKv(directory / METADATA_FILE)
     try:
         return open_local(

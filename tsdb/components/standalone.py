@@ -19,19 +19,18 @@ from tsdb.components._local import (
     open_directory,
 )
 from tsdb.components._process import Service
+from tsdb.components._stores import open_stores
 from tsdb.config import (
-    FileStorage,
     IndexMode,
     MitoOptions,
     SlowQueryOptions,
     StandaloneConfig,
-    StorageBase,
     WalOptions,
     settings_of,
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
 from tsdb.engine import EngineOptions, WalSettings
-from tsdb.errors import StartError, TsdbError
+from tsdb.errors import TsdbError
 from tsdb.ingest import TableRows
 from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
 from tsdb.ingest.prometheus import SERIES_BYTES_MAX
@@ -63,7 +62,6 @@ from tsdb.servers.http import (
 from tsdb.servers.mysql import MysqlLimits, MysqlServer
 from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
-from tsdb.store import LocalStore, ObjectStore, with_file_cache
 from tsdb.telemetry import get_logger
 from tsdb.units import Size
 
@@ -221,21 +219,17 @@ class Standalone:
     def open(self) -> None:
         """Open the data directory and replay its log."""
         config = self._config
-        if not isinstance(config.storage, FileStorage):
-            raise StartError(
-                f"storage.type {config.storage.type} is not served by this version",
-                hint="use storage.type File, or leave it out",
-            )
         home = Path(config.storage.data_home)
+        stores = open_stores(config.storage)
         self._open = open_directory(
             home,
+            store=stores.routed,
             options=replace(
-                _local_options(config, home, self._forker),
+                _local_options(config, home, self._forker, storages=frozenset(stores.providers)),
                 authenticator=self._authenticator,
                 memory_report=self._governor.report,
             ),
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
-            store=with_configured_cache(LocalStore(home), config.storage),
             on_fatal=self._fail,
         )
         self._gate.open(self._open.database)
@@ -282,14 +276,9 @@ class Standalone:
         self.trouble = f"writing has stopped: {error}"
 
 
-def with_configured_cache(store: ObjectStore, storage: StorageBase) -> ObjectStore:
-    """Return a store with the file cache of the configuration; local files need none."""
-    if isinstance(storage, FileStorage):
-        return store
-    return with_file_cache(store, storage.cache_path, storage.cache_capacity)
-
-
-def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) -> LocalOptions:
+def _local_options(
+    config: StandaloneConfig, home: Path, forker: Forker | None, *, storages: frozenset[str]
+) -> LocalOptions:
     limit = config.memory.limit
     return LocalOptions(
         engine=engine_options(config.mito, limit),
@@ -297,6 +286,7 @@ def _local_options(config: StandaloneConfig, home: Path, forker: Forker | None) 
         query=query_options(config, home, forker),
         database=DatabaseOptions(
             copy_root=home / COPY_DIRECTORY,
+            storages=storages,
             slow_queries=slow_query_options(config.slow_query),
             promql_bytes=query_memory(limit),
             series_index_bytes=series_memory(limit),

@@ -27,13 +27,29 @@ if TYPE_CHECKING:
     from tsdb.config._operations import SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
     from tsdb.config._render import render, settings_of
-    from tsdb.config._storage import FileStorage, StorageBase
+    from tsdb.config._storage import (
+        AzblobOptions,
+        FileProvider,
+        FileStorage,
+        GcsOptions,
+        OssOptions,
+        Provider,
+        S3Options,
+        StorageBase,
+        provider_name,
+    )
 
 _LAZY = {
     "Address": "_fields",
     "ComponentConfig": "_components",
     "DatanodeConfig": "_components",
+    "AzblobOptions": "_storage",
+    "FileProvider": "_storage",
     "FileStorage": "_storage",
+    "GcsOptions": "_storage",
+    "OssOptions": "_storage",
+    "Provider": "_storage",
+    "S3Options": "_storage",
     "StorageBase": "_storage",
     "FrontendConfig": "_components",
     "IndexMode": "_fields",
@@ -48,6 +64,7 @@ _LAZY = {
     "WalOptions": "_engine",
     "load_config": "_load",
     "memory_bytes": "_derive",
+    "provider_name": "_storage",
     "render": "_render",
     "settings_of": "_render",
     "render_example": "_example",
@@ -56,11 +73,14 @@ _LAZY = {
 __all__ = [
     "OPTIONS",
     "Address",
+    "AzblobOptions",
     "Component",
     "ComponentConfig",
     "DatanodeConfig",
+    "FileProvider",
     "FileStorage",
     "FrontendConfig",
+    "GcsOptions",
     "IndexMode",
     "LoadedConfig",
     "MetasrvConfig",
@@ -68,6 +88,9 @@ __all__ = [
     "Option",
     "OptionKind",
     "Origin",
+    "OssOptions",
+    "Provider",
+    "S3Options",
     "SlowQueryOptions",
     "StandaloneConfig",
     "StorageBase",
@@ -77,6 +100,7 @@ __all__ = [
     "load_config",
     "memory_bytes",
     "options_of",
+    "provider_name",
     "render",
     "render_example",
     "settings_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
@@ -14,13 +15,14 @@ from tsdb.config._components import (
 )
 from tsdb.config._fields import Address, TlsMode
 from tsdb.config._schema import Path
-from tsdb.config._storage import StorageType
+from tsdb.config._storage import StorageType, provider_name
 from tsdb.units import Duration
 
 Problem = tuple[tuple[Path, ...], str]
 """The paths a problem is about, the one to blame first, and its text."""
 
 _MITO: Path = ("region_engine", 0, "mito")
+_PROVIDER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _EXPORT_INTERVAL_MIN = Duration.parse("1s")
 
 
@@ -56,6 +58,21 @@ def _wal_directory_is_known(config: ComponentConfig) -> Iterator[Problem]:
             (("wal", "dir"), ("storage", "type")),
             f"is required with storage type {config.storage.type}: the log stays on a local disk",
         )
+
+
+def _providers_have_names(config: ComponentConfig) -> Iterator[Problem]:
+    """A table names its storage in lower or upper case, and its files lie below that name."""
+    if not isinstance(config, StandaloneConfig | DatanodeConfig):
+        return
+    seen: dict[str, int] = {}
+    for number, provider in enumerate(config.storage.providers):
+        path: Path = ("storage", "providers", number, "name")
+        name = provider_name(provider)
+        if not _PROVIDER_NAME.fullmatch(name):
+            yield (path,), f"{name!r} is not a name of a storage, expected letters, digits, _ and -"
+        elif name.lower() in seen:
+            yield (path,), f"{name!r} is the name of storage.providers[{seen[name.lower()]}] too"
+        seen.setdefault(name.lower(), number)
 
 
 def _tls_has_certificate_and_key(config: ComponentConfig) -> Iterator[Problem]:
@@ -133,6 +150,7 @@ _RULES: tuple[Callable[[ComponentConfig], Iterator[Problem]], ...] = (
     _one_mito_engine,
     _reject_above_buffer,
     _wal_directory_is_known,
+    _providers_have_names,
     _tls_has_certificate_and_key,
     _one_export_method,
     _addresses_differ,

@@ -101,7 +101,7 @@ def derive(
         wal = _with(wal, dir=os.path.join(home, "wal"))
         found["wal", "dir"] = Origin("default", "below storage.data_home")
     storage = config.storage
-    if not storage.cache_path and storage.type is not StorageType.FILE:
+    if not storage.cache_path and (storage.type is not StorageType.FILE or storage.providers):
         storage = _with(storage, cache_path=os.path.join(home, "cache"))
         found["storage", "cache_path"] = Origin("default", "below storage.data_home")
     memory_options = _with(config.memory, limit=limit)

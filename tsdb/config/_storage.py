@@ -7,12 +7,11 @@ is one more storage that a table can choose when it is created.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag
 
 from tsdb.config._fields import (
-    RESERVED,
     RequiredStringValue,
     SecretValue,
     Section,
@@ -52,82 +51,88 @@ class _File(Section):
     type: Annotated[Literal[StorageType.FILE], _ParsedType] = Field(default=StorageType.FILE, description=_TYPE_MEANING)
 
 
-class _S3(Section):
+class S3Options(Section):
     """AWS S3 and compatible services."""
 
     type: Annotated[Literal[StorageType.S3], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
-    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
-    endpoint: StringValue = Field(
-        default="", description="API endpoint; empty: the default of the service.", json_schema_extra=RESERVED
-    )
-    region: StringValue = Field(default="", description="Region of the bucket.", json_schema_extra=RESERVED)
-    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.", json_schema_extra=RESERVED)
-    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.", json_schema_extra=RESERVED)
+    bucket: RequiredStringValue = Field(description="Bucket name.")
+    root: StringValue = Field(default="", description="Root path in the bucket.")
+    endpoint: StringValue = Field(default="", description="API endpoint; empty: the default of the service.")
+    region: StringValue = Field(default="", description="Region of the bucket.")
+    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.")
+    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.")
 
 
-class _Oss(Section):
+class OssOptions(Section):
     """Aliyun OSS."""
 
     type: Annotated[Literal[StorageType.OSS], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
-    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
-    endpoint: RequiredStringValue = Field(description="API endpoint.", json_schema_extra=RESERVED)
-    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.", json_schema_extra=RESERVED)
-    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.", json_schema_extra=RESERVED)
+    bucket: RequiredStringValue = Field(description="Bucket name.")
+    root: StringValue = Field(default="", description="Root path in the bucket.")
+    endpoint: RequiredStringValue = Field(description="API endpoint.")
+    access_key_id: SecretValue = Field(default=_UNSET, description="Access key id.")
+    secret_access_key: SecretValue = Field(default=_UNSET, description="Secret access key.")
 
 
-class _Azblob(Section):
+class AzblobOptions(Section):
     """Azure Blob Storage."""
 
     type: Annotated[Literal[StorageType.AZBLOB], _ParsedType] = Field(description=_TYPE_MEANING)
-    container: RequiredStringValue = Field(description="Container name.", json_schema_extra=RESERVED)
-    root: StringValue = Field(default="", description="Root path in the container.", json_schema_extra=RESERVED)
-    endpoint: RequiredStringValue = Field(description="API endpoint.", json_schema_extra=RESERVED)
-    account_name: StringValue = Field(default="", description="Account name.", json_schema_extra=RESERVED)
-    account_key: SecretValue = Field(
-        default=_UNSET, description="Access key of the account.", json_schema_extra=RESERVED
-    )
-    sas_token: SecretValue = Field(
-        default=_UNSET, description="Shared access signature, instead of an account key.", json_schema_extra=RESERVED
-    )
+    container: RequiredStringValue = Field(description="Container name.")
+    root: StringValue = Field(default="", description="Root path in the container.")
+    endpoint: RequiredStringValue = Field(description="API endpoint.")
+    account_name: StringValue = Field(default="", description="Account name.")
+    account_key: SecretValue = Field(default=_UNSET, description="Access key of the account.")
+    sas_token: SecretValue = Field(default=_UNSET, description="Shared access signature, instead of an account key.")
 
 
-class _Gcs(Section):
+class GcsOptions(Section):
     """Google Cloud Storage."""
 
     type: Annotated[Literal[StorageType.GCS], _ParsedType] = Field(description=_TYPE_MEANING)
-    bucket: RequiredStringValue = Field(description="Bucket name.", json_schema_extra=RESERVED)
-    root: StringValue = Field(default="", description="Root path in the bucket.", json_schema_extra=RESERVED)
-    scope: StringValue = Field(default="", description="Service scope.", json_schema_extra=RESERVED)
-    credential_path: StringValue = Field(
-        default="", description="Path of the credentials file.", json_schema_extra=RESERVED
-    )
-    endpoint: StringValue = Field(
-        default="", description="API endpoint; empty: the default of the service.", json_schema_extra=RESERVED
+    bucket: RequiredStringValue = Field(description="Bucket name.")
+    root: StringValue = Field(default="", description="Root path in the bucket.")
+    scope: StringValue = Field(default="", description="Service scope.")
+    credential_path: StringValue = Field(default="", description="Path of the credentials file.")
+    endpoint: StringValue = Field(default="", description="API endpoint; empty: the default of the service.")
+
+
+class ProviderBase(Section):
+    """What every entry of `[[storage.providers]]` has."""
+
+    name: StringValue = Field(
+        default="", description="How CREATE TABLE … WITH (storage = '…') calls it; empty: as its type."
     )
 
 
-class FileProvider(_File):
+class FileProvider(ProviderBase, _File):
     """One more local directory."""
 
-    data_home: RequiredStringValue = Field(description="Root directory of this storage.", json_schema_extra=RESERVED)
+    data_home: RequiredStringValue = Field(description="Root directory of this storage.")
 
 
-class S3Provider(_S3):
+class S3Provider(ProviderBase, S3Options):
     """One more S3 bucket."""
 
 
-class OssProvider(_Oss):
+class OssProvider(ProviderBase, OssOptions):
     """One more OSS bucket."""
 
 
-class AzblobProvider(_Azblob):
+class AzblobProvider(ProviderBase, AzblobOptions):
     """One more Azure container."""
 
 
-class GcsProvider(_Gcs):
+class GcsProvider(ProviderBase, GcsOptions):
     """One more Google Cloud Storage bucket."""
+
+
+Provider: TypeAlias = FileProvider | S3Provider | OssProvider | AzblobProvider | GcsProvider
+
+
+def provider_name(provider: Provider) -> str:
+    """Return how tables call a provider."""
+    return provider.name or provider.type.value
 
 
 def _type_of(value: Any) -> str | None:
@@ -170,19 +175,19 @@ class FileStorage(StorageBase, _File):
     """Data on a local disk."""
 
 
-class S3Storage(StorageBase, _S3):
+class S3Storage(StorageBase, S3Options):
     """Data in AWS S3 or a compatible service."""
 
 
-class OssStorage(StorageBase, _Oss):
+class OssStorage(StorageBase, OssOptions):
     """Data in Aliyun OSS."""
 
 
-class AzblobStorage(StorageBase, _Azblob):
+class AzblobStorage(StorageBase, AzblobOptions):
     """Data in Azure Blob Storage."""
 
 
-class GcsStorage(StorageBase, _Gcs):
+class GcsStorage(StorageBase, GcsOptions):
     """Data in Google Cloud Storage."""
 
 
@@ -203,7 +208,7 @@ STORAGE_MODELS: dict[StorageType, type[StorageBase]] = {
     StorageType.GCS: GcsStorage,
 }
 
-PROVIDER_MODELS: dict[StorageType, type[Section]] = {
+PROVIDER_MODELS: dict[StorageType, type[ProviderBase]] = {
     StorageType.FILE: FileProvider,
     StorageType.S3: S3Provider,
     StorageType.OSS: OssProvider,

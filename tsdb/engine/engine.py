@@ -55,7 +55,16 @@ from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
-from tsdb.store import LocalStore, ObjectStore, file_cache_of
+from tsdb.store import (
+    LocalStore,
+    ObjectStore,
+    Purpose,
+    all_stores,
+    file_cache_of,
+    local_store_of,
+    requests_for,
+    routed_path,
+)
 from tsdb.telemetry import CacheState, CacheStatistics, get_logger
 from tsdb.units import Duration
 
@@ -121,8 +130,9 @@ class Engine:
         # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
         started_ms = -(-clock.now_ns() // 1_000_000)
         try:
-            if isinstance(store, LocalStore):
-                store.sweep_temporary()
+            for each in all_stores(store):
+                if isinstance(each, LocalStore):
+                    each.sweep_temporary()
             if options.index_intermediate_path is not None:
                 clean_spills(options.index_intermediate_path)
         except BaseException:
@@ -169,10 +179,11 @@ class Engine:
     def directories(self) -> dict[str, Path]:
         """Where the data and the log are, if they are on a disk."""
         store, log = self._context.store, self._context.wal.directory
-        found = {"data": store.root} if isinstance(store, LocalStore) else {}
+        data, file_cache = local_store_of(store, DATA), file_cache_of(store)
+        found = {} if data is None else {"data": data.root}
         if log is not None:
             found["wal"] = log
-        if (file_cache := file_cache_of(store)) is not None:
+        if file_cache is not None:
             found["cache"] = file_cache.directory
         return found
 
@@ -180,7 +191,7 @@ class Engine:
         """Describe every cache of data files."""
         store, file_cache = self._context.store, file_cache_of(self._context.store)
         found = list(self._context.caches.statistics())
-        if isinstance(store, LocalStore):
+        if all(isinstance(each, LocalStore) for each in all_stores(store)):
             found = [
                 replace(each, **_NO_PAGES) if each.name == PAGES and each.capacity_bytes else each for each in found
             ]
@@ -216,17 +227,18 @@ class Engine:
                 "the region was dropped and is not deleted yet", directory=directory, hint="try again later"
             )
         try:
-            manifest = Manifest.create(
-                self._context.store,
-                directory,
-                region_id,
-                schema,
-                options,
-                epoch=0,
-                checkpoint_distance=self._context.options.manifest_checkpoint_distance,
-                clock=self._context.clock,
-                ids=self._context.ids,
-            )
+            with requests_for(Purpose.MANIFEST):
+                manifest = Manifest.create(
+                    self._context.store,
+                    directory,
+                    region_id,
+                    schema,
+                    options,
+                    epoch=0,
+                    checkpoint_distance=self._context.options.manifest_checkpoint_distance,
+                    clock=self._context.clock,
+                    ids=self._context.ids,
+                )
         except ManifestNotDurable as error:
             # It must not be created again and found to be there: rows would rest on what a power loss takes away.
             self._quarantine(region_id, directory, str(error))
@@ -432,7 +444,8 @@ class Engine:
         return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
 
     def _recover(self, regions: Mapping[RegionId, str] | None, *, started_ms: int) -> None:
-        listing = Listing(self._context.store, DATA)
+        with requests_for(Purpose.START):
+            listing = Listing(self._context.store, DATA)
         unfinished = finish_drops(self._context, listing.dropped())
         known = listing.regions() if regions is None else regions
         directories = {region_id: directory for region_id, directory in known.items() if directory not in unfinished}
@@ -449,6 +462,6 @@ class Engine:
             region.access.stop(str(error))
 
 
-def region_directory(catalog: str, schema: str, table_id: int, number: int) -> str:
-    """Return where a region lives in the store."""
-    return f"{DATA}/{catalog}/{schema}/{table_id}/{table_id}_{number:010}"
+def region_directory(catalog: str, schema: str, table_id: int, number: int, storage: str | None = None) -> str:
+    """Return where a region lives in the store, or in one of several."""
+    return routed_path(storage, f"{DATA}/{catalog}/{schema}/{table_id}/{table_id}_{number:010}")

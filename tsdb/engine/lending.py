@@ -32,7 +32,7 @@ from tsdb.engine.rows.source import Run, Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import LocalCopy, LocalStore
+from tsdb.store import LocalCopy, LocalStore, unrouted
 
 SHARED_BYTES_MAX = 64 << 20
 """What all runs that are lent may take; they are in memory twice then."""
@@ -215,7 +215,7 @@ class Lender:
             copy = source.local_copy()
             if copy is None:
                 return None
-            lent = _LentFile(source.meta, source.directory, copy.root, source.applies_index)
+            lent = _LentFile(source.meta, unrouted(source.directory), copy.root, source.applies_index)
             return self._send(source, lent, copy)
         if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import ManifestState, data_path
 from tsdb.model import RegionId
-from tsdb.store import ObjectMeta, ObjectStore
+from tsdb.store import ObjectMeta, ObjectStore, everywhere
 
 DATA = "data"
 """Where regions live in the store."""
@@ -23,14 +23,15 @@ class Listing:
     """The objects below a prefix, sorted by path."""
 
     def __init__(self, store: ObjectStore, prefix: str) -> None:
+        """`prefix` is looked at in every store there is."""
         self._store = store
-        self._prefix = prefix
-        self._objects = list(store.list(prefix))
+        self._prefixes = everywhere(store, prefix)
+        self._objects = [found for each in self._prefixes for found in store.list(each)]
         self._paths = [found.path for found in self._objects]
 
     def below(self, directory: str) -> list[ObjectMeta]:
-        """Return the objects of a directory; one outside of the prefix is listed by itself."""
-        if not directory.startswith(f"{self._prefix}/"):
+        """Return the objects of a directory; one outside of the prefixes is listed by itself."""
+        if not any(directory.startswith(f"{prefix}/") for prefix in self._prefixes):
             return list(self._store.list(directory))
         first = bisect_left(self._paths, f"{directory}/")
         return self._objects[first : bisect_left(self._paths, f"{directory}0", first)]

@@ -17,15 +17,24 @@ from tsdb.store._errors import (
     StoreUnreachable,
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
-from tsdb.store._local import LocalStore, free_bytes
+from tsdb.store._local import LocalStore
 from tsdb.store._locality import distrust, file_cache_of, is_local, local_copy
 from tsdb.store._lock import DirectoryInUse, DirectoryLock
 from tsdb.store._memory import MemoryStore
 from tsdb.store._overlay import OverlayStore
 from tsdb.store._protocol import ObjectData, ObjectMeta, ObjectSink, ObjectStore
 from tsdb.store._range_file import RangeFile
+from tsdb.store._routed import (
+    RoutedStore,
+    all_stores,
+    everywhere,
+    free_bytes,
+    local_store_of,
+    routed_path,
+    unrouted,
+)
 from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
-from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy, with_file_cache
+from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy
 
 __all__ = [
     "NO_SPACE",
@@ -52,21 +61,26 @@ __all__ = [
     "RangeFile",
     "RequestCount",
     "RequestLedger",
+    "RoutedStore",
     "StoreError",
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnreachable",
+    "all_stores",
     "crash_point",
     "distrust",
+    "everywhere",
     "file_cache_of",
     "free_bytes",
     "is_local",
     "local_copy",
+    "local_store_of",
     "make_directories",
     "on_crash_point",
     "read_all",
     "read_exactly",
     "requests_for",
-    "with_file_cache",
+    "routed_path",
+    "unrouted",
     "write_all",
 ]

@@ -27,7 +27,6 @@ from tsdb.store._protocol import (
     ObjectData,
     ObjectMeta,
     ObjectSink,
-    ObjectStore,
     as_buffers,
     check_path,
     check_prefix,
@@ -137,6 +136,13 @@ class LocalStore:
         """Remove what a crash left half written, at the start, before any write; return how many files."""
         with _wrapped("remove temporary files", str(self._root)):
             return self._sweep(self._root)
+
+    def free_bytes(self) -> int | None:
+        """Return how much space is left for more objects; None if that is unknown."""
+        try:
+            return self._files.free_bytes(self._root)
+        except OSError:
+            return None
 
     def _locate(self, path: str) -> Path:
         return self._root / check_path(path)
@@ -290,13 +296,3 @@ def _wrapped(operation: str, path: str) -> Iterator[None]:
         if error.errno in _ABSENT and operation != "write":
             raise ObjectNotFound(path) from error
         raise wrap_os_error(error, operation=operation, path=path) from error
-
-
-def free_bytes(store: ObjectStore) -> int | None:
-    """Return how much space is left for more objects; None if that is unknown."""
-    if not isinstance(store, LocalStore):
-        return None
-    try:
-        return store._files.free_bytes(store.root)
-    except OSError:
-        return None

@@ -33,7 +33,7 @@ class RangeFile(io.RawIOBase):
         return self._position
 
     def read(self, length: int = -1) -> bytes:
-        rest = self._size_bytes - self._position
+        rest = max(0, self._size_bytes - self._position)
         wanted = rest if length < 0 else min(length, rest)
         data = self._read_range(self._position, wanted)
         # A reply that was cut off is no end of the file: taken for one, the file would look damaged.

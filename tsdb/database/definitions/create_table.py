@@ -126,7 +126,10 @@ def table_options(statement: CreateTable, services: Services, database: str) -> 
     check_modes(options)
     storage = options.get("storage")
     if storage is not None and storage.lower() not in services.options.storages:
-        raise InvalidArguments(f"Object store not found: {storage}", hint="name one of storage.providers")
+        known = ", ".join(sorted(services.options.storages)) or "none"
+        raise InvalidArguments(
+            f"Object store not found: {storage}", hint=f"name one of storage.providers, there are: {known}"
+        )
     return options
 
 

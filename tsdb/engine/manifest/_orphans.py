@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from tsdb.engine.manifest._layout import parse_file_path
 from tsdb.engine.manifest._state import ManifestState
-from tsdb.store import ObjectMeta, ObjectStore, StoreError
+from tsdb.store import ObjectMeta, ObjectStore, Purpose, StoreError, requests_for
 from tsdb.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -36,6 +36,7 @@ def plan_orphan_sweep(
     return orphans
 
 
+@requests_for(Purpose.SWEEP)
 def run_orphan_sweep(store: ObjectStore, paths: Iterable[str]) -> list[str]:
     """Delete objects; return those that are gone. One that cannot be deleted waits for the next sweep."""
     deleted = []

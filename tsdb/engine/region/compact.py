@@ -56,7 +56,7 @@ from tsdb.engine.region.version import FileHandle, Version
 from tsdb.engine.sst import WrittenFile
 from tsdb.errors import Cancelled
 from tsdb.model import RegionId, Semantic, TimeRange
-from tsdb.store import crash_point, free_bytes
+from tsdb.store import Purpose, crash_point, free_bytes, requests_for
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -169,6 +169,7 @@ def _submit(context: EngineContext, region: Region, waiter: CompactionWaiter | N
     )
 
 
+@requests_for(Purpose.COMPACTION)
 def _plan_and_write(context: EngineContext, region: Region, waiter: CompactionWaiter | None) -> Compacted | None:
     """Choose files and write what they become; None if there is nothing to merge. On a background thread."""
     started_ns = context.clock.monotonic_ns()
@@ -208,7 +209,7 @@ def make_job(context: EngineContext, version: Version, pick: Pick, window_second
     metas = [handle.meta for handle in version.files]
     handles = {handle.meta.file_id: handle for handle in version.files}
     inputs = tuple(handles[meta.file_id] for meta in pick.files)
-    _check_space(context, pick.files)
+    _check_space(context, inputs[0].source.directory, pick.files)
     task = CompactionTask(
         schema=stored_schema(version.schema, inputs[0].source.schema),
         options=version.options,
@@ -274,8 +275,8 @@ def _visible_spans(
     return tuple(span for each in pick.spans if not (span := each.intersection(lasting)).is_empty)
 
 
-def _check_space(context: EngineContext, files: Sequence[FileMeta]) -> None:
-    free = free_bytes(context.store)
+def _check_space(context: EngineContext, directory: str, files: Sequence[FileMeta]) -> None:
+    free = free_bytes(context.store, directory)
     needed = sum(meta.size_bytes + meta.index_size_bytes for meta in files) + FREE_BYTES_MIN
     if free is not None and free < needed:
         raise StorageFull("there is no space to merge data files", free_bytes=free, needed_bytes=needed)

@@ -20,7 +20,7 @@ from tsdb.engine.region.state import RegionState
 from tsdb.engine.region.version import FileHandle, Version
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
-from tsdb.store import ObjectNotFound, StoreError, crash_point
+from tsdb.store import ObjectNotFound, Purpose, StoreError, crash_point, requests_for
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
@@ -96,6 +96,7 @@ def drop_quarantined(context: EngineContext, region_id: RegionId, directory: str
     return PendingDrop(region_id, directory)
 
 
+@requests_for(Purpose.MANIFEST)
 def _put_marker(context: EngineContext, directory: str) -> None:
     """Write the marker. After a StoreError there is none for certain; _MarkerInDoubt if the next start may find one."""
     path = f"{directory}/{DROPPING}"
@@ -132,13 +133,15 @@ def _cause(doubt: _MarkerInDoubt) -> StoreError:
 def _tell_manifest_and_log(context: EngineContext, region: Region) -> None:
     """Say it where a start would look for it next. The marker says all that is needed, so this may fail."""
     try:
-        region.manifest.commit(Remove())
+        with requests_for(Purpose.MANIFEST):
+            region.manifest.commit(Remove())
         crash_point("drop.after_manifest")
         context.wal.drop_region(region.id)
     except TsdbError as error:
         _log.warning("a drop is known by its marker only", region=region.id, table=region.table, error=error)
 
 
+@requests_for(Purpose.SWEEP)
 def finish_drop(context: EngineContext, region_id: RegionId, directory: str) -> None:
     """Delete what is left of a dropped region; the marker goes last, so that a crash leaves it to the next start.
 

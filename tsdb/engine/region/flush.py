@@ -24,7 +24,7 @@ from tsdb.engine.region.version import FrozenMemtable, Version
 from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.sst import WrittenFile, plan_row_group_rows, write_sst
 from tsdb.model import RegionOptions
-from tsdb.store import crash_point
+from tsdb.store import Purpose, crash_point, requests_for
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.flush")
@@ -139,6 +139,7 @@ def _end(context: EngineContext, region: Region) -> None:
 
 
 @FLUSH_SECONDS.time()
+@requests_for(Purpose.FLUSH)
 def _write_files(context: EngineContext, job: FlushJob) -> list[WrittenFile]:
     """Write the data files of a flush. On a background thread."""
     written: list[WrittenFile] = []

@@ -32,7 +32,7 @@ from tsdb.engine.region.worker import Worker
 from tsdb.engine.rows.read_ahead import one_ahead
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import InvalidRange, ObjectMeta, ObjectNotFound, StoreError
+from tsdb.store import InvalidRange, ObjectMeta, ObjectNotFound, Purpose, StoreError, requests_for
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
@@ -64,6 +64,7 @@ def finish_drops(context: EngineContext, directories: Iterable[str]) -> set[str]
     return unfinished
 
 
+@requests_for(Purpose.MANIFEST)
 def open_region(
     context: EngineContext, region_id: RegionId, directory: str, worker: Worker, objects: list[ObjectMeta]
 ) -> Region:

@@ -21,7 +21,7 @@ from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.sst import delete_files
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions
-from tsdb.store import StoreError
+from tsdb.store import Purpose, StoreError, requests_for
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class Region:
         """Note that removed files are deleted, with the next commit. From any thread."""
         self.worker.call(lambda: self.manifest.forget_removed(file_ids))
 
+    @requests_for(Purpose.MANIFEST)
     def commit(self, context: EngineContext, *actions: Action) -> None:
         """Write actions to the manifest and bring the version in line. On the worker."""
         self.resolve(context)
@@ -111,6 +112,7 @@ class Region:
         self.adopt(context)
         self._checkpoint()
 
+    @requests_for(Purpose.MANIFEST)
     def resolve(self, context: EngineContext) -> None:
         """Find out whether a commit whose outcome is unknown took effect; raise if that is still unknown."""
         if not self.manifest.is_uncertain:

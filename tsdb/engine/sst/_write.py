@@ -39,7 +39,7 @@ from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.model import METRIC_LABELS, MergeMode, RegionOptions, RegionSchema, TimeRange
-from tsdb.store import ObjectStore, StoreError, crash_point
+from tsdb.store import ObjectStore, Purpose, StoreError, crash_point, requests_for
 
 _log = logging.getLogger("tsdb.sst")
 
@@ -132,6 +132,7 @@ def _needs_sequences(merge: Merge, options: RegionOptions, *, keeps_sequences: b
     return sequence_min != sequence_max and (keeps_sequences or not has_one_row_per_key)
 
 
+@requests_for(Purpose.SWEEP)
 def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:
     """Delete a file and its index, as far as the store lets us."""
     for path in (index_path(directory, file_id), data_path(directory, file_id)):

@@ -4,7 +4,7 @@
 """
 
 from tsdb.store.file_cache._cache import FREE_BYTES_MIN, FileCache
-from tsdb.store.file_cache._cached_store import SMALL_BYTES_MAX, CachedStore, with_file_cache
+from tsdb.store.file_cache._cached_store import SMALL_BYTES_MAX, CachedStore
 from tsdb.store.file_cache._entries import CacheEntries, CacheEntry, LocalCopy
 from tsdb.store.file_cache._health import SUSPENDED_SECONDS
 
@@ -17,5 +17,4 @@ __all__ = [
     "CachedStore",
     "FileCache",
     "LocalCopy",
-    "with_file_cache",
 ]

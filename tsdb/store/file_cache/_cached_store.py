@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -317,8 +316,3 @@ class _Tee:
 
     def seekable(self) -> bool:
         return False
-
-
-def with_file_cache(store: ObjectStore, path: str | Path, capacity_bytes: int, *, name: str = "default") -> ObjectStore:
-    """Return a store with a file cache in a directory of its own; without capacity, the store as it is."""
-    return CachedStore(store, FileCache(path, capacity_bytes), name) if capacity_bytes else store

@@ -81,14 +81,15 @@ class Requests:
                 self._recover()
                 return value
             self.ledger.add(operation, is_error=_is_trouble(failure), is_retry=number > 1)
-            if not failure.is_temporary:
-                self._recover()
+            if not self._is_over(failure, number, began_ns):
+                self._wait(self._pause(number))
+                number += 1
+                continue
+            try:
                 raise failure.error from None
-            if not self._may_repeat(number, began_ns):
-                self._give_up(failure)
-                raise failure.error from None
-            self._wait(self._pause(number))
-            number += 1
+            finally:
+                # An error that its own frame refers to would keep all frames alive, and the files that they know.
+                del failure
 
     def once(self, operation: Operation, action: str, path: str, attempt: Callable[[], T], *, nbytes: int = 0) -> T:
         """Make a request that is not repeated here."""
@@ -96,10 +97,26 @@ class Requests:
             value = self._limited(attempt)
         except Exception as error:  # noqa: BLE001 - as above
             failure = self._failure(error, action, path)
-            self.ledger.add(operation, is_error=True)
+        else:
+            self.ledger.add(operation, nbytes=nbytes)
+            return value
+        self.ledger.add(operation, is_error=True)
+        try:
             raise failure.error from None
-        self.ledger.add(operation, nbytes=nbytes)
-        return value
+        finally:
+            del failure
+
+    def _is_over(self, failure: Failure, number: int, began_ns: int) -> bool:
+        """Whether a request that failed is not repeated."""
+        if not failure.is_temporary:
+            self._recover()
+            return True
+        elapsed_seconds = (self._clock.monotonic_ns() - began_ns) / 1e9
+        is_late = elapsed_seconds >= self._tuning.retry_seconds_max
+        if self._is_down or is_late or number >= self._tuning.attempts_max:
+            self._give_up(failure)
+            return True
+        return False
 
     def _limited(self, attempt: Callable[[], T]) -> T:
         if not self._free.acquire(timeout=self._tuning.retry_seconds_max):
@@ -116,11 +133,6 @@ class Requests:
         if not type(error).__module__.startswith("opendal"):
             raise error
         return explain(error, action=action, path=path, place=self._place)
-
-    def _may_repeat(self, number: int, began_ns: int) -> bool:
-        elapsed_seconds = (self._clock.monotonic_ns() - began_ns) / 1e9
-        is_early = elapsed_seconds < self._tuning.retry_seconds_max
-        return not self._is_down and number < self._tuning.attempts_max and is_early
 
     def _pause(self, number: int) -> float:
         """Return a random pause: many that failed together must not come back together."""

@@ -15,13 +15,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 
 import pyarrow as pa
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.store._errors import InvalidRange, ObjectExists, ObjectNotFound, StoreError
+from tsdb.store._errors import (
+    InvalidRange,
+    ObjectExists,
+    ObjectNotFound,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnreachable,
+)
 from tsdb.store._protocol import (
     DEFAULT_BUFFER_BYTES,
     TEMPORARY_MARK,
@@ -32,9 +40,10 @@ from tsdb.store._protocol import (
     check_path,
     check_prefix,
 )
+from tsdb.store._range_file import RangeFile
 from tsdb.store._usage import Operation, RequestLedger
 from tsdb.store.remote._failures import AnswerTooShort, RequestNotSupported, is_too_short, wrong_length
-from tsdb.store.remote._input import RangeInput
+from tsdb.store.remote._input import ReadAhead
 from tsdb.store.remote._operator import (
     ListedObject,
     Metadata,
@@ -70,7 +79,7 @@ class RemoteStore:
         """`operator` stands for the service; without one it is made by the settings."""
         self._tuning = tuning or RemoteTuning()
         self._settings = settings
-        self._operator = operator or make_operator(settings, self._tuning)
+        self._operator = operator or _made(settings, self._tuning)
         self._ids = ids
         self._requests = Requests(
             RequestLedger(settings.name),
@@ -221,10 +230,8 @@ class RemoteStore:
 
     def open_input(self, path: str) -> pa.NativeFile:
         size_bytes = self.head(path).size_bytes
-        ahead = self._tuning.read_ahead_bytes
-        return RangeInput(
-            size_bytes, lambda offset, length: self.get_range(path, offset, length), read_ahead_bytes=ahead
-        ).as_arrow()
+        read = ReadAhead(size_bytes, partial(self.get_range, path), ahead_bytes=self._tuning.read_ahead_bytes)
+        return RangeFile(size_bytes, read).as_arrow()
 
     def _put_whole(self, path: str, content: bytes) -> None:
         def attempt(_: int) -> int:
@@ -251,19 +258,17 @@ class RemoteStore:
             ) from error
         except StoreError as error:
             # An attempt whose answer was lost may have written what this one found, or what nobody looked at yet.
-            is_in_doubt = attempts > 1 or not isinstance(error, ObjectExists)
-            if is_in_doubt and self._holds(path, content, error):
+            is_in_doubt = attempts > 1 or isinstance(error, StoreUnreachable)
+            if is_in_doubt and self._holds(path, content):
                 return
             raise
 
-    def _holds(self, path: str, content: bytes, error: StoreError) -> bool:
-        """Whether an object has this content; `error` if that cannot be found out."""
+    def _holds(self, path: str, content: bytes) -> bool:
+        """Whether an object is known to have this content."""
         try:
             return self.get(path) == content
-        except ObjectNotFound:
-            return False
         except StoreError:
-            raise error from None
+            return False
 
     def _exists(self, path: str) -> bool:
         try:
@@ -323,6 +328,14 @@ class _Pages:
         if found:
             self._after = found[-1].path
         return found
+
+
+def _made(settings: RemoteSettings, tuning: RemoteTuning) -> Operator:
+    try:
+        return make_operator(settings, tuning)
+    except Exception as error:  # noqa: BLE001 - opendal's errors have no common base worth naming
+        summary = str(error).partition("\n")[0].partition("=> ")[2]
+        raise StoreMisconfigured(f"cannot use {settings.place}: {summary or error}") from None
 
 
 def _meta(path: str, found: Metadata) -> ObjectMeta:

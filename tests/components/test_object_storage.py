@@ -1,0 +1,150 @@
+"""A server with its data in a bucket: everything that is done with a table, restarts, and several storages."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server_process import ServerProcess, running, spawn
+from tests.store.services import BUCKET, S3Server
+
+
+def ask(server: ServerProcess, text: str) -> Any:
+    return httpx.post(f"{server.url}/v1/sql", data={"sql": text}, timeout=60).json()
+
+
+def rows(server: ServerProcess, text: str) -> Any:
+    answer = ask(server, text)
+    assert "output" in answer, (text, answer)
+    output = answer["output"][0]
+    return output["records"]["rows"] if "records" in output else output["affectedrows"]
+
+
+@contextmanager
+def serving(s3: S3Server, root: str, tmp_path: Path, **more: str) -> Iterator[ServerProcess]:
+    environment = {**s3.environment(root, tmp_path / "wal"), **more}
+    with running("standalone", tmp_path, environment=environment) as server:
+        yield server
+
+
+CPU = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY(host))"
+
+
+def test_rows_survive_everything_that_is_done_with_a_table(s3_server: S3Server, tmp_path: Path) -> None:
+    root = s3_server.new_root()
+    store = s3_server.store(root)
+    with serving(s3_server, root, tmp_path) as server:
+        rows(server, CPU)
+        for start in range(3):
+            values = ", ".join(f"('h{number}', {start * 10_000 + number}, {number})" for number in range(100))
+            assert rows(server, f"INSERT INTO cpu VALUES {values}") == 100
+            rows(server, "ADMIN FLUSH_TABLE('cpu')")
+        rows(server, "ADMIN COMPACT_TABLE('cpu')")
+        assert rows(server, "SELECT count(*), sum(v), max(v) FROM cpu") == [[300, 14850.0, 99.0]]
+        # Kinds of queries that other processes answer when files are local.
+        assert rows(server, "SELECT host, max(v) FROM cpu WHERE host = 'h7' GROUP BY host") == [["h7", 7.0]]
+        joined = "SELECT count(*) FROM cpu a JOIN cpu b ON a.host = b.host AND a.ts = b.ts"
+        assert rows(server, joined) == [[300]]
+        rows(server, "ALTER TABLE cpu ADD COLUMN w DOUBLE")
+        assert rows(server, "INSERT INTO cpu (host, ts, v, w) VALUES ('new', 99999, 1, 2)") == 1
+        assert server.stop(signal.SIGKILL) != 0
+        assert "top-secret-key" not in server.output
+    assert [meta for meta in store.list("data") if meta.path.endswith(".parquet")]
+    assert not list((tmp_path / "data").glob("data/**/*.parquet"))
+    with serving(s3_server, root, tmp_path) as server:
+        assert rows(server, "SELECT count(*), sum(v), sum(w) FROM cpu") == [[301, 14851.0, 2.0]]
+        assert "top-secret-key" not in server.get("/config").text
+        metrics = server.get("/metrics").text
+        assert 'tsdb_store_requests_total{operation="get",purpose="query",store="default"}' in metrics
+        rows(server, "DROP TABLE cpu")
+        assert ask(server, "SELECT * FROM cpu")["code"] == 4001
+        assert server.stop() == 0
+    logs = "".join(path.read_text() for path in (tmp_path / "logs").glob("*"))
+    assert "top-secret-key" not in logs
+    with serving(s3_server, root, tmp_path) as server:
+        assert rows(server, "SHOW TABLES") == [["numbers"]]
+    assert [meta.path for meta in store.list("data/tsdb/public/1024")] == []
+
+
+def test_a_server_without_its_bucket_refuses_to_start(s3_server: S3Server, tmp_path: Path) -> None:
+    environment = s3_server.environment("r", tmp_path / "wal")
+    environment["TSDB_STANDALONE__STORAGE__BUCKET"] = "nowhere"
+    server = spawn("standalone", tmp_path, environment=environment)
+    assert server.process.wait(timeout=60) == 1
+    assert "storage default: cannot write to s3://nowhere/r: the bucket or container does not exist" in server.output
+    assert "Traceback" not in server.output
+
+
+def providers(s3: S3Server, root: str, tmp_path: Path) -> dict[str, str]:
+    prefix = "TSDB_STANDALONE__STORAGE__PROVIDERS__"
+    return {
+        f"{prefix}0__TYPE": "S3",
+        f"{prefix}0__NAME": "cold",
+        f"{prefix}0__BUCKET": BUCKET,
+        f"{prefix}0__ROOT": root,
+        f"{prefix}0__ENDPOINT": s3.endpoint,
+        f"{prefix}0__ACCESS_KEY_ID": "key",
+        f"{prefix}0__SECRET_ACCESS_KEY": "secret",
+        f"{prefix}1__TYPE": "File",
+        f"{prefix}1__DATA_HOME": str(tmp_path / "second"),
+    }
+
+
+def test_a_table_chooses_its_storage(s3_server: S3Server, tmp_path: Path) -> None:
+    root = s3_server.new_root()
+    store = s3_server.store(root)
+    environment = providers(s3_server, root, tmp_path)
+    with running("standalone", tmp_path, environment=environment) as server:
+        refused = ask(server, CPU.replace("cpu", "lost") + " WITH (storage = 'lukewarm')")
+        assert refused["code"] == 1004
+        assert "lukewarm" in refused["error"]
+        assert "there are: cold, file" in refused["error"]
+        for name, option in (("here", ""), ("cold", " WITH (storage = 'cold')"), ("other", " WITH (storage = 'File')")):
+            rows(server, CPU.replace("cpu", name) + option)
+            rows(server, f"INSERT INTO {name} VALUES ('a', 1, 1), ('b', 2, 2)")
+            rows(server, f"ADMIN FLUSH_TABLE('{name}')")
+            assert rows(server, f"SELECT host, sum(v) FROM {name} GROUP BY host ORDER BY host") == [["a", 1], ["b", 2]]
+        assert "storage = 'cold'" in rows(server, "SHOW CREATE TABLE cold")[0][1]
+        assert server.stop() == 0
+    assert len([meta for meta in store.list("data") if meta.path.endswith(".parquet")]) == 1
+    assert len(list((tmp_path / "second").glob("data/**/*.parquet"))) == 1
+    assert len(list((tmp_path / "data").glob("data/**/*.parquet"))) == 1
+    # Without its provider a table is not available; the server and the other tables are.
+    with running("standalone", tmp_path) as server:
+        assert rows(server, "SELECT count(*) FROM here") == [[2]]
+        for name, storage in (("cold", "cold"), ("other", "file")):
+            missing = ask(server, f"SELECT count(*) FROM {name}")
+            assert f"the storage '{storage}' is not configured" in missing["error"]
+        assert server.stop() == 0
+    with running("standalone", tmp_path, environment=environment) as server:
+        for name in ("here", "cold", "other"):
+            assert rows(server, f"SELECT count(*) FROM {name}") == [[2]]
+        assert "storage = 'cold'" in rows(server, "SHOW CREATE TABLE cold")[0][1]
+        rows(server, "DROP TABLE cold")
+        rows(server, "ALTER TABLE other ADD COLUMN w DOUBLE")
+        assert server.stop() == 0
+    with running("standalone", tmp_path, environment=environment):
+        pass
+    assert list(store.list("data")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"0__NAME": "FILE"}, "storage.providers[1].name: 'File' is the name of storage.providers[0] too"),
+        ({"0__NAME": "a/b"}, "storage.providers[0].name: 'a/b' is not a name of a storage"),
+    ],
+)
+def test_names_of_storages_are_checked(
+    s3_server: S3Server, tmp_path: Path, changes: dict[str, str], problem: str
+) -> None:
+    changed = {f"TSDB_STANDALONE__STORAGE__PROVIDERS__{key}": value for key, value in changes.items()}
+    server = spawn("standalone", tmp_path, environment={**providers(s3_server, "r", tmp_path), **changed})
+    assert server.process.wait(timeout=60) != 0
+    assert problem in server.output

@@ -1,0 +1,191 @@
+"""From the configuration to object stores: the one place where they are made.
+
+`open_stores` returns every store of the `[storage]` section, checked: a bucket that cannot be used prevents the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from tsdb.config import (
+    AzblobOptions,
+    FileProvider,
+    FileStorage,
+    GcsOptions,
+    OssOptions,
+    Provider,
+    S3Options,
+    StorageBase,
+    provider_name,
+)
+from tsdb.errors import StartError
+from tsdb.store import (
+    CachedStore,
+    FileCache,
+    LocalStore,
+    ObjectStore,
+    Purpose,
+    RoutedStore,
+    StoreError,
+    requests_for,
+)
+from tsdb.store.remote import RemoteSettings, RemoteStore
+
+DEFAULT_STORE = "default"
+"""How metrics and messages call the store of tables that do not choose one."""
+_REGION_OF_OTHERS = "us-east-1"
+"""What services that are compatible with S3 expect when they have no regions."""
+
+_Storage: TypeAlias = StorageBase | Provider
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStores:
+    """The stores of a configuration."""
+
+    default: ObjectStore
+    providers: dict[str, ObjectStore]
+    """By the names that tables use, in lower case."""
+
+    @property
+    def routed(self) -> ObjectStore:
+        """One store that leads to all of them."""
+        return RoutedStore(self.default, self.providers)
+
+
+def open_stores(storage: StorageBase) -> OpenStores:
+    """Return the stores of the configuration, ready for use; StartError if one of them cannot be used."""
+    _check_places(storage)
+    providers = {provider_name(each).lower(): each for each in storage.providers}
+    cache = make_file_cache(storage, [storage, *providers.values()])
+    return OpenStores(
+        with_cache(open_store(DEFAULT_STORE, storage), cache, DEFAULT_STORE),
+        {name: with_cache(open_store(name, each), cache, name) for name, each in providers.items()},
+    )
+
+
+def make_file_cache(storage: StorageBase, sections: Sequence[_Storage]) -> FileCache | None:
+    """Return the file cache of all remote stores; None if there are only local ones, or no capacity."""
+    if not storage.cache_capacity or all(isinstance(each, FileStorage | FileProvider) for each in sections):
+        return None
+    return FileCache(storage.cache_path, storage.cache_capacity)
+
+
+def with_cache(store: ObjectStore, cache: FileCache | None, name: str = DEFAULT_STORE) -> ObjectStore:
+    """Return a store with the file cache; local files need none."""
+    return store if cache is None or isinstance(store, LocalStore) else CachedStore(store, cache, name)
+
+
+def open_store(name: str, storage: _Storage) -> ObjectStore:
+    """Return one store, ready for use."""
+    settings = remote_settings(name, storage)
+    if settings is None:
+        return LocalStore(_directory(storage))
+    try:
+        with requests_for(Purpose.START):
+            store = RemoteStore(settings)
+            store.probe()
+    except StoreError as error:
+        raise StartError(f"storage {name}: {error.message}", hint=error.hint) from error
+    return store
+
+
+def _directory(storage: _Storage) -> Path:
+    assert isinstance(storage, StorageBase | FileProvider)
+    return Path(storage.data_home)
+
+
+def _check_places(storage: StorageBase) -> None:
+    """Refuse two storages in one place: each would take the regions of the other for lost ones."""
+    seen: dict[str, str] = {}
+    for name, each in [(DEFAULT_STORE, storage), *((provider_name(each), each) for each in storage.providers)]:
+        settings = remote_settings(name, each)
+        place = str(_directory(each).resolve()) if settings is None else _full_place(settings)
+        if place in seen:
+            shown = place if settings is None else settings.place
+            raise StartError(
+                f"storage {name}: {shown} is the place of storage {seen[place]} too", hint="choose another root"
+            )
+        seen[place] = name
+
+
+def _full_place(settings: RemoteSettings) -> str:
+    return f"{settings.arguments.get('endpoint', '')} {settings.place}"
+
+
+def remote_settings(name: str, section: _Storage) -> RemoteSettings | None:
+    """Return where a storage is, in the words of opendal; None if it is a local directory."""
+    if isinstance(section, S3Options):
+        return _s3(name, section)
+    if isinstance(section, OssOptions):
+        return _oss(name, section)
+    if isinstance(section, AzblobOptions):
+        return _azblob(name, section)
+    return _gcs(name, section) if isinstance(section, GcsOptions) else None
+
+
+def _s3(name: str, section: S3Options) -> RemoteSettings:
+    arguments = {
+        "endpoint": section.endpoint,
+        "region": section.region or (_REGION_OF_OTHERS if section.endpoint else ""),
+        "access_key_id": section.access_key_id.get_secret_value(),
+        "secret_access_key": section.secret_access_key.get_secret_value(),
+    }
+    if arguments["access_key_id"]:
+        # Keys that are given are the only ones: no file or variable of the machine takes their place.
+        arguments |= {"disable_config_load": "true", "disable_ec2_metadata": "true"}
+    return _settings(name, "s3", {"bucket": section.bucket}, section.root, arguments)
+
+
+def _oss(name: str, section: OssOptions) -> RemoteSettings:
+    arguments = {
+        "endpoint": section.endpoint,
+        "access_key_id": section.access_key_id.get_secret_value(),
+        "access_key_secret": section.secret_access_key.get_secret_value(),
+    }
+    if _is_address(section.endpoint):
+        # The bucket is a part of the host name, which an address does not have.
+        arguments["addressing_style"] = "path"
+    return _settings(name, "oss", {"bucket": section.bucket}, section.root, arguments)
+
+
+def _azblob(name: str, section: AzblobOptions) -> RemoteSettings:
+    arguments = {
+        "endpoint": section.endpoint,
+        "account_name": section.account_name,
+        "account_key": section.account_key.get_secret_value(),
+        "sas_token": section.sas_token.get_secret_value(),
+    }
+    return _settings(name, "azblob", {"container": section.container}, section.root, arguments)
+
+
+def _gcs(name: str, section: GcsOptions) -> RemoteSettings:
+    arguments = {
+        "endpoint": section.endpoint,
+        "scope": section.scope,
+        "credential_path": section.credential_path,
+    }
+    if section.credential_path:
+        arguments["disable_vm_metadata"] = "true"
+    return _settings(name, "gcs", {"bucket": section.bucket}, section.root, arguments)
+
+
+def _settings(name: str, scheme: str, bucket: dict[str, str], root: str, arguments: dict[str, str]) -> RemoteSettings:
+    path = "/".join(part for part in root.split("/") if part)
+    (place,) = bucket.values()
+    given = {key: value for key, value in {**bucket, "root": f"/{path}", **arguments}.items() if value}
+    return RemoteSettings(name, f"{scheme}://{place}/{path}".rstrip("/"), scheme, given)
+
+
+def _is_address(endpoint: str) -> bool:
+    host = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}").hostname or ""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
