@@ -20,7 +20,7 @@ from tsdb.engine.engine import Engine
 from tsdb.engine.lending import Borrower, Lender, LentRegion, Parcel, SharedRuns
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.sst import DataFile
-from tsdb.model import MergeMode, RegionOptions
+from tsdb.model import MemtableKind, MemtableSettings, MergeMode, RegionOptions
 from tsdb.store import LocalStore
 
 CACHE_BYTES = 1 << 20
@@ -70,8 +70,13 @@ class Pair:
 
 @pytest.mark.parametrize(
     "options",
-    [RegionOptions(), RegionOptions(merge_mode=MergeMode.LAST_NON_NULL), RegionOptions(append_mode=True)],
-    ids=["last row", "last non null", "append"],
+    [
+        RegionOptions(),
+        RegionOptions(merge_mode=MergeMode.LAST_NON_NULL),
+        RegionOptions(append_mode=True),
+        RegionOptions(memtable=MemtableSettings(MemtableKind.PARTITION_TREE, shard_keys=2, freeze_rows=20)),
+    ],
+    ids=["last row", "last non null", "append", "partition tree"],
 )
 def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionOptions) -> None:
     chance = random.Random(7)
@@ -94,6 +99,8 @@ def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionO
             delete(engine, [{key: rows[0][key] for key in ("host", "dc", "ts")}])
         if chance.random() < 0.2:
             engine.flush(REGION).result(30)
+        if chance.random() < 0.5:
+            engine._region(REGION).version.mutable.sort_pending()
         if turn == 30:
             engine.compact(REGION).result(30)
         assert ordered(pair.read(engine)) == ordered(scan(engine))

@@ -27,7 +27,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
 from tests.engine.reads import count_rows, newest_rows, scan_batches
-from tsdb.engine import Engine, StrictWindows
+from tsdb.engine import Engine, StrictWindows, TreeOptions
 from tsdb.engine.compaction import Pick, is_closed
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
@@ -39,6 +39,7 @@ from tsdb.ids import SeededIds
 from tsdb.model import (
     AddColumn,
     DropColumn,
+    MemtableKind,
     MergeMode,
     RegionOptions,
     RegionSchema,
@@ -81,6 +82,8 @@ SMALL = replace(
     ),
 )
 """Few enough raw rows for runs and tiers to be made, and for every cut between what sources contest."""
+SMALL_TREE = replace(SMALL, memtable_type=MemtableKind.PARTITION_TREE, tree=TreeOptions(shard_keys=2, freeze_rows=3))
+"""The same with compressed rows, in many shards."""
 Key = tuple[Any, ...]
 Cell = tuple[pa.DataType, Any]
 """A value in the type that it was written in."""
@@ -193,6 +196,8 @@ def read_newest(engine: Engine) -> list[Row]:
 class RegionModel(RuleBasedStateMachine):
     """Random lives of one region."""
 
+    engine_options = SMALL
+
     @initialize(
         unit=st.sampled_from(["s", "ms", "us", "ns"]),
         options=st.sampled_from(
@@ -218,7 +223,7 @@ class RegionModel(RuleBasedStateMachine):
         self.model = Model(options, tags, {"a": pa.float64(), "b": pa.int32()})
         self.added = 0
         self.ids = SeededIds(0)
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = open_engine(self.root, options=self.engine_options, ids=self.ids)
         create(self.engine, schema, options)
 
     def teardown(self) -> None:
@@ -234,10 +239,12 @@ class RegionModel(RuleBasedStateMachine):
                 row[name] = data.draw(VALUES[kind])
         return row
 
-    @rule(data=st.data(), count=st.integers(1, 6))
-    def put(self, data: st.DataObject, count: int) -> None:
+    @rule(data=st.data(), count=st.integers(1, 6), is_pile=st.booleans())
+    def put(self, data: st.DataObject, count: int, is_pile: bool) -> None:
         rows = [self._row(data, with_fields=True) for _ in range(count)]
         put(self.engine, rows)
+        if is_pile:
+            self.sort()  # before a reader does
         for row in rows:
             self.model.put(row)
 
@@ -327,7 +334,7 @@ class RegionModel(RuleBasedStateMachine):
         self.engine.close(flush=flush)
         if flush:
             self.model.flush()
-        self.engine = open_engine(self.root, options=SMALL, ids=self.ids)
+        self.engine = open_engine(self.root, options=self.engine_options, ids=self.ids)
         assert not self.engine.quarantined
 
     @rule()
@@ -438,14 +445,37 @@ class RegionModel(RuleBasedStateMachine):
             assert all(sum(row in rows for row in newest) == 1 for rows in candidates)
 
 
-RegionModel.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+class TreeModel(RegionModel):
+    """The same with memtables of type `partition_tree`."""
+
+    engine_options = SMALL_TREE
+
+    @invariant()
+    def all_that_is_held_is_charged(self) -> None:
+        if hasattr(self, "engine"):
+            buffer, version = self.engine.context.buffer, self.engine._region(REGION).version
+            assert buffer.kept == sum(memtable.kept_bytes for memtable in version.memtables)
+            assert buffer.used == version.memtable_bytes + buffer.kept
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+RegionModel.TestCase.settings = _settings(EXAMPLES)
+TreeModel.TestCase.settings = _settings(EXAMPLES // 3)
 
 
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
 class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
     """Runs the state machine."""
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestTreeModel(TreeModel.TestCase):  # type: ignore[misc]
+    """Runs the state machine with the other type of memtable."""

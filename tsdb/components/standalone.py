@@ -29,9 +29,10 @@ from tsdb.config import (
     settings_of,
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
-from tsdb.engine import EngineOptions, WalSettings
+from tsdb.engine import EngineOptions, TreeOptions, WalSettings
 from tsdb.errors import StartError, TsdbError
 from tsdb.ingest import TableRows
+from tsdb.model import MemtableKind
 from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
 from tsdb.servers import QueryScheduler, Tls
@@ -317,6 +318,12 @@ def engine_options(mito: MitoOptions) -> EngineOptions:
         index_on_flush=mito.inverted_index.create_on_flush is IndexMode.AUTO,
         index_on_compaction=mito.inverted_index.create_on_compaction is IndexMode.AUTO,
         merge_memory_size=merge_memory(),
+        memtable_type=MemtableKind(mito.memtable.type),
+        tree=TreeOptions(
+            shard_keys=mito.memtable.index_max_keys_per_shard,
+            freeze_rows=mito.memtable.data_freeze_threshold,
+            fork_bytes=mito.memtable.fork_dictionary_bytes,
+        ),
     )
 
 

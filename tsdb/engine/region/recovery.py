@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tsdb.engine.entry import decode_batch
 from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound
@@ -177,8 +177,7 @@ def _use_memtable(context: EngineContext, region: Region, schema: RegionSchema, 
     """Let the next rows come into a memtable of a schema and options."""
     mutable = region.version.mutable
     if (mutable.schema is not schema and mutable.schema != schema) or mutable.options != options:
-        region.freeze(context)
-        region.version = replace(region.version, mutable=context.new_memtable(schema, options, region.window_seconds))
+        region.use_memtable(context, schema, options)
 
 
 def _relieve(context: EngineContext, found: RecoveredRegions) -> None:

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.series import SeriesBlock
+from tsdb.engine.rows.vectors import CarryOver, Vectors
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
-from tsdb.engine.sst._vectors import CarryOver, Vectors
 
 
 class CachePolicy(Protocol):
