@@ -15,6 +15,7 @@ import pytest
 from tests.engine.harness import REGION, SCHEMA, create, delete, open_engine, put, scan
 from tests.engine.lives import wait_until
 from tests.engine.reads import scan_batches
+from tsdb.clock import ManualClock
 from tsdb.engine import lending
 from tsdb.engine.engine import Engine
 from tsdb.engine.lending import Borrower, Lender, LentRegion, Parcel, SharedRuns
@@ -22,6 +23,7 @@ from tsdb.engine.rows.cache import Caches
 from tsdb.engine.sst import DataFile
 from tsdb.model import MemtableKind, MemtableSettings, MergeMode, RegionOptions
 from tsdb.store import LocalStore
+from tsdb.units import Duration
 
 CACHE_BYTES = 1 << 20
 
@@ -104,6 +106,19 @@ def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionO
         if turn == 30:
             engine.compact(REGION).result(30)
         assert ordered(pair.read(engine)) == ordered(scan(engine))
+    engine.close()
+
+
+def test_a_borrower_does_not_see_rows_that_expire_although_nothing_travels_again(tmp_path: Path) -> None:
+    clock = ManualClock(3600 * 10**9)
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine, options=RegionOptions(ttl=Duration.of_seconds(60)))
+    pair = Pair(tmp_path)
+    put(engine, [{"host": "a", "ts": (3600 - age) * 1000, "b": age} for age in (61, 60, 30)])
+    assert sorted(row["b"] for row in pair.read(engine)) == [30, 60]
+    clock.advance(seconds=1)
+    assert [row["b"] for row in pair.read(engine)] == [30]
+    assert [len(parcel.news) for parcel in pair.sent] == [2, 0]
     engine.close()
 
 
