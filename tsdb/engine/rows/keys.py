@@ -44,7 +44,7 @@ class _Tags:
     @property
     def nbytes(self) -> int:
         shards = sum(shard.nbytes for shard in self.shards)
-        return shards + sum(int(batch.nbytes) + batch.num_columns * ARRAY_BYTES for batch in self.young)
+        return shards + sum(int(batch.nbytes + batch.num_columns * ARRAY_BYTES) for batch in self.young)
 
 
 class SeriesKeys(TagKeeper):
