@@ -310,6 +310,21 @@ class SeriesRanks:
     def find(self, tsid: Sequence[Numbers], check: Sequence[Numbers]) -> ArrowArray | None:
         """Return the ranks of sets of series, one behind the other, as uint32; None if one of them is not there."""
 
+class SeriesNumbers:
+    """Numbers for series in the order in which they come; one thread adds, any number of threads read."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def nbytes(self) -> int:
+        """What it takes in memory."""
+
+    def number(self, tsid: Numbers, check: Numbers) -> tuple[ArrowArray, ArrowArray]:
+        """Return the numbers (uint32) of series, and the places (uint32) of those that are new and got the next."""
+
+    def hashes(self, numbers: Numbers) -> tuple[ArrowArray, ArrowArray]:
+        """Return `tsid` and `check` of some numbers (uint32). Raises IndexError if there is no such number."""
+
 def interleave_runs(
     chunks: Sequence[object], places: Sequence[object], counts: Sequence[object], offsets: object
 ) -> ArrowArray:

@@ -70,6 +70,7 @@ mod _kernels {
         row_hash::row_hash,
         run_aggregate::{SeriesRuns, touched_chunks},
         run_boundaries::run_boundaries,
+        series_numbers::SeriesNumbers,
         series_ranks::SeriesRanks,
         sort_keys::sort_keys,
         sort_pieces::{SortedPieces, sort_pieces},

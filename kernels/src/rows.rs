@@ -1,7 +1,7 @@
 //! Kernels of the region engine: rows of series, sorted, merged, cut and aggregated.
 //!
 //! A row has a series, a time and a sequence number (`keys`). `tag_frames`, `row_hash` and `group_series` derive the series
-//! of rows from their tags, `series_ranks` numbers series by their order. `sort_keys` and `sort_pieces` sort rows,
+//! of rows from their tags, `series_numbers` numbers series as they come, `series_ranks` by their order. `sort_keys` and `sort_pieces` sort rows,
 //! `common_keys` finds what has to be merged, `merge_dedup` and `merge_sorted` merge sorted rows and drop overwritten ones. The other kernels read sorted rows:
 //! `pick_stretches`, `time_slices` and `passing_rows` select row ranges, `take_rows`, `interleave_runs` and
 //! `repeat_strings` copy values, `run_boundaries` and `run_aggregate` reduce runs of rows.
@@ -18,6 +18,7 @@ pub mod repeat_strings;
 pub mod row_hash;
 pub mod run_aggregate;
 pub mod run_boundaries;
+pub mod series_numbers;
 pub mod series_ranks;
 pub mod sort_keys;
 pub mod sort_pieces;

@@ -22,6 +22,7 @@ from tsdb.engine.engine import Engine
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.scan import ScanStatistics
 from tsdb.engine.tuning import EngineTuning, IndexTuning, MergeTuning
+from tsdb.engine.wal import Wal
 from tsdb.model import Batch, RenameColumn
 from tsdb.store import LocalStore
 from tsdb.units import Size
@@ -214,7 +215,7 @@ def table_of_many_series(tmp_path: Path) -> Iterator[tuple[Engine, CountingStore
     engine.flush(REGION).result(60)
     engine.close()
     store = CountingStore(tmp_path)
-    engine = Engine.open(store, tmp_path / "wal", options=options, has_housekeeping=False)
+    engine = Engine.open(store, Wal.open(tmp_path / "wal")[0], options=options, has_housekeeping=False)
     total = sum(
         path.stat().st_size for path in (tmp_path / DIRECTORY).rglob("*") if path.suffix in (".parquet", ".idx")
     )

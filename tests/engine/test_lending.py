@@ -16,13 +16,15 @@ from tests.engine.harness import REGION, SCHEMA, create, delete, open_engine, pu
 from tests.engine.lives import wait_until
 from tests.engine.reads import scan_batches
 from tests.store.faulty_store import FaultyStore
+from tsdb.clock import ManualClock
 from tsdb.engine import lending
 from tsdb.engine.engine import Engine
 from tsdb.engine.lending import Borrower, Lender, LentRegion, Parcel, SharedRuns
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.sst import DataFile
-from tsdb.model import MergeMode, RegionOptions
+from tsdb.model import MemtableKind, MemtableSettings, MergeMode, RegionOptions
 from tsdb.store import CachedStore, FileCache, MemoryStore
+from tsdb.units import Duration
 
 CACHE_BYTES = 1 << 20
 
@@ -71,8 +73,13 @@ class Pair:
 
 @pytest.mark.parametrize(
     "options",
-    [RegionOptions(), RegionOptions(merge_mode=MergeMode.LAST_NON_NULL), RegionOptions(append_mode=True)],
-    ids=["last row", "last non null", "append"],
+    [
+        RegionOptions(),
+        RegionOptions(merge_mode=MergeMode.LAST_NON_NULL),
+        RegionOptions(append_mode=True),
+        RegionOptions(memtable=MemtableSettings(MemtableKind.PARTITION_TREE, shard_keys=2, freeze_rows=20)),
+    ],
+    ids=["last row", "last non null", "append", "partition tree"],
 )
 def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionOptions) -> None:
     chance = random.Random(7)
@@ -95,9 +102,24 @@ def test_a_borrower_reads_what_the_lender_reads(tmp_path: Path, options: RegionO
             delete(engine, [{key: rows[0][key] for key in ("host", "dc", "ts")}])
         if chance.random() < 0.2:
             engine.flush(REGION).result(30)
+        if chance.random() < 0.5:
+            engine._region(REGION).version.mutable.sort_pending()
         if turn == 30:
             engine.compact(REGION).result(30)
         assert ordered(pair.read(engine)) == ordered(scan(engine))
+    engine.close()
+
+
+def test_a_borrower_does_not_see_rows_that_expire_although_nothing_travels_again(tmp_path: Path) -> None:
+    clock = ManualClock(3600 * 10**9)
+    engine = open_engine(tmp_path, clock=clock)
+    create(engine, options=RegionOptions(ttl=Duration.of_seconds(60)))
+    pair = Pair(tmp_path)
+    put(engine, [{"host": "a", "ts": (3600 - age) * 1000, "b": age} for age in (61, 60, 30)])
+    assert sorted(row["b"] for row in pair.read(engine)) == [30, 60]
+    clock.advance(seconds=1)
+    assert [row["b"] for row in pair.read(engine)] == [30]
+    assert [len(parcel.news) for parcel in pair.sent] == [2, 0]
     engine.close()
 
 

@@ -28,7 +28,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
 from tests.engine.memory_log import Disk, MemoryLog
 from tests.engine.reads import count_rows, newest_rows, scan_batches
-from tsdb.engine import Engine, StrictWindows
+from tsdb.engine import Engine, StrictWindows, TreeOptions
 from tsdb.engine.compaction import Pick, is_closed
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
@@ -40,6 +40,7 @@ from tsdb.ids import SeededIds
 from tsdb.model import (
     AddColumn,
     DropColumn,
+    MemtableKind,
     MergeMode,
     RegionOptions,
     RegionSchema,
@@ -82,6 +83,8 @@ SMALL = replace(
     ),
 )
 """Few enough raw rows for runs and tiers to be made, and for every cut between what sources contest."""
+SMALL_TREE = replace(SMALL, memtable_type=MemtableKind.PARTITION_TREE, tree=TreeOptions(shard_keys=2, freeze_rows=3))
+"""The same with compressed rows, in many shards."""
 Key = tuple[Any, ...]
 Cell = tuple[pa.DataType, Any]
 """A value in the type that it was written in."""
@@ -194,6 +197,8 @@ def read_newest(engine: Engine) -> list[Row]:
 class RegionModel(RuleBasedStateMachine):
     """Random lives of one region."""
 
+    engine_options = SMALL
+
     @initialize(
         unit=st.sampled_from(["s", "ms", "us", "ns"]),
         options=st.sampled_from(
@@ -223,7 +228,7 @@ class RegionModel(RuleBasedStateMachine):
         create(self.engine, schema, options)
 
     def open(self) -> Engine:
-        return open_engine(self.root, options=SMALL, ids=self.ids)
+        return open_engine(self.root, options=self.engine_options, ids=self.ids)
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
@@ -238,10 +243,12 @@ class RegionModel(RuleBasedStateMachine):
                 row[name] = data.draw(VALUES[kind])
         return row
 
-    @rule(data=st.data(), count=st.integers(1, 6))
-    def put(self, data: st.DataObject, count: int) -> None:
+    @rule(data=st.data(), count=st.integers(1, 6), is_pile=st.booleans())
+    def put(self, data: st.DataObject, count: int, is_pile: bool) -> None:
         rows = [self._row(data, with_fields=True) for _ in range(count)]
         put(self.engine, rows)
+        if is_pile:
+            self.sort()  # before a reader does
         for row in rows:
             self.model.put(row)
 
@@ -442,12 +449,30 @@ class RegionModel(RuleBasedStateMachine):
             assert all(sum(row in rows for row in newest) == 1 for rows in candidates)
 
 
-RegionModel.TestCase.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+class TreeModel(RegionModel):
+    """The same with memtables of type `partition_tree`."""
+
+    engine_options = SMALL_TREE
+
+    @invariant()
+    def all_that_is_held_is_charged(self) -> None:
+        if hasattr(self, "engine"):
+            buffer, version = self.engine.context.buffer, self.engine._region(REGION).version
+            assert buffer.kept == sum(memtable.kept_bytes for memtable in version.memtables)
+            assert buffer.used == version.memtable_bytes + buffer.kept
+
+
+def _settings(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+RegionModel.TestCase.settings = _settings(EXAMPLES)
+TreeModel.TestCase.settings = _settings(EXAMPLES // 3)
 
 
 class RegionModelOverMemoryLog(RegionModel):
@@ -470,3 +495,8 @@ class TestRegionModel(RegionModel.TestCase):  # type: ignore[misc]
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
 class TestRegionModelOverMemoryLog(RegionModelOverMemoryLog.TestCase):  # type: ignore[misc]
     """Runs the state machine over the log in memory."""
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestTreeModel(TreeModel.TestCase):  # type: ignore[misc]
+    """Runs the state machine with the other type of memtable."""

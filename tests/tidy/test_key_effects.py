@@ -244,6 +244,26 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "mito.scan_parallelism",
         "tests/engine/test_engine.py::test_scan_parallelism_is_the_number_of_fragments",
     ),
+    "region_engine[].mito.memtable.type": (
+        STANDALONE,
+        "mito.memtable.type",
+        "tests/engine/rows/test_partition_tree.py::test_very_many_series_take_little_memory",
+    ),
+    "region_engine[].mito.memtable.index_max_keys_per_shard": (
+        STANDALONE,
+        "mito.memtable.index_max_keys_per_shard",
+        "tests/engine/rows/test_partition_tree.py::test_a_shard_has_no_more_keys_than_configured",
+    ),
+    "region_engine[].mito.memtable.data_freeze_threshold": (
+        STANDALONE,
+        "mito.memtable.data_freeze_threshold",
+        "tests/engine/rows/test_partition_tree.py::test_rows_of_a_shard_are_compressed_at_the_threshold",
+    ),
+    "region_engine[].mito.memtable.fork_dictionary_bytes": (
+        STANDALONE,
+        "mito.memtable.fork_dictionary_bytes",
+        "tests/engine/rows/test_partition_tree.py::test_keys_outlive_a_flush_as_far_as_there_is_room",
+    ),
     "region_engine[].mito.inverted_index.create_on_flush": (
         STANDALONE,
         "inverted_index.create_on_flush",

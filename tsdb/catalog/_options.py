@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DatabaseInfo, MergeMode, RegionOptions, TableInfo
+from tsdb.model import DatabaseInfo, MemtableKind, MemtableSettings, MergeMode, RegionOptions, TableInfo
 from tsdb.units import Duration, DurationTooLong, Size
 
 T = TypeVar("T")
@@ -24,6 +24,7 @@ INSTANT = Duration(1)
 _TTL = "ttl"
 _COMPACTION = "compaction."
 _TWCS = "compaction.twcs."
+_TREE = "memtable.partition_tree."
 _LONGEST = Duration.parse("292y")
 
 
@@ -49,6 +50,16 @@ def region_options(options: Mapping[str, str]) -> RegionOptions:
         compaction_window=_read(options, f"{_TWCS}time_window", _parse_window, default=None),
         compaction_trigger_files=_read(options, f"{_TWCS}trigger_file_num", int, default=None),
         compaction_output_bytes=_read(options, f"{_TWCS}max_output_file_size", _parse_size, default=None),
+        memtable=_memtable_options(options),
+    )
+
+
+def _memtable_options(options: Mapping[str, str]) -> MemtableSettings:
+    return MemtableSettings(
+        type=_read(options, "memtable.type", _parse_memtable_type, default=None),
+        shard_keys=_read(options, f"{_TREE}index_max_keys_per_shard", int, default=None),
+        freeze_rows=_read(options, f"{_TREE}data_freeze_threshold", int, default=None),
+        fork_bytes=_read(options, f"{_TREE}fork_dictionary_bytes", Size.parse, default=None),
     )
 
 
@@ -67,6 +78,11 @@ def _read(options: Mapping[str, str], key: str, parse: Callable[[str], T], *, de
 
 def _parse_merge_mode(text: str) -> MergeMode:
     return MergeMode(text) if text else MergeMode.LAST_ROW
+
+
+def _parse_memtable_type(text: str) -> MemtableKind:
+    # `bulk` holds batches of rows and merges them in the background, as `time_series` does here.
+    return MemtableKind.TIME_SERIES if text == "bulk" else MemtableKind(text)
 
 
 def _parse_flag(text: str) -> bool:

@@ -29,12 +29,13 @@ from tsdb.config import (
     settings_of,
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
-from tsdb.engine import EngineOptions, WalSettings
+from tsdb.engine import EngineOptions, TreeOptions, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.ingest import TableRows
 from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
 from tsdb.ingest.prometheus import SERIES_BYTES_MAX
 from tsdb.memory import MemoryOwner
+from tsdb.model import MemtableKind
 from tsdb.processes.fork_server import Forker
 from tsdb.query import QueryEngineOptions
 from tsdb.servers import QueryScheduler, Tls
@@ -348,6 +349,12 @@ def engine_options(mito: MitoOptions, limit: Size) -> EngineOptions:
         index_intermediate_path=Path(mito.inverted_index.intermediate_path),
         merge_memory_size=Size(min(MERGE_BYTES_MAX, limit // MERGE_PART)),
         series_registers_size=series_memory(limit),
+        memtable_type=MemtableKind(mito.memtable.type),
+        tree=TreeOptions(
+            shard_keys=mito.memtable.index_max_keys_per_shard,
+            freeze_rows=mito.memtable.data_freeze_threshold,
+            fork_bytes=mito.memtable.fork_dictionary_bytes,
+        ),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
-    RESERVED,
     CountValue,
     FlagValue,
     IndexMode,
@@ -75,22 +74,18 @@ class MemtableOptions(Section):
     type: MemtableTypeValue = Field(
         default=MemtableType.TIME_SERIES,
         description="time_series, or partition_tree (experimental): less memory with very many series, slower reads.",
-        json_schema_extra=RESERVED,
     )
     index_max_keys_per_shard: PositiveValue = Field(
         default=8192,
         description="Maximum number of keys in one shard; partition_tree only.",
-        json_schema_extra=RESERVED,
     )
     data_freeze_threshold: PositiveValue = Field(
         default=32768,
         description="Maximum number of rows in the active buffer of one shard; partition_tree only.",
-        json_schema_extra=RESERVED,
     )
     fork_dictionary_bytes: SizeValue = Field(
         default=Size.parse("1GiB"),
         description="Maximum size of key dictionaries kept across flushes; partition_tree only.",
-        json_schema_extra=RESERVED,
     )
 
 

@@ -143,6 +143,9 @@ _SHARED: dict[str, Callable[[str], str]] = {
     "skip_wal": _flag,
     "sst_format": _one_of("flat", "primary_key"),
     "memtable.type": _one_of("time_series", "partition_tree", "bulk"),
+    "memtable.partition_tree.index_max_keys_per_shard": _count,
+    "memtable.partition_tree.data_freeze_threshold": _count,
+    "memtable.partition_tree.fork_dictionary_bytes": _size,
     "compaction.type": _one_of("twcs"),
     "compaction.twcs.time_window": _window,
     "compaction.twcs.trigger_file_num": _count,
@@ -195,7 +198,12 @@ ALTERABLE = frozenset(
 """The options ALTER TABLE … SET can change."""
 
 INHERITED_AT_CREATION = frozenset(
-    {"storage", "append_mode", "merge_mode", "skip_wal", "sst_format", "memtable.type"},
+    {
+        *("storage", "append_mode", "merge_mode", "skip_wal", "sst_format", "memtable.type"),
+        "memtable.partition_tree.index_max_keys_per_shard",
+        "memtable.partition_tree.data_freeze_threshold",
+        "memtable.partition_tree.fork_dictionary_bytes",
+    }
 )
 """The options of a database that a new table takes over; ttl and compaction are looked up whenever they are needed."""
 

@@ -19,6 +19,7 @@ from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.regions import Regions
+from tsdb.engine.rows.partition_tree import TreeOptions
 from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Regions",
     "SchemaOutdated",
     "StrictWindows",
+    "TreeOptions",
     "Wal",
     "WalSettings",
     "region_directory",

@@ -21,6 +21,9 @@ from tsdb.engine.region.region import Region
 from tsdb.telemetry import CacheState, CacheStatistics, Family, collected
 
 _BUFFER = Family("tsdb_engine_write_buffer_bytes", "gauge", (), "Memory of rows that are not in data files yet.")
+_KEPT = Family(
+    "tsdb_engine_kept_series_bytes", "gauge", (), "Part of the write buffer that holds series kept across flushes."
+)
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
@@ -77,6 +80,7 @@ class _EngineCollector(Collector):
         engines = list(self.engines)
         files = [handle.meta for engine in engines for region in engine.open_regions for handle in region.version.files]
         yield _gauge(_BUFFER, sum(engine.context.buffer.used for engine in engines))
+        yield _gauge(_KEPT, sum(engine.context.buffer.kept for engine in engines))
         yield _gauge(_LOG, sum(engine.context.wal.statistics().total_bytes for engine in engines))
         yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
@@ -91,7 +95,7 @@ class _EngineCollector(Collector):
 _collector = _EngineCollector()
 collected(
     _collector,
-    *(_BUFFER, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, *_CACHES.values(), _FREE),
+    *(_BUFFER, _KEPT, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, *_CACHES.values(), _FREE),
 )
 
 

@@ -28,7 +28,8 @@ from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import RegionReader
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.rows.cache import Caches
-from tsdb.engine.rows.source import Run, Source
+from tsdb.engine.rows.compact import CompactRun
+from tsdb.engine.rows.source import MemorySource, Run, Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
 from tsdb.model import RegionId, RegionOptions, RegionSchema
@@ -84,7 +85,7 @@ class Parcel(NamedTuple):
     gone: Sequence[int]
     descriptors: Sequence[int]
     """Shared memory: one for each run among the news, in their order."""
-    pinned: Sequence[Run]
+    pinned: Sequence[MemorySource]
     """These runs: the descriptors are valid as long as this is held."""
 
 
@@ -105,17 +106,17 @@ class SharedRuns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: weakref.WeakKeyDictionary[Run, _Shared] = weakref.WeakKeyDictionary()
+        self._runs: weakref.WeakKeyDictionary[MemorySource, _Shared] = weakref.WeakKeyDictionary()
 
-    def share(self, run: Run) -> tuple[_LentRun, int] | None:
+    def share(self, run: MemorySource) -> tuple[_LentRun, int] | None:
         """Return a run and the descriptor of its columns; None if that takes too much, or is not done yet."""
         shared = self._runs.get(run)
         if shared is None:
             shared = self._begin(run)
         return None if shared is None or shared.lent is None else (shared.lent, shared.descriptor)
 
-    def _begin(self, run: Run) -> _Shared | None:
-        shared = _Shared(run.nbytes)
+    def _begin(self, run: MemorySource) -> _Shared | None:
+        shared = _Shared(run.nbytes_decoded)
         with self._lock:
             held = list(self._runs.values())
             if len(held) >= SHARED_RUNS_MAX or sum(each.nbytes for each in held) + shared.nbytes > SHARED_BYTES_MAX:
@@ -128,10 +129,10 @@ class SharedRuns:
         return shared
 
 
-def _copy(run: Run, shared: _Shared) -> None:
-    """Copy the columns of a run to shared memory."""
+def _copy(run: MemorySource, shared: _Shared) -> None:
+    """Copy the columns of a run to shared memory; one that is compressed is decompressed for that."""
     buffers: list[pickle.PickleBuffer] = []
-    body = pickle.dumps(run, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
+    body = pickle.dumps(run.decoded(), pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append)
     views = [each.raw() for each in buffers]
     sizes = tuple(view.nbytes for view in views)
     offsets = _offsets(sizes)
@@ -157,7 +158,7 @@ class Lender:
         self._last = 0
         self._news: list[tuple[int, Any]] = []
         self._descriptors: list[int] = []
-        self._pinned: list[Run] = []
+        self._pinned: list[MemorySource] = []
         """The runs whose descriptors are to be sent: these are valid as long as the runs are held."""
         self._gone: deque[int] = deque()
 
@@ -217,7 +218,7 @@ class Lender:
                 return None
             lent = _LentFile(source.meta, unrouted(source.directory), copy.root, source.applies_index)
             return self._send(source, lent, copy)
-        if not isinstance(source, Run) or len(self._descriptors) >= PARCEL_RUNS_MAX:
+        if not isinstance(source, Run | CompactRun) or len(self._descriptors) >= PARCEL_RUNS_MAX:
             return None
         shared = self._runs.share(source)
         if shared is None:

@@ -27,6 +27,9 @@ class MemtableTuning:
     pile_bytes: int = 8 << 20
     """Raw rows whose arrays take so much besides their values are sorted: a run has one array for each column."""
 
+    raw_bytes_max: int = 16 << 20
+    """With `partition_tree`, raw rows of a window that take so much are compressed, however few each shard has."""
+
     def is_pile(self, rows: int, arrays: int) -> bool:
         """Tell whether raw rows should be sorted before a reader needs them."""
         return rows >= self.freeze_rows or arrays * ARRAY_BYTES >= self.pile_bytes

@@ -30,6 +30,45 @@ class MergeMode(StrEnum):
     """Each field takes its newest value that is not null."""
 
 
+class MemtableKind(StrEnum):
+    """How a region holds rows in memory."""
+
+    TIME_SERIES = "time_series"
+    PARTITION_TREE = "partition_tree"
+    """Less memory for very many series, slower reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemtableSettings:
+    """How the rows of a region are held in memory; None leaves a setting to the engine."""
+
+    type: MemtableKind | None = None
+    shard_keys: int | None = None
+    """Keys of one shard; like what follows for `partition_tree`."""
+    freeze_rows: int | None = None
+    """Raw rows of one shard that are compressed."""
+    fork_bytes: Size | None = None
+    """What keys may take that outlive a flush."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that are set."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            name: str(value) if isinstance(value, Size) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> MemtableSettings:
+        given = dict(value)
+        if "type" in given:
+            given["type"] = MemtableKind(given["type"])
+        if "fork_bytes" in given:
+            given["fork_bytes"] = Size.parse(given["fork_bytes"])
+        return cls(**given)
+
+
 @dataclass(frozen=True, slots=True)
 class RegionOptions:
     """The options of the regions of a table."""
@@ -51,6 +90,7 @@ class RegionOptions:
     """How many files of a window are worth a merge."""
     compaction_output_bytes: Size | None = None
     """Files that would be larger together are not merged."""
+    memtable: MemtableSettings = MemtableSettings()
     append_from: int = 0
     """In append mode, the sequence from which on every row is kept. Older ones were written before the region came into
     append mode: among themselves they stay merged by `merge_mode`."""
@@ -68,11 +108,7 @@ class RegionOptions:
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return {
-            name: str(value) if isinstance(value, Duration | Size) else value
-            for name, (value, default) in values.items()
-            if value != default
-        }
+        return {name: _plain(value) for name, (value, default) in values.items() if value != default}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RegionOptions:
@@ -85,4 +121,13 @@ class RegionOptions:
         for name in ("write_buffer_size", "compaction_output_bytes"):
             if given.get(name) is not None:
                 given[name] = Size.parse(given[name])
+        if "memtable" in given:
+            given["memtable"] = MemtableSettings.from_json(given["memtable"])
         return cls(**given)
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON has it."""
+    if isinstance(value, MemtableSettings):
+        return value.to_json()
+    return str(value) if isinstance(value, Duration | Size) else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +120,13 @@ class SeriesTable:
     def take(self, positions: npt.NDArray[np.int64]) -> SeriesTable:
         """Return some of the series, in the order given."""
         return SeriesTable(self.tsid[positions], self.check[positions], self.take_tags(positions))
+
+    def choose(self, positions: npt.NDArray[np.int64]) -> SeriesTable:
+        """The same; tags that are late stay so."""
+        late = self.late
+        if late is None:
+            return self.take(positions)
+        return SeriesTable(self.tsid[positions], self.check[positions], replace(late, numbers=late.numbers[positions]))
 
     @property
     def nbytes(self) -> int:

@@ -12,8 +12,8 @@ import pytest
 from tests.engine.sst.files import HOSTS, LARGE, Files, content_of, hosts, run_of
 from tsdb.engine.rows.cache import Caches, ColumnKey
 from tsdb.engine.rows.slices import Slices
+from tsdb.engine.rows.vectors import CarryOver
 from tsdb.engine.sst import DataFile, WrittenFile
-from tsdb.engine.sst._vectors import CarryOver
 from tsdb.model import ColumnId
 from tsdb.store import MemoryStore
 

@@ -13,10 +13,11 @@ from tsdb.engine.region.names import RegionNames
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.rows.merge_memory import MergeMemory
+from tsdb.engine.rows.partition_tree import PartitionTree, TreeOptions
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.tuning import EngineTuning
 from tsdb.ids import Ids
-from tsdb.model import RegionOptions, RegionSchema
+from tsdb.model import MemtableKind, RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
 from tsdb.units import Duration, Size
 
@@ -53,6 +54,9 @@ class EngineOptions:
     """What flushes and compactions may hold together while they merge; compactions wait for it."""
     series_registers_size: Size = Size(64 << 20)
     """What is kept of the series of tables."""
+    memtable_type: MemtableKind = MemtableKind.TIME_SERIES
+    tree: TreeOptions = field(default_factory=TreeOptions)
+    """The settings of memtables of type `partition_tree`."""
     stall_timeout: Duration = Duration.of_seconds(30)
     """How long a write may wait for memory when its request has no deadline of its own."""
     tuning: EngineTuning = field(default_factory=EngineTuning)
@@ -78,9 +82,38 @@ class EngineContext:
     merge_memory: MergeMemory
     names: RegionNames = field(default_factory=RegionNames)
 
-    def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
-        """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""
+    def new_memtable(
+        self,
+        schema: RegionSchema,
+        options: RegionOptions,
+        window_seconds: int | None = None,
+        *,
+        after: Memtable | None = None,
+    ) -> Memtable:
+        """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files.
+
+        It may take over the keys of the one before it (`after`), which takes no more rows.
+        """
         ticks = max(window_seconds or WINDOW_SECONDS, WINDOW_SECONDS_MIN) * schema.ticks_per_second
-        return Memtable(
-            schema, options, window_ticks=ticks, tuning=self.options.tuning.memtable, on_bytes=self.buffer.charge
+        tuning, charge = self.options.tuning.memtable, self.buffer.charge
+        own, default = options.memtable, self.options
+        if (own.type or default.memtable_type) is MemtableKind.TIME_SERIES:
+            return Memtable(schema, options, window_ticks=ticks, tuning=tuning, on_bytes=charge)
+        tree = TreeOptions(
+            shard_keys=own.shard_keys or default.tree.shard_keys,
+            freeze_rows=own.freeze_rows or default.tree.freeze_rows,
+            fork_bytes=default.tree.fork_bytes if own.fork_bytes is None else own.fork_bytes,
         )
+        memtable = PartitionTree(
+            schema,
+            options,
+            window_ticks=ticks,
+            tuning=tuning,
+            tree=tree,
+            caches=self.caches,
+            on_bytes=charge,
+            on_kept=self.buffer.keep,
+        )
+        if after is not None:
+            memtable.take_over(after, self.buffer.room_to_keep)
+        return memtable

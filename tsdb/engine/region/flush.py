@@ -167,7 +167,7 @@ def _merge_file(context: EngineContext, job: FlushJob, plan: PlannedFile, option
     merge = Merge(
         plan.schema,
         options,
-        [Selection.all_of(run) for run in plan.runs],
+        [Selection.all_of(run.passing_reader()) for run in plan.runs],
         keep_tombstones=plan.keeps_tombstones,
     )
     return write_sst(

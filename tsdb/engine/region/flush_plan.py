@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tsdb.engine.region.version import Version
 from tsdb.engine.rows.memtable import Memtable
-from tsdb.engine.rows.source import Run
+from tsdb.engine.rows.source import MemorySource
 from tsdb.model import Column, RegionSchema, Semantic, TimeRange
 
 FILES_MAX = 64
@@ -29,7 +29,7 @@ class PlannedFile:
     """A file to write."""
 
     schema: RegionSchema
-    runs: tuple[Run, ...]
+    runs: tuple[MemorySource, ...]
     keeps_tombstones: bool
     """Something that is or will be in other files may be hidden by them."""
 
@@ -67,21 +67,21 @@ def _stored(column: Column, written: Column | None) -> Column:
     return replace(column, type=kind, default=first.default if kind == first.type else None)
 
 
-def _windows(memtables: Sequence[Memtable]) -> list[list[Run]]:
+def _windows(memtables: Sequence[Memtable]) -> list[list[MemorySource]]:
     """Return the runs of each window, in the order of time."""
-    windows: dict[int, list[Run]] = {}
+    windows: dict[int, list[MemorySource]] = {}
     for memtable in memtables:
         for start, runs in memtable.runs().items():
             windows.setdefault(start, []).extend(runs)
     return [windows[start] for start in sorted(windows)]
 
 
-def join_windows(windows: list[list[Run]], count_max: int) -> list[list[Run]]:
+def join_windows(windows: list[list[MemorySource]], count_max: int) -> list[list[MemorySource]]:
     """Join neighbouring windows until there are few enough, in parts of about the same number of rows."""
     if len(windows) <= count_max:
         return windows
     rows = sum(run.facts.rows for runs in windows for run in runs)
-    joined: list[list[Run]] = []
+    joined: list[list[MemorySource]] = []
     done = 0
     for left, runs in zip(range(len(windows), 0, -1), windows, strict=True):
         # A new part begins when the last one is full, and always while every window can have its own.
@@ -92,7 +92,7 @@ def join_windows(windows: list[list[Run]], count_max: int) -> list[list[Run]]:
     return joined
 
 
-def _span(runs: Sequence[Run]) -> TimeRange:
+def _span(runs: Sequence[MemorySource]) -> TimeRange:
     span = runs[0].facts.time_range
     for run in runs[1:]:
         span = span.union(run.facts.time_range)

@@ -181,17 +181,22 @@ class Housekeeping:
     def _flush_idle(self) -> None:
         now = self._context.clock.monotonic_ns()
         for region in self._regions():
-            is_idle = self._is_idle(region, now)
+            idle_ns = self._idle_ns(region, now)
             if not region.version.memtable_bytes:
                 # The first row after an idle time has the whole interval before it.
                 region.flush.last_ns = now
-            elif is_idle or now - region.flush.last_ns >= self._context.options.auto_flush_interval:
+                if region.version.mutable.kept_bytes and idle_ns >= self._context.options.auto_flush_interval:
+                    region.worker.call(partial(region.forget_keys, self._context))
+            elif (
+                self._is_idle(region, idle_ns)
+                or now - region.flush.last_ns >= self._context.options.auto_flush_interval
+            ):
                 self._flush(region)
 
-    def _is_idle(self, region: Region, now: int) -> bool:
+    def _is_idle(self, region: Region, idle_ns: int) -> bool:
         """Whether much was written to a region, and nothing for a while."""
         is_large = region.version.memtable_bytes >= self._context.options.tuning.idle_bytes_min
-        return self._idle_ns(region, now) >= IDLE_INTERVAL and is_large
+        return idle_ns >= IDLE_INTERVAL and is_large
 
     def _idle_ns(self, region: Region, now: int) -> int:
         """Return for how long nothing was written to a region, as far as it was watched."""

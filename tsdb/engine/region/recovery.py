@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tsdb.engine.entry import decode_batch
@@ -201,8 +201,7 @@ def _use_memtable(context: EngineContext, region: Region, schema: RegionSchema, 
     """Let the next rows come into a memtable of a schema and options."""
     mutable = region.version.mutable
     if (mutable.schema is not schema and mutable.schema != schema) or mutable.options != options:
-        region.freeze(context)
-        region.version = replace(region.version, mutable=context.new_memtable(schema, options, region.window_seconds))
+        region.use_memtable(context, schema, options)
 
 
 def _relieve(context: EngineContext, found: RecoveredRegions) -> None:

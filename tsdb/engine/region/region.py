@@ -17,10 +17,9 @@ from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.names import RegionNames
 from tsdb.engine.region.state import CompactionState, FlushState, RegionAccess, RegionState, Written
 from tsdb.engine.region.version import FileHandle, FrozenMemtable, Version
-from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.sst import delete_files
 from tsdb.errors import TsdbError
-from tsdb.model import RegionId, RegionOptions
+from tsdb.model import RegionId, RegionOptions, RegionSchema
 from tsdb.store import Purpose, StoreError, requests_for
 from tsdb.telemetry import get_logger
 
@@ -76,19 +75,31 @@ class Region:
         state = self.manifest.state
         return window_seconds(state.options) or state.compaction_window_seconds
 
-    def new_memtable(self, context: EngineContext) -> Memtable:
-        """Make an empty memtable for the schema and the options that the manifest has."""
-        state = self.manifest.state
-        return context.new_memtable(state.schema, state.options, self.window_seconds)
+    def use_memtable(self, context: EngineContext, schema: RegionSchema, options: RegionOptions) -> None:
+        """Let the next rows come into a new memtable. On the worker, or while the region is opened."""
+        self.freeze(context)
+        empty = self.version.mutable
+        after = context.new_memtable(schema, options, self.window_seconds, after=empty)
+        self.version = replace(self.version, mutable=after)
+        empty.release()
+
+    def forget_keys(self, context: EngineContext) -> None:
+        """Let go of the keys of series that were kept for the next rows. On the worker."""
+        version = self.version
+        if version.mutable.is_empty and not self.access.is_dropped:
+            fresh = context.new_memtable(version.schema, version.options, self.window_seconds)
+            self.version = replace(version, mutable=fresh)
+            version.mutable.release()
 
     def freeze(self, context: EngineContext) -> None:
         """Let the memtable that is written to take no more rows. On the worker."""
         version = self.version
         if version.mutable.is_empty:
             return
+        empty = context.new_memtable(version.schema, version.options, self.window_seconds, after=version.mutable)
+        # Counted now: keys that the next memtable took over are no longer part of it.
         frozen = FrozenMemtable(version.mutable, self.written.entry_id, self.written.sequence, version.mutable.nbytes)
         context.buffer.freeze(frozen.nbytes)
-        empty = context.new_memtable(version.schema, version.options, self.window_seconds)
         self.version = replace(version, mutable=empty, frozen=(*version.frozen, frozen))
 
     def _stop_for_good(self, error: TsdbError) -> None:
@@ -146,8 +157,8 @@ class Region:
         """Bring the version in line with the manifest: schema, options, files, and which memtables are still needed."""
         state, version = self.manifest.state, self.version
         if state.schema != version.mutable.schema or state.options != version.options:
-            self.freeze(context)
-            version = replace(self.version, mutable=self.new_memtable(context))
+            self.use_memtable(context, state.schema, state.options)
+            version = self.version
         known = {handle.meta.file_id: handle for handle in version.files}
         files = tuple(known.get(file_id) or FileHandle(context, self, meta) for file_id, meta in state.files.items())
         needed = tuple(each for each in version.frozen if each.sequence > state.flushed_sequence)

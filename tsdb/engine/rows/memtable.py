@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,7 @@ import pyarrow as pa
 from tsdb.engine.rows.merge import Merge, Selection, Stripe, join_ops
 from tsdb.engine.rows.narrow import concat_held, narrowed
 from tsdb.engine.rows.series import SeriesOrder
-from tsdb.engine.rows.source import Rows, Run, count_arrays, make_run, sort_rows
+from tsdb.engine.rows.source import MemorySource, Rows, Run, count_arrays, make_run, sort_rows
 from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
 from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, SeriesTable, TimeRange
 
@@ -36,23 +36,18 @@ class Window:
     """The pieces of one window of time."""
 
     raw: tuple[Rows, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[MemorySource, ...] = ()
     """Oldest first; the sequences of one all lie before those of the next."""
-
-    @property
-    def raw_rows(self) -> int:
-        return sum(len(piece.times) for piece in self.raw)
-
-    @property
-    def raw_arrays(self) -> int:
-        return sum(piece.arrays for piece in self.raw)
 
 
 _EMPTY = Window()
 
 
 class Memtable:
-    """Rows of one region under one schema, all written before the region came into append mode or all after it."""
+    """Rows of one region under one schema, all written before the region came into append mode or all after it.
+
+    This is the one of type `time_series`; others change how rows are taken, sorted and merged.
+    """
 
     def __init__(
         self,
@@ -78,6 +73,7 @@ class Memtable:
         self._fragmented: set[int] = set()
         """Windows with runs to be merged."""
         self._series_order = SeriesOrder()
+        self._is_released = False
         self.nbytes = 0
         self.rows = 0
         self.time_range: TimeRange | None = None
@@ -87,11 +83,18 @@ class Memtable:
         return self.rows == 0
 
     @property
+    def kept_bytes(self) -> int:
+        """What the memtable holds besides rows, and hands on to the next one; it is not part of `nbytes`."""
+        return 0
+
+    @property
     def needs_sorting(self) -> bool:
         """Tell whether a background job should sort a pile of raw rows, or merge runs."""
-        return bool(self._fragmented) or any(
-            self._tuning.is_pile(rows, self._raw_arrays[start]) for start, rows in self._raw_rows.items()
-        )
+        return bool(self._fragmented) or any(map(self._is_pile, self._raw_rows))
+
+    def _is_pile(self, start: int) -> bool:
+        """Tell whether the raw rows of a window should be sorted before a reader needs them."""
+        return self._tuning.is_pile(self._raw_rows[start], self._raw_arrays[start])
 
     def append(self, batch: Batch, base_sequence: int, *, nbytes: int) -> None:
         """Add the rows of a batch, of `nbytes` in memory; row i has sequence `base_sequence + i`.
@@ -108,25 +111,30 @@ class Memtable:
             for start, piece in pieces:
                 window = windows.get(start, _EMPTY)
                 windows[start] = Window((*window.raw, piece), window.runs)
-                self._raw_arrays[start] = self._raw_arrays.get(start, 0) + piece.arrays
-                self._raw_rows[start] = self._raw_rows.get(start, 0) + len(piece.times)
+                self._count_raw(start, (piece,), 1)
             self._windows = windows
             self.rows += batch.rows
             self.nbytes += added
             self.time_range = span if self.time_range is None else self.time_range.union(span)
         self._on_bytes(added)
 
-    def runs(self) -> dict[int, tuple[Run, ...]]:
+    def _count_raw(self, start: int, pieces: Sequence[Rows], sign: int) -> None:
+        """Count raw rows of a window that came, or that were sorted."""
+        rows, arrays = sum(len(piece.times) for piece in pieces), sum(piece.arrays for piece in pieces)
+        self._raw_rows[start] = self._raw_rows.get(start, 0) + sign * rows
+        self._raw_arrays[start] = self._raw_arrays.get(start, 0) + sign * arrays
+
+    def runs(self) -> dict[int, tuple[MemorySource, ...]]:
         """Return everything as sorted runs per window, oldest first within a window."""
         # Taken once: a batch that comes later is in no window of the answer.
         windows = self._windows
-        return {start: self._sorted(start, window).runs for start, window in windows.items()}
+        return {start: self._sorted(start, window, self._sort).runs for start, window in windows.items()}
 
     def sort_pending(self) -> None:
         """Sort full piles of raw rows and merge runs of one size; for a background job."""
         for start, window in self._windows.items():
-            if self._tuning.is_pile(window.raw_rows, window.raw_arrays):
-                window = self._sorted(start, window)
+            if self._is_pile(start):
+                window = self._sorted(start, window, self._sort_pile)
             runs = window.runs
             while (chosen := _mergeable(runs, self._tuning)) is not None:
                 merged = (*runs[: chosen.start], self._merge(runs[chosen]), *runs[chosen.stop :])
@@ -138,6 +146,7 @@ class Memtable:
         """Give the write buffer its bytes back; the rows themselves live as long as a reader holds them."""
         with self._lock:
             freed, self.nbytes = self.nbytes, 0
+            self._is_released = True
         self._on_bytes(-freed)
 
     def _to_rows(self, batch: Batch, base_sequence: int, nbytes: int) -> Rows:
@@ -158,16 +167,21 @@ class Memtable:
         groups = np.split(order, np.flatnonzero(np.diff(windows[order])) + 1)
         return [(int(windows[positions[0]]), _take_rows(rows, positions)) for positions in groups]
 
-    def _sorted(self, start: int, window: Window) -> Window:
+    def _sorted(self, start: int, window: Window, sort: Callable[[tuple[Rows, ...]], MemorySource]) -> Window:
         """Return a window as it was taken, its raw rows sorted."""
         if not window.raw:
             return window
-        run = sort_rows(
-            self.schema, window.raw, drop_overwritten=self._drops_overwritten, series_order=self._series_order
-        )
-        done = Window((), (*window.runs, run))
+        done = Window((), (*window.runs, sort(window.raw)))
         self._install(start, window, done)
         return done
+
+    def _sort(self, raw: tuple[Rows, ...]) -> MemorySource:
+        """Sort rows for a reader."""
+        return sort_rows(self.schema, raw, drop_overwritten=self._drops_overwritten, series_order=self._series_order)
+
+    def _sort_pile(self, raw: tuple[Rows, ...]) -> MemorySource:
+        """Sort a pile of rows in the background."""
+        return self._sort(raw)
 
     def _install(self, start: int, taken: Window, done: Window) -> bool:
         """Put sorted pieces in the place of those they were made from, unless another thread was faster."""
@@ -179,11 +193,10 @@ class Memtable:
             kept = Window(current.raw[raw:], (*done.runs, *current.runs[runs:]))
             delta = sum(run.nbytes for run in done.runs) - sum(run.nbytes for run in taken.runs)
             delta -= sum(piece.nbytes for piece in taken.raw)
-            if self.nbytes == 0:  # released: nothing is charged any more
+            if self._is_released:  # nothing is charged any more
                 delta = 0
             self._windows = {**self._windows, start: kept}
-            self._raw_rows[start] -= taken.raw_rows
-            self._raw_arrays[start] -= taken.raw_arrays
+            self._count_raw(start, taken.raw, -1)
             self.nbytes += delta
             if _mergeable(kept.runs, self._tuning) is None:
                 self._fragmented.discard(start)
@@ -196,10 +209,18 @@ class Memtable:
     def _drops_overwritten(self) -> bool:
         return not self.options.append_mode and self.options.merge_mode is MergeMode.LAST_ROW
 
-    def _merge(self, runs: tuple[Run, ...]) -> Run:
-        """Merge runs that follow each other into one; only what a later row replaced as a whole is left out."""
-        options = self.options if self._drops_overwritten else replace(self.options, append_mode=True, append_from=0)
-        merge = Merge(self.schema, options, [Selection.all_of(run) for run in runs], keep_tombstones=True)
+    @property
+    def _merge_options(self) -> RegionOptions:
+        """Those of merges: only what a later row replaced as a whole is left out."""
+        return self.options if self._drops_overwritten else replace(self.options, append_mode=True, append_from=0)
+
+    def _merge(self, runs: tuple[MemorySource, ...]) -> MemorySource:
+        """Merge runs that follow each other into one."""
+        selections = [Selection.all_of(run.passing_reader()) for run in runs]
+        return self._join(Merge(self.schema, self._merge_options, selections, keep_tombstones=True))
+
+    def _join(self, merge: Merge) -> Run:
+        """Put what is merged into one run."""
         # Only what a run holds of a stripe stays until the last one is merged.
         stripes = list(map(self._hold, merge.stripes()))
         ranks = np.concatenate([stripe.ranks for stripe in stripes])
@@ -212,7 +233,7 @@ class Memtable:
             np.concatenate([stripe.sequences for stripe in stripes]),
             join_ops([(stripe.ops, stripe.rows) for stripe in stripes]),
             {column.id: concat_held([stripe.read(column) for stripe in stripes]) for column in self.schema.fields},
-            is_unique=self._drops_overwritten or _has_unique_keys(ranks, times),
+            is_unique=self._drops_overwritten or has_unique_keys(ranks, times),
         )
 
     def _hold(self, stripe: Stripe) -> Stripe:
@@ -226,7 +247,7 @@ def charged_bytes(series: SeriesTable, fields: Sized, nbytes: int) -> int:
     return nbytes + count_arrays(series, fields) * ARRAY_BYTES
 
 
-def _mergeable(runs: tuple[Run, ...], tuning: MemtableTuning) -> slice | None:
+def _mergeable(runs: tuple[MemorySource, ...], tuning: MemtableTuning) -> slice | None:
     """Find the newest runs of about one size that are worth a merge: of few rows first, then of many.
 
     Runs that follow each other in time, as rows in order make them, are read one after the other without a merge: there
@@ -249,7 +270,7 @@ def _mergeable(runs: tuple[Run, ...], tuning: MemtableTuning) -> slice | None:
     return slice(len(runs) - count, len(runs)) if largest < tier_runs * max(smallest, tuning.freeze_rows) else None
 
 
-def _mergeable_small(runs: tuple[Run, ...], count: int) -> slice | None:
+def _mergeable_small(runs: tuple[MemorySource, ...], count: int) -> slice | None:
     """Find the newest runs of which each has no more rows than all after it, if there are `count`."""
     rows, start = 0, len(runs)
     while start and (not rows or runs[start - 1].facts.rows <= rows):
@@ -258,13 +279,13 @@ def _mergeable_small(runs: tuple[Run, ...], count: int) -> slice | None:
     return slice(start, len(runs)) if len(runs) - start >= count else None
 
 
-def _depth(runs: tuple[Run, ...]) -> int:
+def _depth(runs: tuple[MemorySource, ...]) -> int:
     """Return how many of the runs, at most, have rows around the same time."""
     spans = [run.facts.time_range for run in runs]
     return max((sum(span.start <= moment.start <= span.last for span in spans) for moment in spans), default=0)
 
 
-def _has_unique_keys(ranks: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> bool:
+def has_unique_keys(ranks: npt.NDArray[np.uint32], times: npt.NDArray[np.int64]) -> bool:
     return not bool(np.any((ranks[1:] == ranks[:-1]) & (times[1:] == times[:-1])))
 
 

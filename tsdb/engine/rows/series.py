@@ -58,7 +58,7 @@ class SeriesBlock:
         )
         present = ranks[starts].astype(np.int64)
         offsets = np.append(starts.astype(np.int64), len(ranks))
-        kept = table if len(present) == len(table) else table.take(present)
+        kept = table if len(present) == len(table) else table.choose(present)
         return cls(kept, offsets, time_min, time_max), present
 
 

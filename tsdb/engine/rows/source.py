@@ -6,8 +6,8 @@ rows: its span of time and sequences, whether it holds tombstones, whether its k
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
@@ -65,6 +65,28 @@ class Source(KnownRows, Protocol):
 
     def reader(self, counters: Counters | None = None) -> SourceReader:
         """Return what reads the rows for one scan, and tells `counters` what reading takes."""
+        ...
+
+
+class MemorySource(Source, Protocol):
+    """Rows of a region in memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """What the rows take in memory."""
+        ...
+
+    @property
+    def nbytes_decoded(self) -> int:
+        """About what they take when nothing of them is compressed."""
+        ...
+
+    def passing_reader(self) -> SourceReader:
+        """Return a reader that goes through the rows once and leaves no trace in caches."""
+        ...
+
+    def decoded(self) -> Run:
+        """Return the rows as a run that needs nothing else to be read."""
         ...
 
 
@@ -190,7 +212,8 @@ def find_time(source: SourceReader, time: int, start: int, stop: int) -> int:
 class Rows:
     """Unsorted rows on their way into a run: what a batch brought, with sequences."""
 
-    series: SeriesTable
+    series: SeriesTable | npt.NDArray[np.uint32]
+    """The series of the batch, or their numbers among the keys of the memtable."""
     series_index: npt.NDArray[np.uint32]
     times: npt.NDArray[np.int64]
     sequences: npt.NDArray[np.uint64] | int
@@ -201,15 +224,39 @@ class Rows:
     """What the write buffer is charged for them."""
 
     @property
+    def table(self) -> SeriesTable:
+        """The series, where they are not numbers."""
+        assert isinstance(self.series, SeriesTable)
+        return self.series
+
+    @property
+    def numbers(self) -> npt.NDArray[np.uint32]:
+        """The numbers of the series, where they are numbers."""
+        assert not isinstance(self.series, SeriesTable)
+        return self.series
+
+    @property
     def arrays(self) -> int:
         """In how many arrays they are."""
         return count_arrays(self.series, self.fields)
 
 
-def count_arrays(series: SeriesTable, fields: Sized) -> int:
+def count_arrays(series: SeriesTable | npt.NDArray[np.uint32], fields: Sized) -> int:
     """Return in how many arrays rows are: of fields, tags, the numbers of series, times and the places of series."""
+    if not isinstance(series, SeriesTable):
+        return len(fields) + 3
     tags = len(series.tags_schema) if series.late is None else 1
     return len(fields) + tags + 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPiece:
+    """Some rows of a run, in order."""
+
+    times: npt.NDArray[np.int64]
+    sequences: npt.NDArray[np.uint64]
+    ops: npt.NDArray[np.uint8] | None
+    fields: dict[ColumnId, pa.Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -227,6 +274,22 @@ class Run:
 
     def reader(self, counters: Counters | None = None) -> Run:
         return self  # what is in memory costs nothing worth counting
+
+    def passing_reader(self) -> Run:
+        return self
+
+    def decoded(self) -> Run:
+        table = self.block.table
+        if table.late is None:
+            return self
+        block = replace(self.block, table=SeriesTable(table.tsid, table.check, table.read_tags()))
+        return replace(self, block=block)
+
+    def piece(self, start: int, stop: int) -> RowPiece:
+        """Return a row range as it is held."""
+        ops = None if self._ops is None else self._ops[start:stop]
+        fields = {column: values.slice(start, stop - start) for column, values in self._fields.items()}
+        return RowPiece(self._times[start:stop], self._sequences[start:stop], ops, fields)
 
     def times(self, rows: Slices) -> npt.NDArray[np.int64]:
         return rows.take(self._times)  # type: ignore[return-value]
@@ -260,9 +323,10 @@ class Run:
         known = self.schema.by_id.get(column)
         return values.type if known is None else known.type
 
-    def values(self, column: ColumnId) -> pa.Array | None:
-        """Return a field of all rows as it is held, None if no row has it."""
-        return self._fields.get(column)
+    def held_pieces(self, column: ColumnId) -> Iterator[pa.Array]:
+        """Yield a field of all rows as it is held; nothing if no row has it."""
+        if column in self._fields:
+            yield self._fields[column]
 
     def _widened(self, column: ColumnId, values: pa.Array) -> pa.Array:
         known = self.schema.by_id.get(column)
@@ -290,12 +354,30 @@ class Run:
         buffers = sum(column.nbytes for column in self._fields.values())
         return int(self.block.nbytes + fixed + buffers)
 
+    @property
+    def nbytes_decoded(self) -> int:
+        return self.nbytes
+
 
 def sort_rows(
     schema: RegionSchema, pieces: Sequence[Rows], *, drop_overwritten: bool, series_order: SeriesOrder | None = None
 ) -> Run:
     """Sort rows into a run; `drop_overwritten` keeps only the newest row of each key, tombstones included."""
-    table, places = (series_order or SeriesOrder()).rank([piece.series for piece in pieces])
+    table, places = (series_order or SeriesOrder()).rank([piece.table for piece in pieces])
+    return sort_ranked(schema, pieces, table, places, drop_overwritten=drop_overwritten)
+
+
+def sort_ranked(
+    schema: RegionSchema,
+    pieces: Sequence[Rows],
+    table: SeriesTable,
+    places: pa.Array | _kernels.ArrowArray,
+    *,
+    drop_overwritten: bool,
+) -> Run:
+    """The same for pieces whose series are known to be in `table`, which is in order: `places` tells where, as uint32,
+    piece behind piece.
+    """
     result = _kernels.sort_pieces(
         places,
         [len(piece.series) for piece in pieces],
@@ -321,7 +403,7 @@ def sort_rows(
     )
     present = _numpy(result.series)
     block = SeriesBlock(
-        table if len(present) == len(table) else table.take(present),
+        table if len(present) == len(table) else table.choose(present),
         _numpy(result.offsets),
         _numpy(result.time_min),
         _numpy(result.time_max),

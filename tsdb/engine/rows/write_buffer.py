@@ -5,8 +5,9 @@
     used >= size                       writers wait, with a deadline, for a flush to free memory
     used + waiting >= reject size      writers are refused
 
-`used` counts memtables that are written to (active) and those that wait for their flush to end. While the server is
-short of memory the size is smaller (`limit_to`): writers wait sooner, but are not refused sooner.
+`used` counts memtables that are written to (active) and those that wait for their flush to end. Keys of series that
+memtables hand on to their successors (`kept`) are part of it; no flush frees them, so they get a quarter at most. While
+the server is short of memory the size is smaller (`limit_to`): writers wait sooner, but are not refused sooner.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import threading
 from collections.abc import Callable
 
 from tsdb.units import Size
+
+KEPT_SHARE = 4
+"""One part in so many of the buffer may hold what flushes do not free."""
 
 
 class WriteBuffer:
@@ -28,6 +32,7 @@ class WriteBuffer:
         self._used = 0
         self._frozen = 0
         self._waiting = 0
+        self._kept = 0
         self._on_release: list[Callable[[], None]] = []
 
     @property
@@ -38,6 +43,16 @@ class WriteBuffer:
     def waiting(self) -> int:
         """Bytes of writes that wait for memory."""
         return self._waiting
+
+    @property
+    def kept(self) -> int:
+        """Bytes that flushes do not free."""
+        return self._kept
+
+    @property
+    def room_to_keep(self) -> int:
+        """How many more bytes may outlive flushes."""
+        return max(0, self.size // KEPT_SHARE - self._kept)
 
     @property
     def should_flush(self) -> bool:
@@ -65,6 +80,11 @@ class WriteBuffer:
         """Count bytes of a memtable, more or less than before."""
         with self._lock:
             self._used += delta
+
+    def keep(self, delta: int) -> None:
+        """Count bytes that flushes do not free, more or less than before; they are charged as well."""
+        with self._lock:
+            self._kept += delta
 
     def wait(self, delta: int) -> None:
         """Count bytes of writes that begin, or stop, to wait."""

@@ -20,13 +20,13 @@ from tsdb.engine.rows.narrow import WIDE, widened
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.engine.rows.source import Counters, Held, SourceFacts
+from tsdb.engine.rows.vectors import as_arrow, split_by_row_group, weigh
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import CachePolicy
 from tsdb.engine.sst._series_finder import indexed_tags
-from tsdb.engine.sst._vectors import split_by_row_group
 from tsdb.model import ColumnId, RegionSchema
 
 _DECODERS_MAX = min(4, os.cpu_count() or 1)
@@ -187,7 +187,7 @@ class FileReader:
                 vectors[at] = vector
         if self._counters is not None:
             self._counters.add(vector_hits=len(keys) - len(missing))
-        found = _by_column([_arrow(vector) for vector in vectors], len(numbers))
+        found = _by_column([as_arrow(vector) for vector in vectors], len(numbers))
         if is_narrow:
             return found
         kinds = self.footer.schema.by_id
@@ -233,7 +233,7 @@ class FileReader:
         footer = self.footer
 
         def load(key: ColumnKey) -> pa.Array:
-            return self._vectors.get_or_load(key, lambda: self._read_ends(footer, key.column, rows), _weigh)
+            return self._vectors.get_or_load(key, lambda: self._read_ends(footer, key.column, rows), weigh)
 
         found = self._vectors.get_many(keys)
         missing = [at for at, values in enumerate(found) if values is None]
@@ -255,7 +255,7 @@ class FileReader:
                 if vector is None:
                     vector = reader.decode(row_group, column)
                 pieces.append(
-                    widened(_arrow(vector).take(pa.array(part.positions())), footer.schema.by_id[column].type)
+                    widened(as_arrow(vector).take(pa.array(part.positions())), footer.schema.by_id[column].type)
                 )
             if self._counters is not None:
                 decoded = reader.decoded[before:]
@@ -281,7 +281,7 @@ class FileReader:
             before = len(reader.decoded)
             for at in places:
                 load = partial(reader.decode, keys[at].row_group, keys[at].column)
-                found.append((at, self._vectors.get_or_load(keys[at], load, _weigh)))
+                found.append((at, self._vectors.get_or_load(keys[at], load, weigh)))
             if self._counters is not None:
                 # A column that another scan decoded meanwhile counts as read all the same.
                 read = sum(footer.chunk_bytes(keys[at].row_group, keys[at].column) for at in places)
@@ -293,10 +293,10 @@ class FileReader:
 
         A read of many rows of a narrow column keeps a wide one too: scans then share its memory.
         """
-        vector = _arrow(held)
+        vector = as_arrow(held)
         if kind == WIDE and vector.type != kind and _WIDE_ROWS_RATIO * rows.rows >= len(vector):
             wide = key._replace(form=ColumnForm.WIDE)
-            vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), _weigh)
+            vector = self._vectors.get_or_load(wide, lambda: vector.cast(kind), weigh)
         return widened(rows.take_arrow(vector), kind)
 
     def _read_numpy(self, footer: Footer, column: ColumnId, rows: Slices, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -312,7 +312,7 @@ class FileReader:
             row_groups = split_by_row_group(rows, footer.row_offsets)
             for row_group, part in row_groups:
                 key = ColumnKey(self._file_id, column, row_group)
-                yield key, self._vectors.get_or_load(key, partial(reader.decode, row_group, column), _weigh), part
+                yield key, self._vectors.get_or_load(key, partial(reader.decode, row_group, column), weigh), part
             if self._counters is not None:
                 decoded = reader.decoded[before:]
                 read = sum(footer.chunk_bytes(row_group, column) for row_group in decoded)
@@ -335,14 +335,6 @@ class FileReader:
             raise
         # There are never more than threads that read at the same time; they are closed with this reader.
         idle.append(reader)
-
-
-def _weigh(vector: Any) -> int:
-    return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
-
-
-def _arrow(vector: Held) -> pa.Array:
-    return pa.array(vector) if isinstance(vector, np.ndarray) else vector
 
 
 def _by_column(vectors: list[Any], count: int) -> list[list[Any]]:

@@ -16,10 +16,10 @@ import pyarrow as pa
 from tsdb.engine.index import IndexDamaged, PagedBlob, TagTest
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
+from tsdb.engine.rows.vectors import CarryOver, Vectors
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._series_finder import SeriesFinder
-from tsdb.engine.sst._vectors import CarryOver, Vectors
 from tsdb.store import StoreError
 
 _BLOCK_TIMES = 16

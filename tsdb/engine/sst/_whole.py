@@ -10,14 +10,14 @@ the steps between them are short. What is stored as integers is known to be whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.rows.source import Run, SourceReader
+from tsdb.engine.rows.source import SourceReader
 from tsdb.engine.sst._encoding import sample_ranges, step_bits
 from tsdb.model import Column, ColumnId, RegionSchema
 
@@ -30,6 +30,10 @@ _PART = 1 << 16
 
 class _StoresWhole(Protocol):
     def stores_whole(self, column: ColumnId) -> bool: ...
+
+
+class _HoldsPieces(Protocol):
+    def held_pieces(self, column: ColumnId) -> Iterator[pa.Array]: ...
 
 
 def whole_columns(sources: Iterable[SourceReader], schema: RegionSchema) -> frozenset[ColumnId]:
@@ -54,13 +58,24 @@ def _is_whole_in(source: SourceReader, column: Column) -> bool | None:
     """Whether the values of a source are whole; None if it has none."""
     if column.id not in source.schema.by_id:
         first = column.first
-        values = pa.array([first.default], first.type)
-    elif isinstance(source, Run):
-        found = source.values(column.id)
-        values = pa.nulls(0, column.type) if found is None else found
-    else:
-        return _may_store_whole(source) and source.stores_whole(column.id)
-    return None if values.null_count == len(values) else are_whole(values)
+        return _are_whole_in_all([pa.array([first.default], first.type)])
+    if _is_in_memory(source):
+        return _are_whole_in_all(source.held_pieces(column.id))
+    return _may_store_whole(source) and source.stores_whole(column.id)
+
+
+def _are_whole_in_all(pieces: Iterable[pa.Array]) -> bool | None:
+    found = None
+    for values in pieces:
+        if values.null_count < len(values):
+            if not are_whole(values):
+                return False
+            found = True
+    return found
+
+
+def _is_in_memory(source: object) -> TypeGuard[_HoldsPieces]:
+    return hasattr(source, "held_pieces")
 
 
 def _may_store_whole(source: object) -> TypeGuard[_StoresWhole]:

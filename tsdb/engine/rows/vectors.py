@@ -1,4 +1,4 @@
-"""Decoded columns of row groups: finding those that rows lie in, and keeping one between two reads."""
+"""Decoded columns of row groups, or of other pieces: finding those that rows lie in, keeping one between two reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tsdb.engine.rows.cache import ColumnKey
 from tsdb.engine.rows.slices import Slices
@@ -49,6 +50,16 @@ class CarryOver:
 
     def has_all(self, keys: Iterable[ColumnKey]) -> bool:
         return False
+
+
+def weigh(vector: Any) -> int:
+    """Return how many bytes a decoded column takes."""
+    return int(vector.nbytes if isinstance(vector, np.ndarray) else vector.get_total_buffer_size())
+
+
+def as_arrow(vector: Any) -> pa.Array:
+    """Return a decoded column as Arrow: numbers may be held as numpy."""
+    return pa.array(vector) if isinstance(vector, np.ndarray) else vector
 
 
 def split_by_row_group(rows: Slices, offsets: npt.NDArray[np.int64]) -> list[tuple[int, Slices]]:
