@@ -23,6 +23,7 @@ _BUFFER = Family("tsdb_engine_write_buffer_bytes", "gauge", (), "Memory of rows 
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
+_QUARANTINED = Family("tsdb_engine_quarantined_files", "gauge", (), "Data files that are damaged and kept apart.")
 _BYTES = Family("tsdb_engine_data_bytes", "gauge", (), "Size of all data files and their indexes.")
 _ROWS = Family("tsdb_engine_data_rows", "gauge", (), "Rows of all data files, overwritten ones included.")
 _SERIES = Family(
@@ -61,6 +62,8 @@ class _EngineCollector(Collector):
         yield _gauge(_LOG, sum(engine.context.wal.statistics().total_bytes for engine in engines))
         yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
+        quarantined = sum(len(region.quarantined) for engine in engines for region in engine.open_regions)
+        yield _gauge(_QUARANTINED, quarantined)
         yield _gauge(_BYTES, sum(meta.size_bytes + meta.index_size_bytes for meta in files))
         yield _gauge(_ROWS, sum(meta.rows for meta in files))
         yield _gauge(_SERIES, sum(_series(region) for engine in engines for region in engine.open_regions))
@@ -71,7 +74,8 @@ class _EngineCollector(Collector):
 _collector = _EngineCollector()
 collected(
     _collector,
-    *(_BUFFER, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, _CACHE_BYTES, _CACHE_HITS, _CACHE_MISSES, _FREE),
+    *(_BUFFER, _LOG, _REGIONS, _FILES, _QUARANTINED, _BYTES, _ROWS, _SERIES),
+    *(_CACHE_BYTES, _CACHE_HITS, _CACHE_MISSES, _FREE),
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from tsdb.clock import Clock
 from tsdb.engine.region.background import Background
+from tsdb.engine.region.compaction_history import CompactionHistory
 from tsdb.engine.region.names import RegionNames
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.memtable import Memtable
@@ -63,6 +64,11 @@ class EngineContext:
     ids: Ids
     merge_memory: MergeMemory
     names: RegionNames = field(default_factory=RegionNames)
+    compactions: CompactionHistory = field(default_factory=CompactionHistory)
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return self.clock.now_ns() // 1_000_000
 
     def new_memtable(self, schema: RegionSchema, options: RegionOptions, window_seconds: int | None = None) -> Memtable:
         """Make an empty memtable that is charged to the write buffer; its windows are those of the region's files."""

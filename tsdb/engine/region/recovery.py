@@ -2,8 +2,9 @@
 
     log: find its end ─▶ manifests ─▶ replay what is not flushed, obeying the write buffer ─▶ ready
 
-A region that may have lost acknowledged rows, whose manifest cannot be read, or of which a data file is missing, is
-quarantined with the reason; the others serve. Replay gives rows the sequences they had.
+A region that may have lost acknowledged rows, or whose manifest cannot be read, is quarantined with the reason; the
+others serve. A data file that is missing or has another size is quarantined by itself: queries that need it say so, all
+others are answered. Replay gives rows the sequences they had.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from tsdb.engine.entry import decode_batch
-from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound
-from tsdb.engine.listing import Listing, check_files, region_of
+from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound
+from tsdb.engine.listing import Listing, find_damaged, region_of
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
 from tsdb.engine.region.compact import first_look_ns
@@ -73,8 +74,9 @@ def open_region(
         ids=context.ids,
         objects=objects,
     )
-    check_files(objects, directory, manifest.state)
-    return make_region(context, manifest, region_id, directory, worker)
+    region = make_region(context, manifest, region_id, directory, worker)
+    region.quarantine_found(context, find_damaged(objects, directory, manifest.state))
+    return region
 
 
 def make_region(
@@ -111,7 +113,7 @@ def recover(
         try:
             objects = listing.below(directory)
             found.regions[region_id] = open_region(context, region_id, directory, worker_of(region_id), objects)
-        except (FileCorrupted, ManifestCorrupted, ManifestNotFound, StoreError) as error:
+        except (ManifestCorrupted, ManifestNotFound, StoreError) as error:
             found.quarantined[region_id] = str(error)
             _log.error("a region cannot be opened", region=region_id, table=context.names(region_id), error=error)
     _replay(context, found)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.source import Counters, SourceFacts
-from tsdb.engine.sst._content import FileContent
+from tsdb.engine.sst._content import FileContent, OnDamage, ignore_damage
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
+from tsdb.engine.sst._verify import verify_file
 from tsdb.model import RegionSchema
 from tsdb.store import ObjectStore
 
@@ -22,7 +25,15 @@ class DataFile:
 
     __slots__ = ("__weakref__", "_cached", "_caches", "_content", "facts", "meta")
 
-    def __init__(self, meta: FileMeta, *, store: ObjectStore, directory: str, caches: Caches) -> None:
+    def __init__(
+        self,
+        meta: FileMeta,
+        *,
+        store: ObjectStore,
+        directory: str,
+        caches: Caches,
+        on_damage: OnDamage = ignore_damage,
+    ) -> None:
         self.meta = meta
         self.facts = SourceFacts(
             rows=meta.rows,
@@ -32,7 +43,7 @@ class DataFile:
             has_tombstones=meta.has_tombstones,
             is_unique=meta.is_unique,
         )
-        self._content = FileContent(meta, store, directory)
+        self._content = FileContent(meta, store, directory, on_damage)
         self._caches = caches
         self._cached = Cached(caches)
 
@@ -60,3 +71,10 @@ class DataFile:
     def passing_reader(self) -> FileReader:
         """Return a reader that goes through the file once and leaves no trace in the caches."""
         return FileReader(self._content, self.facts, Passing(self._caches), None)
+
+    def verify(self, check: Callable[[], None]) -> str | None:
+        """Read everything and compare it with what is known; return what is wrong with the index, if something is.
+
+        FileCorrupted if something is wrong with the file. `check` is called between row groups and ends it by raising.
+        """
+        return verify_file(self._content, check)

@@ -11,7 +11,7 @@ from tsdb.engine.wal._frame import (
     sealed_payload,
 )
 from tsdb.engine.wal._options import WalSettings, WalStatistics
-from tsdb.engine.wal._purge import PurgeResult
+from tsdb.engine.wal._purge import PurgeResult, SegmentFacts
 from tsdb.engine.wal._recover import Recovery, TornTail
 from tsdb.engine.wal._replay import Floor, Replay
 from tsdb.engine.wal._wal import Wal
@@ -44,6 +44,7 @@ __all__ = [
     "Recovery",
     "Replay",
     "ReplayedFrame",
+    "SegmentFacts",
     "TornTail",
     "Wal",
     "WalSettings",

@@ -20,6 +20,21 @@ class PurgeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A segment, and what keeps it from being deleted."""
+
+    number: int
+    size_bytes: int
+    entries: int
+    since_ms: int
+    state: str
+    """active (being written), pinned (regions need it), held (kept because of damage) or unneeded."""
+    reason: str
+    pinning: tuple[int, ...]
+    """The regions with entries in it that are in no data file yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class PurgePlan:
     """What a purge should do."""
 
@@ -64,3 +79,19 @@ def plan_purge(
 
 def _pins(segment: SegmentState, flushed: Mapping[int, int]) -> list[int]:
     return [region for region, last in segment.max_entries.items() if flushed.get(region, -1) < last]
+
+
+def describe_segment(
+    segment: SegmentState, *, flushed: Mapping[int, int], held_from: int | None, is_last: bool
+) -> SegmentFacts:
+    """Tell why a segment is there."""
+    pinning = tuple(sorted(_pins(segment, flushed)))
+    if is_last:
+        state, reason = "active", "it is being written"
+    elif pinning:
+        state, reason = "pinned", f"{len(pinning)} regions have entries in it that are not flushed"
+    elif held_from is not None and segment.number >= held_from:
+        state, reason = "held", f"the log is damaged from segment {held_from:016x} on"
+    else:
+        state, reason = "unneeded", "it is deleted when all before it are"
+    return SegmentFacts(segment.number, segment.size_bytes, segment.entries, segment.since_ms, state, reason, pinning)

@@ -17,7 +17,7 @@ from tsdb.engine.wal._frame import Frame, FrameKind, encode_frame_payload
 from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._marker import CleanMarker, remove_marker, write_marker
 from tsdb.engine.wal._options import WalSettings, WalStatistics
-from tsdb.engine.wal._purge import PurgePlan, PurgeResult
+from tsdb.engine.wal._purge import PurgePlan, PurgeResult, SegmentFacts
 from tsdb.engine.wal._recover import RecoveredLog, Recovery, recover
 from tsdb.engine.wal._replay import Floor, Replay
 from tsdb.engine.wal._segment import segment_path, torn_path
@@ -181,6 +181,10 @@ class Wal:
             return PurgeResult(deleted, plan.pinning)
         finally:
             self._purging.release()
+
+    def segments(self) -> list[tuple[str, SegmentFacts]]:
+        """Describe the segments, oldest first, each with its path."""
+        return [(str(segment_path(self._directory, each.number)), each) for each in self._index.describe()]
 
     def statistics(self) -> WalStatistics:
         segments, total_bytes = self._index.totals()
