@@ -315,6 +315,40 @@ def compact(region: RegionId) -> Step:
     return Step(f"compact {region >> 32}", lambda engine: engine.compact(region).result(30))
 
 
+def quarantine(region: RegionId) -> Step:
+    """Suspect all files of a region, and find that they are whole."""
+
+    def run(engine: Engine) -> None:
+        suspect(engine, region)
+        engine.verify(region, is_quarantined=True).result(30)
+        assert not engine._region(region).quarantined
+
+    return Step(f"quarantine {region >> 32}", run)
+
+
+def give_up(region: RegionId, span: TimeRange) -> Step:
+    """Give up the file of a range of time, where all rows are flushed and the file does not reach out of it."""
+
+    def run(engine: Engine) -> None:
+        suspect(engine, region)
+        (file,) = (file for file in engine.files(region) if file.time_range.overlaps(span))
+        engine.give_up_file(region, file.file_id).result(30)
+        engine.verify(region).result(30)
+
+    def apply(model: Model) -> None:
+        shown = model[region]
+        shown.rows = [row for row in shown.rows if not span.start <= row["ts"] < span.end]
+
+    return Step(f"give up {region >> 32}", run, apply)
+
+
+def suspect(engine: Engine, region: RegionId) -> None:
+    """Quarantine the files of a region without a reason."""
+    opened = engine._region(region)
+    reasons = {file.file_id: "it is suspected" for file in engine.files(region)}
+    opened.worker.call(lambda: opened.quarantine(engine.context, reasons)).result(30)
+
+
 def discard(region: RegionId) -> Step:
     """Discard what is not flushed, of a region that has no files."""
     return Step(
@@ -421,6 +455,10 @@ def scripted() -> list[Step]:
         compact(PLAIN),
         put(PLAIN, [{**row, "x": row["a"], "b": float(row["b"])} for row in rows.make(("y", 1), ("w", 1))]),
         compact(APPEND),
+        put(APPEND, rows.make(("far", 20 * DAY_MS))),
+        flush(APPEND),
+        quarantine(APPEND),
+        give_up(APPEND, TimeRange(19 * DAY_MS, 21 * DAY_MS)),
         *_into_append_mode(rows),
         close(),
     ]

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tsdb.engine.errors import EntryOutOfOrder, StorageUnavailable
-from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, ReplayedFrame
+from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, ReplayedFrame, SegmentFacts
 from tsdb.engine.log.frame import decode_payload
 from tsdb.errors import TsdbError
 from tsdb.units import Duration
@@ -145,6 +145,9 @@ class MemoryLog:
             gone = len(self.disk.entries) - len(kept)
             self.disk.entries[:] = kept
         return PurgeResult(tuple(range(gone)), ())
+
+    def segments(self) -> list[tuple[str, SegmentFacts]]:
+        return []
 
     def statistics(self) -> LogStatistics:
         with self._lock:

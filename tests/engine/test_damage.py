@@ -103,7 +103,7 @@ def test_a_missing_segment_quarantines_the_regions_that_had_rows_in_it_and_no_ot
     ],
     ids=["missing", "short", "empty"],
 )
-def test_a_data_file_that_is_missing_or_short_at_the_start_quarantines_its_region_until_it_is_back(
+def test_a_data_file_that_is_missing_or_short_at_the_start_is_quarantined_until_it_is_back(
     tmp_path: Path, rows: Rows, damage: Callable[[Path], None], reason: str
 ) -> None:
     steps = [
@@ -114,17 +114,26 @@ def test_a_data_file_that_is_missing_or_short_at_the_start_quarantines_its_regio
     (file,) = (tmp_path / "store" / lives.directory_of(PLAIN)).glob("*.parquet")
     content = file.read_bytes()
     damage(file)
-    engine = lives.open_life(tmp_path)
-    assert set(engine.quarantined) == {PLAIN}
-    assert file.name in engine.quarantined[PLAIN]
-    assert reason in engine.quarantined[PLAIN]
-    with pytest.raises(RegionQuarantined, match=file.name):
-        engine.snapshot(PLAIN)
-    others = [lives.put(APPEND, rows.make(("b", 0))), lives.flush(APPEND), lives.purge()]
-    lives.live(engine, *others)
-    engine.close()
+    for _ in range(2):
+        engine = lives.open_life(tmp_path)
+        assert not engine.quarantined
+        lives.settle(engine)
+        (facts,) = (each for each in engine.files(PLAIN) if each.path.endswith(file.name))
+        assert facts.state == "quarantined"
+        assert facts.reason is not None
+        assert reason in facts.reason
+        with pytest.raises(FileCorrupted, match=file.name):
+            read(engine, PLAIN)
+        others = [lives.put(PLAIN, rows.make(("c", 0))), lives.put(APPEND, rows.make(("b", 0))), lives.purge()]
+        lives.live(engine, *others, lives.flush(PLAIN), lives.flush(APPEND))
+        steps += others
+        engine.close()
     file.write_bytes(content)
-    check_after_restart(tmp_path, *steps, *others)
+    check_after_restart(tmp_path, *steps)
+    engine = lives.open_life(tmp_path)
+    lives.settle(engine)
+    assert not engine._region(PLAIN).quarantined, "a start looks again at what was quarantined"
+    engine.close()
 
 
 @pytest.mark.parametrize("damaged", ["*.parquet", "manifest/*.json", "manifest/_last_checkpoint"])

@@ -32,7 +32,8 @@ from tsdb.engine import Engine, StrictWindows, TreeOptions
 from tsdb.engine.compaction import Pick, is_closed
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
-from tsdb.engine.region.compact import install_job, make_job, write_job
+from tsdb.engine.region.compact import install_job, write_job
+from tsdb.engine.region.compact_plan import make_job
 from tsdb.engine.region.flush_plan import stored_schema
 from tsdb.engine.tuning import EngineTuning, MemtableTuning, ScanTuning
 from tsdb.errors import InvalidArguments

@@ -12,6 +12,7 @@ from tests.store.faulty_service import FaultyOperator, faulty_store
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import RegionBusy
 from tsdb.engine.region.context import EngineOptions
+from tsdb.engine.wal import Wal
 from tsdb.errors import TsdbError, wire_of
 from tsdb.store import Purpose, StoreUnreachable
 from tsdb.store.remote import RemoteStore
@@ -19,7 +20,7 @@ from tsdb.units import Duration, Size
 
 
 def open_remote(root: Path, store: RemoteStore, options: EngineOptions = OPTIONS) -> Engine:
-    return Engine.open(store, root / "wal", options=options, wal_options=WAL_OPTIONS, has_housekeeping=False)
+    return Engine.open(store, Wal.open(root / "wal", WAL_OPTIONS)[0], options=options, has_housekeeping=False)
 
 
 def rows(start: int, count: int = 3) -> list[Row]:

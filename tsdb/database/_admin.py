@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tsdb.database._names import resolve
 from tsdb.database._services import Services
-from tsdb.engine import StrictWindows
+from tsdb.engine import StrictWindows, VerifiedFiles
 from tsdb.errors import InvalidArguments, Reason, Status, TsdbError
 from tsdb.model import RegionId, TableInfo, parse_timestamp, table_id_of
 from tsdb.query import Session, TableRecords
@@ -100,26 +102,98 @@ def _compact_table(arguments: Arguments, services: Services, session: Session) -
     """`compact_table(name[, kind[, options]])`."""
     _expect(arguments, least=1, most=3)
     table = services.catalog.stored_in(_table(arguments[0], services, session))
-    kind = arguments[1] if len(arguments) > 1 else "regular"
-    options = arguments[2] if len(arguments) > 2 else ""
-    strict = _read_compaction(kind, options, session)
-    for done in [services.regions.compact(region, strict) for region in table.region_ids]:
+    return _compact(table.region_ids, arguments[1:], services, session)
+
+
+def _compact_region(arguments: Arguments, services: Services, session: Session) -> int:
+    """`compact_region(id[, kind[, options]])`."""
+    _expect(arguments, least=1, most=3)
+    return _compact([_region(arguments[0], services)], arguments[1:], services, session)
+
+
+def _compact(regions: Sequence[RegionId], how: Arguments, services: Services, session: Session) -> int:
+    """Compact regions at the same time; no row changes by that. The first error is raised when all of them are done."""
+    kind = how[0] if how else "regular"
+    options = how[1] if len(how) > 1 else ""
+    request = _read_compaction(kind, options, session)
+    started = [services.regions.compact(region, request.strict, parallelism=request.parallelism) for region in regions]
+    wait(started)
+    for done in started:
         done.result()
     return 0
 
 
-def _compact_region(arguments: Arguments, services: Services, session: Session) -> int:
+def _verify_table(arguments: Arguments, services: Services, session: Session) -> str:
+    """Read all data files of a table, and compare them with the manifest."""
     _expect(arguments, least=1, most=1)
-    services.regions.compact(_region(arguments[0], services)).result()
-    return 0
+    table = services.catalog.stored_in(_table(arguments[0], services, session))
+    return _verify(table.region_ids, services)
+
+
+def _verify_region(arguments: Arguments, services: Services, session: Session) -> str:
+    _expect(arguments, least=1, most=1)
+    return _verify([_region(arguments[0], services)], services)
+
+
+def _verify_quarantined(arguments: Arguments, services: Services, session: Session) -> str:
+    """Read the quarantined data files of a table again: those that are whole are quarantined no more."""
+    _expect(arguments, least=1, most=1)
+    table = services.catalog.stored_in(_table(arguments[0], services, session))
+    return _verify(table.region_ids, services, is_quarantined=True)
+
+
+def _verify(regions: Sequence[RegionId], services: Services, *, is_quarantined: bool = False) -> str:
+    started = [services.regions.verify(region, is_quarantined=is_quarantined) for region in regions]
+    return _format_verified([done.result() for done in started])
+
+
+_SHOWN_MAX = 16
+"""How many damaged files an answer names; `information_schema.ssts_manifest` has all of them."""
+
+
+def _format_verified(found: Sequence[VerifiedFiles]) -> str:
+    """Say what was found in a line: first whether all is well."""
+    damaged = [each for one in found for each in one.damaged]
+    indexes = [each for one in found for each in one.index_damaged]
+    files, rows = sum(one.files for one in found), sum(one.rows for one in found)
+    released = sum(one.released for one in found)
+    parts = [f"{files} files", f"{rows} rows", f"{len(damaged)} damaged"]
+    if released:
+        parts.append(f"{released} released from quarantine")
+    lines = [f"{path}: {reason}" for path, reason in damaged]
+    lines += [f"index of {path}: {reason}" for path, reason in indexes]
+    if len(lines) > _SHOWN_MAX:
+        lines = [*lines[:_SHOWN_MAX], f"{len(lines) - _SHOWN_MAX} more"]
+    return "; ".join([f"{'damaged' if damaged else 'ok'}: {', '.join(parts)}", *lines])
+
+
+def _drop_quarantined(arguments: Arguments, services: Services, session: Session) -> int:
+    """`drop_quarantined(name, file_id)`: take a damaged data file out of a table; return the rows that it held."""
+    _expect(arguments, least=2, most=2)
+    table = services.catalog.stored_in(_table(arguments[0], services, session))
+    file_id = arguments[1]
+    if not isinstance(file_id, str):
+        raise InvalidArguments(f"expected the id of a data file as a string, not {file_id!r}")
+    for region in table.region_ids:
+        if any(facts.file_id == file_id for facts in services.regions.files(region)):
+            return services.regions.give_up_file(region, file_id).result()
+    raise AdminTargetMissing(f"Data file not found: {file_id}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Compaction:
+    """How regions are to be compacted."""
+
+    strict: StrictWindows | None
+    """The windows that files are to be cut at; None for a regular compaction."""
+    parallelism: int
 
 
 _REGULAR = frozenset({"regular", "twcs"})
 _BY_WINDOW = frozenset({"strict_window", "swcs"})
 
 
-def _read_compaction(kind: Any, options: Any, session: Session) -> StrictWindows | None:
-    """Return the windows that files are to be cut at; None for a regular compaction."""
+def _read_compaction(kind: Any, options: Any, session: Session) -> _Compaction:
     if not isinstance(kind, str) or kind.lower() not in _REGULAR | _BY_WINDOW:
         known = ", ".join(sorted(_REGULAR | _BY_WINDOW))
         raise InvalidArguments(f"there is no compaction of the kind {kind!r}", hint=f"there are {known}")
@@ -136,19 +210,19 @@ def _read_compaction(kind: Any, options: Any, session: Session) -> StrictWindows
             wanted = ", ".join(known_keys)
             raise InvalidArguments(f"a compaction of the kind {kind!r} has no option {part!r}", hint=f"it has {wanted}")
         given[key] = value
-    _read_parallelism(given.get("parallelism", "1"))
+    parallelism = _read_parallelism(given.get("parallelism", "1"))
     if not is_strict:
-        return None
+        return _Compaction(None, parallelism)
     start, end = (_read_time(key, given.get(key), session) for key in ("start_time", "end_time"))
     if start is not None and end is not None and start >= end:
         raise InvalidArguments("the start_time of a compaction must be before its end_time")
-    return StrictWindows(_read_window(given.get("window")), start, end)
+    return _Compaction(StrictWindows(_read_window(given.get("window")), start, end), parallelism)
 
 
-def _read_parallelism(value: str) -> None:
-    # A region is compacted by one job at a time, whatever is allowed.
+def _read_parallelism(value: str) -> int:
     if not value.isdecimal() or int(value) < 1:
         raise InvalidArguments(f"parallelism: expected a positive number, received {value!r}")
+    return int(value)
 
 
 def _read_window(value: str | None) -> Duration | None:
@@ -192,4 +266,8 @@ _FUNCTIONS: dict[str, Callable[[Arguments, Services, Session], int | str]] = {
     "compact_table": _compact_table,
     "compact_region": _compact_region,
     "discard_unflushed": _discard_unflushed,
+    "drop_quarantined": _drop_quarantined,
+    "verify_quarantined": _verify_quarantined,
+    "verify_region": _verify_region,
+    "verify_table": _verify_table,
 }

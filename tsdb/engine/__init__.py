@@ -15,22 +15,30 @@ from __future__ import annotations
 
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
+from tsdb.engine.log import SegmentFacts
+from tsdb.engine.region.compaction_history import CompactionRecord
 from tsdb.engine.region.context import EngineOptions
+from tsdb.engine.region.quarantine import VerifiedFiles
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
+from tsdb.engine.region.status import JobStatus
 from tsdb.engine.regions import Regions
 from tsdb.engine.rows.partition_tree import TreeOptions
 from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
+    "CompactionRecord",
     "Engine",
     "EngineOptions",
     "FileFacts",
+    "JobStatus",
     "RegionStat",
     "Regions",
     "SchemaOutdated",
+    "SegmentFacts",
     "StrictWindows",
     "TreeOptions",
+    "VerifiedFiles",
     "Wal",
     "WalSettings",
     "region_directory",

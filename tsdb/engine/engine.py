@@ -27,17 +27,19 @@ from tsdb.engine.errors import (
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA, Listing
-from tsdb.engine.log import LogStore
+from tsdb.engine.log import LogStore, SegmentFacts
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
 from tsdb.engine.region.background import Background
 from tsdb.engine.region.compact import start_compaction
+from tsdb.engine.region.compaction_history import CompactionRecord
 from tsdb.engine.region.context import EngineContext, EngineOptions
 from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
+from tsdb.engine.region.quarantine import VerifiedFiles, look_after_start, start_give_up, start_verify
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.region.recovery import finish_drops, make_region, recover
 from tsdb.engine.region.region import Region
@@ -328,12 +330,31 @@ class Engine:
         """Flush what the region holds now."""
         return start_flush(self._context, self._region(region_id))
 
-    def compact(self, region_id: RegionId, strict: StrictWindows | None = None) -> Future[None]:
+    def compact(
+        self, region_id: RegionId, strict: StrictWindows | None = None, *, parallelism: int = 1
+    ) -> Future[None]:
         """Flush what the region holds now, remove files whose rows have all expired, and merge what can be merged.
 
-        With `strict`, files are cut at windows of time first.
+        With `strict`, files are cut at windows of time first. Up to `parallelism` sets of files are rewritten at a
+        time, never more than there are background threads.
         """
-        return start_compaction(self._context, self._region(region_id), strict)
+        return start_compaction(self._context, self._region(region_id), strict, parallelism=parallelism)
+
+    def verify(self, region_id: RegionId, *, is_quarantined: bool = False) -> Future[VerifiedFiles]:
+        """Read all files of a region, or the quarantined ones; quarantine damaged ones, and release the others."""
+        return start_verify(self._context, self._region(region_id), is_quarantined=is_quarantined)
+
+    def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
+        """Take a quarantined data file out of a region for good; return how many rows it held."""
+        return start_give_up(self._context, self._region(region_id), file_id)
+
+    def compactions(self) -> list[CompactionRecord]:
+        """The newest compactions of all regions, oldest first."""
+        return self._context.compactions.all()
+
+    def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
+        """The segments of the log, oldest first, each with its path."""
+        return self._context.wal.segments()
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""
@@ -367,7 +388,7 @@ class Engine:
         return region.worker.call(lambda: change.discard_unflushed(self._context, region))
 
     def stat(self, region_id: RegionId) -> RegionStat:
-        return stat_region(self._region(region_id))
+        return stat_region(self._context, self._region(region_id))
 
     def time_range(self, region_id: RegionId) -> TimeRange | None:
         """Return a range that holds the times of all rows of a region; None if it has none."""
@@ -375,7 +396,7 @@ class Engine:
 
     def files(self, region_id: RegionId) -> list[FileFacts]:
         """Describe the data files of a region, in the order of time."""
-        return describe_files(self._region(region_id))
+        return describe_files(self._context, self._region(region_id))
 
     def close(self, *, flush: bool = True, grace: Duration = CLOSE_GRACE) -> None:
         """Flush everything, then stop; without `flush`, leave it to the log.
@@ -455,6 +476,7 @@ class Engine:
             self._quarantine(region_id, directories[region_id], reason)
         for region in recovered.regions.values():
             start_sweep(self._context, region, listing.below(region.directory), started_ms=started_ms)
+            look_after_start(self._context, region)
 
     def _stop_writing(self, error: TsdbError) -> None:
         """The log is broken: nothing more can be acknowledged until a restart."""

@@ -22,6 +22,8 @@ SchemaOutdated            the write was made for another version of the schema: 
 
 from __future__ import annotations
 
+import errno
+
 from tsdb.errors import Status, TsdbError
 
 
@@ -32,6 +34,16 @@ def is_of_disk(error: TsdbError) -> bool:
     repeated: the second one may succeed although what the first one lost is lost.
     """
     return isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
+
+
+def damage_of(error: BaseException) -> str | None:
+    """Return why a data file cannot be read if that is the file's fault: wrong bytes, or a broken place on the disk."""
+    if isinstance(error, FileCorrupted):
+        return error.reason
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno == errno.EIO:
+        return f"it cannot be read: {cause.strerror or cause}"
+    return None
 
 
 class StorageUnavailable(TsdbError):
@@ -168,7 +180,13 @@ class FileCorrupted(TsdbError):
 
     status = Status.STORAGE_UNAVAILABLE
 
-    def __init__(self, *, file: str, reason: str, hint: str = "restore the file from a backup") -> None:
+    def __init__(
+        self,
+        *,
+        file: str,
+        reason: str,
+        hint: str = "restore the file from a backup, or give up its rows with ADMIN drop_quarantined",
+    ) -> None:
         super().__init__(f"a data file is corrupted: {reason}", file=file, hint=hint)
         self.file = file
         self.reason = reason

@@ -27,6 +27,7 @@ _KEPT = Family(
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
+_QUARANTINED = Family("tsdb_engine_quarantined_files", "gauge", (), "Data files that are damaged and kept apart.")
 _BYTES = Family("tsdb_engine_data_bytes", "gauge", (), "Size of all data files and their indexes.")
 _INDEX_BYTES = Family("tsdb_engine_index_bytes", "gauge", (), "Size of all index files.")
 _ROWS = Family("tsdb_engine_data_rows", "gauge", (), "Rows of all data files, overwritten ones included.")
@@ -84,6 +85,8 @@ class _EngineCollector(Collector):
         yield _gauge(_LOG, sum(engine.context.wal.statistics().total_bytes for engine in engines))
         yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
+        quarantined = sum(len(region.quarantined) for engine in engines for region in engine.open_regions)
+        yield _gauge(_QUARANTINED, quarantined)
         yield _gauge(_BYTES, sum(meta.size_bytes + meta.index_size_bytes for meta in files))
         yield _gauge(_INDEX_BYTES, sum(meta.index_size_bytes for meta in files))
         yield _gauge(_ROWS, sum(meta.rows for meta in files))
@@ -95,7 +98,8 @@ class _EngineCollector(Collector):
 _collector = _EngineCollector()
 collected(
     _collector,
-    *(_BUFFER, _KEPT, _LOG, _REGIONS, _FILES, _BYTES, _ROWS, _SERIES, *_CACHES.values(), _FREE),
+    *(_BUFFER, _KEPT, _LOG, _REGIONS, _FILES, _QUARANTINED, _BYTES, _INDEX_BYTES, _ROWS, _SERIES),
+    *(*_CACHES.values(), _FREE),
 )
 
 

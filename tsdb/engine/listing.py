@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.manifest import ManifestState, data_path
 from tsdb.model import RegionId
 from tsdb.store import ObjectMeta, ObjectStore, everywhere
@@ -57,12 +56,17 @@ def region_of(directory: str) -> RegionId:
     return RegionId(int(table) << 32 | int(number))
 
 
-def check_files(objects: list[ObjectMeta], directory: str, state: ManifestState) -> None:
-    """Raise FileCorrupted if a data file of a manifest is missing or has another size; an index file may be."""
+def find_damaged(objects: list[ObjectMeta], directory: str, state: ManifestState) -> dict[str, str]:
+    """Return the data files of a manifest that are missing or have another size, and what is wrong with each.
+
+    An index file may be missing.
+    """
     sizes = {found.path: found.size_bytes for found in objects}
+    found = {}
     for file in state.files.values():
         path = data_path(directory, file.file_id)
         if path not in sizes:
-            raise FileCorrupted(file=path, reason="it is missing")
-        if sizes[path] != file.size_bytes:
-            raise FileCorrupted(file=path, reason=f"it has {sizes[path]} bytes, expected {file.size_bytes}")
+            found[file.file_id] = "it is missing"
+        elif sizes[path] != file.size_bytes:
+            found[file.file_id] = f"it has {sizes[path]} bytes, expected {file.size_bytes}"
+    return found

@@ -28,7 +28,8 @@ COMPACTED_WRITTEN_BYTES = counter(
 )
 COMPACTIONS_POSTPONED = counter(
     "tsdb_engine_compactions_postponed_total",
-    "Times that compactions were put off, by reason: writes (writers wait for memory), queue (too many wait).",
+    "Times that compactions were put off, by reason: writes (writers wait for memory), queue (too many wait), disk"
+    " (too little free space).",
     labels=("reason",),
 )
 

@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from tsdb.engine.log import SegmentFacts
 from tsdb.engine.reading import RegionReader, no_check
+from tsdb.engine.region.compaction_history import CompactionRecord
+from tsdb.engine.region.quarantine import VerifiedFiles
 from tsdb.engine.region.stat import FileFacts, RegionStat
 from tsdb.engine.region.state import StrictWindows
 from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
@@ -60,11 +63,26 @@ class Regions(Protocol):
 
     def flush(self, region_id: RegionId) -> Future[None]: ...
 
-    def compact(self, region_id: RegionId, strict: StrictWindows | None = None) -> Future[None]:
+    def compact(
+        self, region_id: RegionId, strict: StrictWindows | None = None, *, parallelism: int = 1
+    ) -> Future[None]:
         """Flush what the region holds now, remove files whose rows have all expired, and merge what can be merged.
 
-        With `strict`, files are cut at windows of time first.
+        With `strict`, files are cut at windows of time first. Up to `parallelism` sets of files are rewritten at a
+        time.
         """
+
+    def verify(self, region_id: RegionId, *, is_quarantined: bool = False) -> Future[VerifiedFiles]:
+        """Read all files of a region, or the quarantined ones; quarantine damaged ones, and release the others."""
+
+    def give_up_file(self, region_id: RegionId, file_id: str) -> Future[int]:
+        """Take a quarantined data file out of a region for good; return how many rows it held."""
+
+    def compactions(self) -> list[CompactionRecord]:
+        """The newest compactions of all regions, oldest first."""
+
+    def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
+        """The segments of the log, oldest first, each with its path."""
 
     def truncate(self, region_id: RegionId, ranges: Sequence[TimeRange] | None = None) -> Future[None]:
         """Let all rows be gone; with ranges of time, only the data files that lie in one of them as a whole."""

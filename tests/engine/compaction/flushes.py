@@ -17,7 +17,8 @@ from tests.engine.harness import (
 )
 from tsdb.engine import Engine
 from tsdb.engine.compaction import Pick
-from tsdb.engine.region.compact import install_job, make_job, write_job
+from tsdb.engine.region.compact import install_job, write_job
+from tsdb.engine.region.compact_plan import make_job
 from tsdb.model import MergeMode, RegionOptions
 from tsdb.store import on_crash_point
 
@@ -45,6 +46,14 @@ def values(engine: Engine) -> list[tuple[object, ...]]:
 
 def data_files(root: Path) -> list[Path]:
     return sorted((root / DIRECTORY).glob("*.parquet"))
+
+
+def zero_pages(file: Path) -> None:
+    """Damage all that a data file holds but its footer."""
+    content = bytearray(file.read_bytes())
+    pages = slice(4, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
+    content[pages] = bytes(len(content[pages]))
+    file.write_bytes(content)
 
 
 def merge(engine: Engine, *positions: int) -> None:

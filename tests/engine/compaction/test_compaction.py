@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.engine import lives
-from tests.engine.compaction.flushes import MODES, data_files, deleted, flushed, held, merge, row, values
+from tests.engine.compaction.flushes import MODES, data_files, deleted, flushed, held, merge, row, values, zero_pages
 from tests.engine.harness import (
     DIRECTORY,
     OPTIONS,
@@ -470,18 +470,17 @@ def test_an_old_file_that_cannot_be_deleted_is_swept_by_the_next_start(tmp_path:
     engine.close()
 
 
-def test_a_damaged_file_is_left_alone_and_the_others_are_merged(tmp_path: Path) -> None:
+def test_a_damaged_file_is_quarantined_and_the_others_are_merged(tmp_path: Path) -> None:
     engine = open_engine(tmp_path, options=replace(OPTIONS, sst_meta_cache_size=Size(0)))
     create(engine)
     for number in range(6):
         flushed(engine, row("h", number))
     victim = data_files(tmp_path)[0]
-    content = bytearray(victim.read_bytes())
-    pages = slice(4, len(content) - 8 - int.from_bytes(content[-8:-4], "little"))
-    content[pages] = bytes(len(content[pages]))
-    victim.write_bytes(content)
-    with pytest.raises(FileCorrupted):
+    zero_pages(victim)
+    with pytest.raises(FileCorrupted, match=victim.name):
         engine.compact(REGION).result(60)
+    damaged, merged = sorted(engine.files(REGION), key=lambda file: file.rows)
+    assert (damaged.state, merged.state, merged.rows) == ("quarantined", "ok", 5)
     engine.compact(REGION).result(60)
     assert len(engine.files(REGION)) == 2
     assert victim.exists()

@@ -23,6 +23,7 @@ from tsdb.engine.compaction import (
     policy_of,
 )
 from tsdb.engine.compaction._closure import hull
+from tsdb.engine.compaction._picker import MANY_FILES, OVERLAP, QUIET_WINDOW, SPLIT
 from tsdb.engine.compaction._policy import LOAD_MS, QUIET_MS
 from tsdb.engine.manifest import FileMeta
 from tsdb.errors import InvalidArguments
@@ -172,7 +173,7 @@ def test_a_window_that_is_not_written_to_any_more_is_tidied_up() -> None:
         )
 
     assert planned(QUIET_MS - 1) is None
-    assert planned(QUIET_MS) == Pick(tuple(quiet))
+    assert planned(QUIET_MS) == Pick(tuple(quiet), reason=QUIET_WINDOW)
     # Not for less than a third of new bytes.
     quiet[1] = replace(quiet[1], size_bytes=20)
     assert planned(QUIET_MS) is None
@@ -321,10 +322,57 @@ def test_a_tombstone_of_two_merged_files_stays_when_the_one_between_them_is_left
     assert is_closed(LIFTING, [second, third], files)
 
 
+def test_of_33_files_32_are_merged_and_a_tombstone_stays_for_the_one_that_is_left_out() -> None:
+    oldest = file(0)
+    files = [oldest, *(file(number, size=50) for number in range(1, 32)), file(32, size=50, tombstones=True)]
+    assert len(files) == FAN_IN_MAX + 1
+    picked = plan(files)
+    assert picked == list(range(1, 33)), "the smallest range of as many files as one merge reads"
+    metas = [files[number] for number in picked]
+    # Decided on what is merged, not on what is in the window.
+    assert may_drop_tombstones(PLAIN, files, files)
+    assert not may_drop_tombstones(PLAIN, metas, files)
+    assert not may_drop_expired(PLAIN, metas, files)
+
+
+def test_a_large_file_of_a_quiet_window_is_rewritten_only_for_a_third_of_new_bytes() -> None:
+    newest = file(9, start=DAY, end=2 * DAY, created_ms=QUIET_MS)
+
+    def planned(new_bytes: int) -> Pick | None:
+        large = POLICY.output_bytes_max // 2 + 1
+        files = [file(0, size=large), file(1, size=new_bytes), newest]
+        return plan_compaction(
+            files, PLAIN, POLICY, kind_of=lambda meta: 0, weight_of=lambda meta: 1, now_ms=2 * QUIET_MS
+        )
+
+    large = POLICY.output_bytes_max // 2 + 1
+    assert planned(large // 4) is None
+    assert planned(large // 2) is not None
+
+
+def test_a_pick_says_why() -> None:
+    def reason(files: list[FileMeta], **more: object) -> str:
+        pick = plan_compaction(
+            files,
+            PLAIN,
+            POLICY,
+            kind_of=lambda meta: 0,
+            weight_of=lambda meta: 1,
+            **more,  # type: ignore[arg-type]
+        )
+        assert pick is not None
+        return pick.reason
+
+    newest = file(9, start=DAY, end=2 * DAY, created_ms=QUIET_MS)
+    assert reason([file(number) for number in range(4)], now_ms=LOAD_MS) == MANY_FILES
+    assert reason([file(0), file(1), newest], now_ms=QUIET_MS) == QUIET_WINDOW
+    assert reason([file(0), file(1)], now_ms=0, is_idle=True) == OVERLAP
+
+
 def test_a_file_across_windows_is_cut_at_each_of_them_and_only_if_it_touches_the_range() -> None:
     crossing = file(1, start=-1, end=DAY + 1)
     assert plan_split([file(0), crossing], DAY, TimeRange.ALL) == Pick(
-        (crossing,), (TimeRange(-DAY, 0), TimeRange(0, DAY), TimeRange(DAY, 2 * DAY))
+        (crossing,), (TimeRange(-DAY, 0), TimeRange(0, DAY), TimeRange(DAY, 2 * DAY)), SPLIT
     )
     assert plan_split([file(0)], DAY, TimeRange.ALL) is None
     assert plan_split([crossing], DAY, TimeRange(DAY + 1, DAY + 2)) is None

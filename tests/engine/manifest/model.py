@@ -14,6 +14,7 @@ class Model:
         self.options = options
         self.files: dict[str, FileMeta] = {}
         self.removed: dict[str, int] = {}
+        self.quarantined: dict[str, str] = {}
         self.flushed = (0, 0)
         self.truncated: int | None = None
         self.window: int | None = None
@@ -46,6 +47,17 @@ class Model:
             and (action.flushed_entry_id is None or action.flushed_entry_id >= self.flushed[0])
             and (action.flushed_sequence is None or action.flushed_sequence >= self.flushed[1])
             and (action.compaction_window_seconds is None or action.compaction_window_seconds > 0)
+            and self._accepts_quarantine(action)
+        )
+
+    def _accepts_quarantine(self, action: Edit) -> bool:
+        """Files that the edit removes are neither quarantined nor released by it."""
+        named = [file.file_id for file in action.quarantined]
+        return (
+            all(file_id in self.files and file_id not in action.removed for file_id in named)
+            and all(file_id in self.quarantined and file_id not in action.removed for file_id in action.released)
+            and len(set(named)) == len(named)
+            and len(set(action.released)) == len(action.released)
         )
 
     def do(self, action: Action, now_ms: int) -> None:
@@ -55,6 +67,9 @@ class Model:
                 self.options = options or self.options
             case Edit():
                 self._drop(set(action.removed), now_ms)
+                for file_id in action.released:
+                    del self.quarantined[file_id]
+                self.quarantined.update({file.file_id: file.reason for file in action.quarantined})
                 self.files.update({file.file_id: file for file in action.added})
                 entry_id, sequence = action.flushed_entry_id, action.flushed_sequence
                 self.flushed = (
@@ -76,6 +91,7 @@ class Model:
     def _drop(self, file_ids: set[str], now_ms: int) -> None:
         for file_id in file_ids:
             del self.files[file_id]
+            self.quarantined.pop(file_id, None)
             self.removed[file_id] = now_ms
 
     def check(self, state: ManifestState) -> None:
@@ -84,6 +100,7 @@ class Model:
         assert state.options == self.options
         assert state.files == self.files
         assert {removed.file_id: removed.removed_at_ms for removed in state.removed_files} == self.removed
+        assert {file_id: file.reason for file_id, file in state.quarantined.items()} == self.quarantined
         assert (state.flushed_entry_id, state.flushed_sequence) == self.flushed
         assert state.truncated_entry_id == self.truncated
         assert state.compaction_window_seconds == self.window

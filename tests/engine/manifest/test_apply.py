@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -19,6 +20,7 @@ from tsdb.engine.manifest import (
     FileMeta,
     Forget,
     ManifestState,
+    QuarantinedFile,
     Remove,
     RemovedFile,
     Truncate,
@@ -139,6 +141,7 @@ def test_a_file_id_is_32_hexadecimal_digits(bad: str) -> None:
 _small = st.integers(0, 7)
 _ids = st.lists(_small.map(file_id), max_size=3).map(tuple)
 _positions = st.none() | st.integers(0, 30)
+_suspects = st.builds(QuarantinedFile, _small.map(file_id), st.integers(0, 9), st.sampled_from(["missing", "short"]))
 _actions: st.SearchStrategy[Action] = st.one_of(
     st.builds(
         Edit,
@@ -150,6 +153,9 @@ _actions: st.SearchStrategy[Action] = st.one_of(
     ),
     st.builds(Edit, added=st.lists(_small.map(make_file), max_size=2, unique=True).map(tuple)),
     st.builds(Edit, removed=_ids),
+    st.builds(Edit, removed=_ids, quarantined=st.lists(_suspects, max_size=2).map(tuple), released=_ids),
+    st.builds(Edit, quarantined=st.lists(_suspects, min_size=1, max_size=2).map(tuple)),
+    st.builds(Edit, released=_ids),
     st.builds(Truncate, entry_id=st.integers(0, 30), sequence=st.integers(0, 30)),
     st.builds(Forget, _ids),
     st.builds(
@@ -175,6 +181,15 @@ def test_apply_agrees_with_a_plain_model(actions: list[Action]) -> None:
 @given(_actions)
 def test_actions_survive_json(action: Action) -> None:
     assert action_from_json(action_to_json(action)) == action
+
+
+def test_a_state_survives_json_and_one_of_an_earlier_version_has_nothing_quarantined() -> None:
+    suspect = QuarantinedFile(A.file_id, NOW_MS, "it is missing")
+    state = apply(STATE, Edit(quarantined=(suspect,)), now_ms=NOW_MS)
+    written = json.loads(json.dumps(state.to_json()))
+    assert ManifestState.from_json(written) == state
+    del written["quarantined"]
+    assert ManifestState.from_json(written) == STATE
 
 
 def test_the_whole_range_of_time_survives_json() -> None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.manifest.model import Model
 from tests.engine.manifest.regions import NOW_MS, OPTIONS, SCHEMA, FaultyStore, create, make_file, next_schema, reopen
 from tsdb.engine.errors import ManifestFenced, ManifestUncertain
-from tsdb.engine.manifest import Action, Change, Edit, Forget, Truncate
+from tsdb.engine.manifest import Action, Change, Edit, Forget, QuarantinedFile, Truncate
 from tsdb.model import RegionOptions
 from tsdb.store import StoreError
 
@@ -74,6 +74,18 @@ class ManifestMachine(RuleBasedStateMachine):
         window = data.draw(st.sampled_from([None, 3600]))
         output = make_file(next(self.numbers))
         self.commit(Edit(added=(output,), removed=tuple(inputs), compaction_window_seconds=window))
+
+    @precondition(lambda self: self.model.files)
+    @rule(data=st.data(), reason=st.sampled_from(["missing", "short"]))
+    def quarantine(self, data: st.DataObject, reason: str) -> None:
+        found = data.draw(st.lists(st.sampled_from(sorted(self.model.files)), min_size=1, unique=True))
+        self.commit(Edit(quarantined=tuple(QuarantinedFile(file_id, NOW_MS, reason) for file_id in found)))
+
+    @precondition(lambda self: self.model.quarantined)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        whole = data.draw(st.lists(st.sampled_from(sorted(self.model.quarantined)), min_size=1, unique=True))
+        self.commit(Edit(released=tuple(whole)))
 
     @rule()
     def truncate(self) -> None:

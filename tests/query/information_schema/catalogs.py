@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tsdb.clock import ManualClock
-from tsdb.engine import FileFacts, RegionStat
+from tsdb.engine import CompactionRecord, FileFacts, RegionStat, SegmentFacts
 from tsdb.errors import Status, TsdbError
 from tsdb.model import (
     ColumnDefault,
@@ -163,6 +163,26 @@ class FakeRegions:
             )
             for number in range(2)
         ]
+
+    def compactions(self) -> list[CompactionRecord]:
+        return [
+            CompactionRecord(
+                number=number,
+                region_id=RegionId(table << 32),
+                reason="many files in a window",
+                started_ms=1_700_000_000_000,
+                input_ids=("a", "b"),
+                input_rows=100,
+                input_bytes=3000,
+                largest_bytes=2000,
+                rows_written=25 * number,
+            )
+            for number, table in enumerate((1024, 1025, 99), start=1)
+        ]
+
+    def wal_segments(self) -> list[tuple[str, SegmentFacts]]:
+        facts = SegmentFacts(7, 4096, 12, 1_700_000_000_000, "pinned", "1 regions have entries", (1024 << 32,))
+        return [("wal/0000000000000007.wal", facts)]
 
 
 def make_context(

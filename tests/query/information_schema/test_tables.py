@@ -165,8 +165,23 @@ def test_file_tables_list_data_files_and_their_indexes() -> None:
     assert {row["table_id"] for row in rows("ssts_manifest", context)} == {1025}
 
 
+def test_compactions_are_shown_of_tables_that_are_there() -> None:
+    first, second = rows("compaction_history")
+    assert (first["table_name"], first["table_schema"], first["state"]) == ("monitor", "public", "running")
+    assert (first["progress"], second["progress"], first["write_amplification"]) == (0.25, 0.5, None)
+    assert (first["input_files"], first["input_bytes"], first["end_time"]) == (2, 3000, None)
+
+
+def test_segments_of_the_log_name_the_regions_that_need_them() -> None:
+    (segment,) = rows("wal_segments")
+    assert (segment["segment"], segment["state"], segment["size"]) == ("0000000000000007", "pinned", 4096)
+    assert segment["pinning_regions"] == f"[{1024 << 32}]"
+
+
 def test_a_region_that_cannot_be_asked_hides_no_other() -> None:
     context = make_context(regions=FakeRegions(gone=frozenset({1024})))
+    (gone, _) = rows("region_statistics", context, table_id=1024)
+    assert (gone["state"], gone["reason"], gone["flush_state"]) == ("unavailable", "gone", None)
     assert {row["table_id"] for row in rows("region_info", context)} == {1025}
     assert {row["region_rows"] for row in rows("region_statistics", context, table_id=1024)} == {None}
 

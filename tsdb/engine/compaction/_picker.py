@@ -29,6 +29,11 @@ from tsdb.model import MergeMode, RegionOptions, TimeRange
 SPLIT_WINDOWS_MAX = 1000
 """Into how many windows one file may be cut."""
 
+MANY_FILES = "many files in a window"
+QUIET_WINDOW = "a window without new files"
+OVERLAP = "overlapping files in an idle region"
+SPLIT = "a file across windows"
+
 _TRIES_MAX = 64
 
 Numbers = npt.NDArray[np.int64]
@@ -44,6 +49,8 @@ class Pick:
     """Oldest first."""
     spans: tuple[TimeRange, ...] = (TimeRange.ALL,)
     """A file is written for each of these ranges of time that has rows."""
+    reason: str = MANY_FILES
+    """Why these, in words."""
 
 
 def plan_compaction(
@@ -70,16 +77,16 @@ def plan_compaction(
     for window in sorted(windows, reverse=True):
         inside = windows[window]
         is_quiet = window < newest and now_ms - max(meta.created_ms for meta in inside) >= QUIET_MS
-        choices = [(policy.quiet() if is_quiet else policy, inside)]
+        choices = [(policy.quiet(), inside, QUIET_WINDOW) if is_quiet else (policy, inside, MANY_FILES)]
         if is_idle:
-            choices.append((policy.idle(), _find_overlapping(inside, options)))
-        for chosen, candidates in choices:
+            choices.append((policy.idle(), _find_overlapping(inside, options), OVERLAP))
+        for chosen, candidates, reason in choices:
             for same in _group_by_kind(candidates, options, kind_of):
                 picked = _pick(same, files, options, chosen, weight_of)
                 if picked is not None and (
                     is_idle or len(picked) >= chosen.load_files_min or not _is_loaded(inside, chosen, now_ms)
                 ):
-                    return Pick(picked)
+                    return Pick(picked, reason=reason)
     return None
 
 
@@ -164,5 +171,5 @@ def plan_split(files: Sequence[FileMeta], window_ticks: int, span: TimeRange) ->
                 hint="choose longer windows",
             )
         spans = (TimeRange(at * window_ticks, (at + 1) * window_ticks) for at in range(first, last + 1))
-        return Pick((meta,), tuple(spans))
+        return Pick((meta,), tuple(spans), SPLIT)
     return None

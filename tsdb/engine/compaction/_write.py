@@ -23,6 +23,7 @@ from tsdb.engine.sst import (
     WrittenFile,
     delete_files,
     estimate_row_bytes,
+    ignore_rows,
     plan_row_group_rows,
     write_sst,
 )
@@ -83,8 +84,12 @@ def write_files(
     ids: Ids,
     tuning: MergeTuning,
     check: Callable[[], None],
+    note_rows: Callable[[int], None] = ignore_rows,
 ) -> list[WrittenFile]:
-    """Write the files of a task. If that fails, or `check` raises, they are deleted as far as the store lets us."""
+    """Write the files of a task; `note_rows` is told of rows as they are written.
+
+    If that fails, or `check` raises, files are deleted as far as the store lets us.
+    """
     written: list[WrittenFile] = []
     try:
         sources = [source.passing_reader() for source in task.inputs]
@@ -101,6 +106,7 @@ def write_files(
                 ids=ids,
                 tuning=tuning,
                 check=check,
+                note_rows=note_rows,
             )
             if file is not None:
                 written.append(file)
@@ -123,6 +129,7 @@ def _write_file(
     ids: Ids,
     tuning: MergeTuning,
     check: Callable[[], None],
+    note_rows: Callable[[int], None],
 ) -> WrittenFile | None:
     if not selections:
         return None
@@ -148,6 +155,7 @@ def _write_file(
         row_group_rows=plan_row_group_rows(task.schema, tuning.row_group_bytes_max),
         keeps_sequences=True,
         index=task.index,
+        note_rows=note_rows,
     )
 
 

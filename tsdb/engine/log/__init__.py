@@ -9,7 +9,7 @@ from tsdb.engine.log.frame import (
     encode_frame_payload,
     sealed_payload,
 )
-from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult
+from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
 
 __all__ = [
     "COMPRESS_BYTES_MIN",
@@ -21,6 +21,7 @@ __all__ = [
     "LogStore",
     "PurgeResult",
     "ReplayedFrame",
+    "SegmentFacts",
     "encode_frame_payload",
     "sealed_payload",
 ]

@@ -56,6 +56,21 @@ class LogStatistics:
     is_broken: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """A segment, and what keeps it from being deleted."""
+
+    number: int
+    size_bytes: int
+    entries: int
+    since_ms: int
+    state: str
+    """active (being written), pinned (regions need it), held (kept because of damage) or unneeded."""
+    reason: str
+    pinning: tuple[int, ...]
+    """The regions with entries in it that are in no data file yet."""
+
+
 class LogReading(Protocol):
     """The entries of one `read`: iterate over it for lists of them, in the order in which they were written."""
 
@@ -106,6 +121,9 @@ class LogStore(Protocol):
 
     def purge(self) -> PurgeResult:
         """Delete what no region needs, and return the regions that pin too much."""
+
+    def segments(self) -> list[tuple[str, SegmentFacts]]:
+        """Describe the parts of the log, oldest first, each with its place."""
 
     def statistics(self) -> LogStatistics: ...
 

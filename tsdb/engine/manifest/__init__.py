@@ -6,7 +6,7 @@ from tsdb.engine.manifest._file_meta import FILE_ID_BYTES, FileMeta
 from tsdb.engine.manifest._layout import data_path, index_path, manifest_directory
 from tsdb.engine.manifest._manifest import Manifest
 from tsdb.engine.manifest._orphans import plan_orphan_sweep, run_orphan_sweep
-from tsdb.engine.manifest._state import ManifestState, RemovedFile
+from tsdb.engine.manifest._state import ManifestState, QuarantinedFile, RemovedFile
 
 CRASH_POINTS = (
     "manifest.commit.before_put",
@@ -28,6 +28,7 @@ __all__ = [
     "Forget",
     "Manifest",
     "ManifestState",
+    "QuarantinedFile",
     "Remove",
     "RemovedFile",
     "Truncate",

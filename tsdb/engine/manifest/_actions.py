@@ -1,7 +1,7 @@
 """The changes a manifest can record.
 
     Change      the region has another schema or other options
-    Edit        files came or went: a flush, a compaction, rows past their time to live
+    Edit        files came or went: a flush, a compaction, rows past their time to live; or were found to be damaged
     Truncate    all rows up to an entry of the log are gone
     Remove      the region is dropped
     Forget      removed files are deleted and need not be remembered
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from tsdb.engine.manifest._file_meta import FileMeta
+from tsdb.engine.manifest._state import QuarantinedFile, read_quarantined
 from tsdb.model import RegionId, RegionOptions, RegionSchema
 
 
@@ -51,9 +52,18 @@ class Edit:
     """Everything up to this entry of the log is in data files."""
     flushed_sequence: int | None = None
     compaction_window_seconds: int | None = None
+    quarantined: tuple[QuarantinedFile, ...] = ()
+    """Files of the region that were found to be damaged."""
+    released: tuple[str, ...] = ()
+    """The ids of quarantined files that turned out to be whole again."""
 
     def to_json(self) -> dict[str, Any]:
+        # Only where there are some: most edits are about other things.
+        quarantined = {"quarantined": [file._asdict() for file in self.quarantined]} if self.quarantined else {}
+        released = {"released": self.released} if self.released else {}
         return {
+            **quarantined,
+            **released,
             "added": [file.to_json() for file in self.added],
             "removed": self.removed,
             "flushed_entry_id": self.flushed_entry_id,
@@ -69,6 +79,8 @@ class Edit:
             flushed_entry_id=value["flushed_entry_id"],
             flushed_sequence=value["flushed_sequence"],
             compaction_window_seconds=value["compaction_window_seconds"],
+            quarantined=read_quarantined(value.get("quarantined", ())),
+            released=tuple(value.get("released", ())),
         )
 
 

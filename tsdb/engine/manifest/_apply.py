@@ -6,14 +6,14 @@ lost or doubled rows, so it is refused before it is written, and a manifest that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
 from tsdb.engine.errors import InvalidManifestAction
 from tsdb.engine.manifest._actions import Action, Change, Delta, Edit, Forget, Remove, Truncate
-from tsdb.engine.manifest._state import ManifestState, RemovedFile
+from tsdb.engine.manifest._state import ManifestState, QuarantinedFile, RemovedFile
 
 
 def apply_delta(state: ManifestState | None, delta: Delta) -> ManifestState:
@@ -84,7 +84,21 @@ def _apply_edit(state: ManifestState, action: Edit, now_ms: int) -> ManifestStat
         flushed_entry_id=_advance(state, "flushed_entry_id", action.flushed_entry_id),
         flushed_sequence=_advance(state, "flushed_sequence", action.flushed_sequence),
         compaction_window_seconds=window or state.compaction_window_seconds,
+        quarantined=_quarantine(rest, action),
     )
+
+
+def _quarantine(state: ManifestState, action: Edit) -> Mapping[str, QuarantinedFile]:
+    """Return the quarantined files after an edit, given the state without the files that it removes."""
+    named = [file.file_id for file in action.quarantined]
+    strange = _distinct(state, named) - state.files.keys()
+    if strange:
+        raise _refusal(state, f"files are quarantined that are not there: {_listed(strange)}")
+    free = _distinct(state, action.released) - state.quarantined.keys()
+    if free:
+        raise _refusal(state, f"files are released that are not quarantined: {_listed(free)}")
+    kept = {file_id: file for file_id, file in state.quarantined.items() if file_id not in action.released}
+    return MappingProxyType({**kept, **{file.file_id: file for file in action.quarantined}})
 
 
 def _apply_truncate(state: ManifestState, action: Truncate, now_ms: int) -> ManifestState:
@@ -126,7 +140,13 @@ def _without(state: ManifestState, file_ids: Collection[str], now_ms: int) -> Ma
         return state
     files = {file_id: file for file_id, file in state.files.items() if file_id not in gone}
     removed = tuple(RemovedFile(file_id, now_ms) for file_id in state.files if file_id in gone)
-    return replace(state, files=MappingProxyType(files), removed_files=state.removed_files + removed)
+    quarantined = {file_id: file for file_id, file in state.quarantined.items() if file_id not in gone}
+    return replace(
+        state,
+        files=MappingProxyType(files),
+        removed_files=state.removed_files + removed,
+        quarantined=MappingProxyType(quarantined),
+    )
 
 
 def _advance(state: ManifestState, name: str, value: int | None) -> int:

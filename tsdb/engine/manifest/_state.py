@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,6 +16,14 @@ class RemovedFile(NamedTuple):
 
     file_id: str
     removed_at_ms: int
+
+
+class QuarantinedFile(NamedTuple):
+    """A data file that is part of the region and cannot be read whole: compactions leave it alone."""
+
+    file_id: str
+    since_ms: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,8 @@ class ManifestState:
     is_removed: bool = False
     removed_files: tuple[RemovedFile, ...] = ()
     """Files that left the region and are not yet known to be deleted, oldest first."""
+    quarantined: Mapping[str, QuarantinedFile] = field(default_factory=lambda: MappingProxyType({}))
+    """Files that were found to be damaged, by id; all of them are among `files`."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +61,7 @@ class ManifestState:
             "options": self.options.to_json(),
             "files": [file.to_json() for file in self.files.values()],
             "removed_files": [removed._asdict() for removed in self.removed_files],
+            "quarantined": [file._asdict() for file in self.quarantined.values()],
             **{name: getattr(self, name) for name in _PLAIN},
         }
 
@@ -58,6 +69,8 @@ class ManifestState:
     def from_json(cls, value: dict[str, Any]) -> ManifestState:
         files = [FileMeta.from_json(file) for file in value["files"]]
         removed = value["removed_files"]
+        # Earlier versions did not have it.
+        quarantined = read_quarantined(value.get("quarantined", ()))
         return cls(
             region_id=RegionId(value["region_id"]),
             version=value["version"],
@@ -66,8 +79,14 @@ class ManifestState:
             options=RegionOptions.from_json(value["options"]),
             files=MappingProxyType({file.file_id: file for file in files}),
             removed_files=tuple(RemovedFile(each["file_id"], each["removed_at_ms"]) for each in removed),
+            quarantined=MappingProxyType({file.file_id: file for file in quarantined}),
             **{name: value[name] for name in _PLAIN},
         )
+
+
+def read_quarantined(values: Sequence[dict[str, Any]]) -> tuple[QuarantinedFile, ...]:
+    """Read quarantined files."""
+    return tuple(QuarantinedFile(each["file_id"], each["since_ms"], each["reason"]) for each in values)
 
 
 _PLAIN = (

@@ -1,12 +1,13 @@
 """Background jobs: a few threads, flushes first, one thread that does nothing but flush.
 
 Compactions come last and take long: with more than two threads one is always left for everything else, and no more
-than half of the cores compact at a time.
+than half of the cores compact at a time. Those that were requested may take all threads but the one for flushes.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import threading
 import time
@@ -27,7 +28,9 @@ class Priority(IntEnum):
     FLUSH = 0
     SORT = 1
     DELETE = 2
-    COMPACT = 3
+    REQUESTED = 3
+    """Compactions and verifications that somebody waits for."""
+    COMPACT = 4
 
 
 _Job = tuple[int, int, Callable[[], Any], "Future[Any]"]
@@ -44,7 +47,10 @@ class Background:
         self._is_stopping = False
         self._running = 0
         self._compacting = 0
-        self._compactions_max = max(1, min(jobs_max - 2, (os.cpu_count() or 1) // 2))
+        self._compactions_max: dict[int, int] = {
+            Priority.COMPACT: max(1, min(jobs_max - 2, (os.cpu_count() or 1) // 2)),
+            Priority.REQUESTED: max(1, jobs_max - 1),
+        }
         self._threads = [
             threading.Thread(
                 target=self._run, args=(jobs_max > 1 and number == 0,), name=f"tsdb-background-{number}", daemon=True
@@ -82,8 +88,8 @@ class Background:
         """Let compactions end soon: those that run look at `is_stopping`, those that wait do not begin."""
         with self._changed:
             self._is_stopping = True
-            refused = [job for job in self._jobs if job[0] == Priority.COMPACT]
-            self._jobs = [job for job in self._jobs if job[0] != Priority.COMPACT]
+            refused = [job for job in self._jobs if job[0] in self._compactions_max]
+            self._jobs = [job for job in self._jobs if job[0] not in self._compactions_max]
             heapq.heapify(self._jobs)
         for _, _, _, future in refused:
             future.set_exception(StorageUnavailable("the engine is closed"))
@@ -97,14 +103,19 @@ class Background:
     @property
     def compactions_queued(self) -> int:
         """How many compactions wait for a thread."""
-        return sum(job[0] == Priority.COMPACT for job in list(self._jobs))
+        return sum(job[0] in self._compactions_max for job in list(self._jobs))
+
+    @property
+    def jobs_max(self) -> int:
+        """How many jobs can run at a time."""
+        return len(self._threads)
 
     def submit(self, priority: Priority, job: Callable[[], Any]) -> Future[Any]:
         """Queue a job; after `close` it is refused."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         with self._changed:
-            if self._is_closing or (self._is_stopping and priority == Priority.COMPACT):
+            if self._is_closing or (self._is_stopping and priority in self._compactions_max):
                 future.set_exception(StorageUnavailable("the engine is closed"))
             else:
                 heapq.heappush(self._jobs, (priority, self._submitted, job, future))
@@ -133,7 +144,7 @@ class Background:
             if not self._jobs:
                 return False
             priority = self._jobs[0][0]
-            if priority == Priority.COMPACT and self._compacting >= self._compactions_max:
+            if self._compacting >= self._compactions_max.get(priority, math.inf):
                 return False
             return not only_flushes or priority == Priority.FLUSH
 
@@ -143,7 +154,7 @@ class Background:
                 return None
             self._running += 1
             taken = heapq.heappop(self._jobs)
-            self._compacting += taken[0] == Priority.COMPACT
+            self._compacting += taken[0] in self._compactions_max
             return taken
 
     def _run(self, only_flushes: bool) -> None:
@@ -158,6 +169,6 @@ class Background:
             del taken, job, future
             with self._changed:
                 self._running -= 1
-                if priority == Priority.COMPACT:
+                if priority in self._compactions_max:
                     self._compacting -= 1
                     self._changed.notify_all()

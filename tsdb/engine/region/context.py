@@ -9,6 +9,7 @@ from tsdb.clock import Clock
 from tsdb.engine.index import IndexOptions
 from tsdb.engine.log import LogStore
 from tsdb.engine.region.background import Background
+from tsdb.engine.region.compaction_history import CompactionHistory
 from tsdb.engine.region.names import RegionNames
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.memtable import Memtable
@@ -81,6 +82,11 @@ class EngineContext:
     ids: Ids
     merge_memory: MergeMemory
     names: RegionNames = field(default_factory=RegionNames)
+    compactions: CompactionHistory = field(default_factory=CompactionHistory)
+
+    def now_ms(self) -> int:
+        """The time of day."""
+        return self.clock.now_ns() // 1_000_000
 
     def new_memtable(
         self,

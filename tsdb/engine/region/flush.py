@@ -75,7 +75,7 @@ def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) 
         for done in waiters:
             done.set_result(None)
         return
-    region.flush.is_running = True
+    region.flush.begin(context.now_ms())
     job = FlushJob(region, region.version, region.version.frozen, waiters)
     run_job(
         context,
@@ -98,8 +98,10 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
         return
     state.failures = state.not_before_ns = 0
     state.last_ns = context.clock.monotonic_ns()
+    state.note("success", context.now_ms())
     if is_installed:
         region.compaction.due_ns = min(region.compaction.due_ns, state.last_ns)
+        state.written_bytes += sum(file.meta.size_bytes for file in written)
         _report(region, [file.meta for file in written])
     for done in job.waiters:
         done.set_result(None)
@@ -116,6 +118,7 @@ def _report(region: Region, written: list[FileMeta]) -> None:
 def _fail(context: EngineContext, region: Region, waiters: Sequence[Future[None]], error: BaseException) -> None:
     """Leave everything as it is, try again later, and let waiting writers look again. On the worker."""
     delay = region.flush.postpone(context.clock.monotonic_ns(), _RETRY_SECONDS_MIN, RETRY_SECONDS_MAX)
+    region.flush.note("failure", context.now_ms(), str(error))
     FLUSH_FAILED.inc()
     _log.error(
         "a flush failed",

@@ -144,6 +144,8 @@ class Housekeeping:
             # Decided here first, so that a worker is not kept from writing for nothing.
             if region.access.is_writable and plan_expired(version, ttl_cutoff(self._context, version)):
                 region.worker.call(partial(expire, self._context, region)).add_done_callback(_tell_failure)
+            if region.quarantined.keys() - region.manifest.state.quarantined.keys():
+                region.worker.call(partial(region.record_quarantine, self._context))
 
     def compact(self) -> None:
         """Let the regions be looked at whose files may want to be merged."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tsdb.engine.errors import ManifestFenced
 from tsdb.engine.manifest import Edit
@@ -51,14 +51,14 @@ def run_job(
     context.background.submit(priority, run).add_done_callback(partial(pass_error, lose))
 
 
-def pass_error(receive: Callable[[BaseException], None], step: Future[None]) -> None:
+def pass_error(receive: Callable[[BaseException], None], step: Future[Any]) -> None:
     """Hand over the error of a step, if it has one."""
     error = step.exception()
     if error is not None:
         receive(error)
 
 
-def refuse(waiters: Sequence[Future[None]], error: BaseException) -> None:
+def refuse(waiters: Sequence[Future[Any]], error: BaseException) -> None:
     """Answer waiters with an error, unless they have an answer."""
     for done in waiters:
         if not done.done():

@@ -2,9 +2,10 @@
 
     log: find its end ─▶ manifests ─▶ replay what is not flushed, obeying the write buffer ─▶ ready
 
-A region that may have lost acknowledged rows, whose manifest cannot be read, or of which a data file is missing, is
-quarantined with the reason; the others serve. A remote store that does not answer says nothing about a region: after a
-few attempts the start fails, and can be repeated. Replay gives rows the sequences they had.
+A region that may have lost acknowledged rows, or whose manifest cannot be read, is quarantined with the reason; the
+others serve. A data file that is missing or has another size is quarantined by itself: queries that need it say so, all
+others are answered. A remote store that does not answer says nothing about a region: after a few attempts the start
+fails, and can be repeated. Replay gives rows the sequences they had.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tsdb.engine.entry import decode_batch
-from tsdb.engine.errors import FileCorrupted, ManifestCorrupted, ManifestNotFound, is_of_disk
-from tsdb.engine.listing import Listing, check_files, region_of
+from tsdb.engine.errors import ManifestCorrupted, ManifestNotFound, is_of_disk
+from tsdb.engine.listing import Listing, find_damaged, region_of
 from tsdb.engine.log import ReplayedFrame
 from tsdb.engine.manifest import Manifest
 from tsdb.engine.metrics import REPLAYED_ROWS
@@ -79,8 +80,9 @@ def open_region(
         ids=context.ids,
         objects=objects,
     )
-    check_files(objects, directory, manifest.state)
-    return make_region(context, manifest, region_id, directory, worker)
+    region = make_region(context, manifest, region_id, directory, worker)
+    region.quarantine_found(context, find_damaged(objects, directory, manifest.state))
+    return region
 
 
 def make_region(
@@ -137,7 +139,7 @@ def recover(
             objects, worker = listing.below(directory), worker_of(region_id)
             open_it = partial(open_region, context, region_id, directory, worker, objects)
             found.regions[region_id] = _open_patiently(open_it)
-        except (FileCorrupted, ManifestCorrupted, ManifestNotFound, StoreError) as error:
+        except (ManifestCorrupted, ManifestNotFound, StoreError) as error:
             if _is_outage(error):
                 raise
             found.quarantined[region_id] = str(error)

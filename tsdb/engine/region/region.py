@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tsdb.engine.errors import ManifestFenced, ManifestNotDurable, RegionNotFound, RegionReadOnly
-from tsdb.engine.manifest import Action, Manifest
+from tsdb.engine.manifest import Action, Edit, Manifest, QuarantinedFile, data_path
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.names import RegionNames
 from tsdb.engine.region.state import CompactionState, FlushState, RegionAccess, RegionState, Written
@@ -20,7 +20,7 @@ from tsdb.engine.region.version import FileHandle, FrozenMemtable, Version
 from tsdb.engine.sst import delete_files
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import Purpose, StoreError, requests_for
+from tsdb.store import Purpose, StoreError, crash_point, requests_for
 from tsdb.telemetry import get_logger
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Region:
     access: RegionAccess = field(default_factory=RegionAccess)
     names: RegionNames = field(default_factory=RegionNames)
     """Knows what the table of the region is called."""
+    quarantined: Mapping[str, QuarantinedFile] = field(default_factory=dict)
+    """Data files that cannot be read whole, by id: those of the manifest, and those that it does not know of yet."""
 
     @property
     def table(self) -> str:
@@ -111,6 +113,50 @@ class Region:
         """Note that removed files are deleted, with the next commit. From any thread."""
         self.worker.call(lambda: self.manifest.forget_removed(file_ids))
 
+    def note_damage(self, context: EngineContext, file_id: str, reason: str) -> None:
+        """Quarantine a data file that could not be read. From any thread; it does not wait for that."""
+        if file_id not in self.quarantined:
+            self.worker.call(lambda: self.quarantine(context, {file_id: reason}))
+
+    def quarantine(self, context: EngineContext, reasons: Mapping[str, str]) -> None:
+        """Let compactions leave damaged files alone, and remember it. On the worker."""
+        self.quarantine_found(context, reasons)
+        self.record_quarantine(context)
+
+    def quarantine_found(self, context: EngineContext, reasons: Mapping[str, str]) -> None:
+        """Let compactions leave damaged files alone. On the worker, or while the engine opens."""
+        now_ms = context.now_ms()
+        files = self.manifest.state.files
+        found = {
+            file_id: QuarantinedFile(file_id, now_ms, reason)
+            for file_id, reason in reasons.items()
+            if file_id in files and file_id not in self.quarantined
+        }
+        self.quarantined = {**self.quarantined, **found}
+        for file_id in found:
+            # The bytes that were read may be wrong while those on the disk are not any more.
+            context.caches.pages.remove_group(file_id)
+        for file in found.values():
+            path = data_path(self.directory, file.file_id)
+            _log.error("a data file is quarantined", region=self.id, table=self.table, file=path, reason=file.reason)
+
+    def record_quarantine(self, context: EngineContext) -> None:
+        """Write quarantined files to the manifest that it does not know of. On the worker.
+
+        If that fails they stay quarantined in memory, and it is tried again later.
+        """
+        known = self.manifest.state.quarantined
+        news = tuple(file for file in self.quarantined.values() if file.file_id not in known)
+        if not news or not self.access.is_writable:
+            return
+        crash_point("quarantine.before_manifest")
+        try:
+            self.commit(context, Edit(quarantined=news))
+        except TsdbError as error:
+            _log.warning("a quarantine is not recorded yet", region=self.id, table=self.table, error=error)
+            return
+        crash_point("quarantine.after_manifest")
+
     @requests_for(Purpose.MANIFEST)
     def commit(self, context: EngineContext, *actions: Action) -> None:
         """Write actions to the manifest and bring the version in line. On the worker."""
@@ -164,6 +210,8 @@ class Region:
         needed = tuple(each for each in version.frozen if each.sequence > state.flushed_sequence)
         flushed = version.frozen[: len(version.frozen) - len(needed)]
         self.version = Version(state.schema, state.options, version.mutable, needed, files)
+        unrecorded = {file_id: file for file_id, file in self.quarantined.items() if file_id in state.files}
+        self.quarantined = {**unrecorded, **state.quarantined}
         for file_id in known.keys() - state.files.keys():
             known[file_id].obsolete()
         for each in flushed:

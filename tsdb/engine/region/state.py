@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,6 +83,27 @@ class JobState:
     """How many times in a row it failed."""
     not_before_ns: int = 0
     """The monotonic time before which it does not start again, unless it is requested."""
+    running_since_ms: int = 0
+    failing_since_ms: int = 0
+    """When it failed for the first time since it last succeeded; 0 if it did not."""
+    last_result: str = ""
+    """How the last one ended: success, failure or cancelled; empty if there was none."""
+    last_ended_ms: int = 0
+    last_error: str = ""
+    """What kept the last one that failed; empty again after a success."""
+    written_bytes: int = 0
+    """Bytes of data files that it wrote since the region was opened."""
+
+    def begin(self, now_ms: int) -> None:
+        """It runs from now on."""
+        self.is_running, self.running_since_ms = True, now_ms
+
+    def note(self, result: str, now_ms: int, error: str = "") -> None:
+        """Remember how one ended. What is known of failures stays after a cancelled one."""
+        self.last_result, self.last_ended_ms = result, now_ms
+        if result != "cancelled":
+            self.last_error = error
+            self.failing_since_ms = (self.failing_since_ms or now_ms) if error else 0
 
     def postpone(self, now_ns: int, first_seconds: float, seconds_max: float) -> float:
         """Count a failure; return the seconds until the next try, twice as many after each failure."""
@@ -112,13 +134,19 @@ class StrictWindows:
     end_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompactionWaiter:
-    """A request for a compaction."""
+@dataclass(slots=True, eq=False)
+class CompactionRequest:
+    """A request for a compaction. Changed on the worker only."""
 
     done: Future[None]
     strict: StrictWindows | None = None
     """With it, files are also cut at time windows."""
+    parallelism: int = 1
+    """How many jobs may run at a time."""
+    error: BaseException | None = None
+    """What kept files from being merged; others were merged all the same."""
+    is_over: bool = False
+    """There is no use in going on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,11 +155,18 @@ class CompactionState(JobState):
 
     due_ns: int = 0
     """The monotonic time at which files are looked at again, to see what should be merged. A flush makes it now."""
-    waiters: list[CompactionWaiter] = field(default_factory=list)
+    requests: list[CompactionRequest] = field(default_factory=list)
     """Requests that came while a compaction was running."""
+    jobs: int = 0
+    """How many jobs of the round are under way."""
     is_idle: bool = False
     """The region was not written to for a while when files were looked at last: then files that overlap are merged."""
     settled_version: int = 0
     """The version of the manifest in which nothing was left to merge for an idle region."""
-    damaged_files: set[str] = field(default_factory=set)
-    """Files that a compaction could not read, and leaves alone."""
+    known_damage: frozenset[str] = frozenset()
+    """The files that were quarantined when a plan failed last."""
+
+    def has_news_of(self, quarantined: Iterable[str]) -> bool:
+        """Whether other files are quarantined than when a plan failed last: then planning again makes sense."""
+        before, self.known_damage = self.known_damage, frozenset(quarantined)
+        return before != self.known_damage

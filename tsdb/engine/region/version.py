@@ -24,16 +24,23 @@ class FileHandle:
 
     def __init__(self, context: EngineContext, region: Region, meta: FileMeta) -> None:
         self.meta = meta
+        # Not the region itself: what `finalize` holds lives as long as the handle, which the region holds.
+        owner = weakref.ref(region)
+
+        def note_damage(reason: str) -> None:
+            region = owner()
+            if region is not None:
+                region.note_damage(context, meta.file_id, reason)
+
         self.source = DataFile(
             meta,
             store=context.store,
             directory=region.directory,
             caches=context.caches,
             applies_index=context.options.index_on_query,
+            on_damage=note_damage,
         )
         self._fate = _Fate()
-        # Not the region itself: what `finalize` holds lives as long as the handle, which the region holds.
-        owner = weakref.ref(region)
         weakref.finalize(self, _let_go, self._fate, context, owner, region.directory, meta).atexit = False
 
     def obsolete(self) -> None:

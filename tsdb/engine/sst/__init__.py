@@ -5,7 +5,7 @@ from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import FORMAT_VERSION, Footer
 from tsdb.engine.sst._row_groups import ROW_GROUP_ROWS, estimate_row_bytes, plan_row_group_rows
 from tsdb.engine.sst._types import check_storable, storage_type
-from tsdb.engine.sst._write import WrittenFile, delete_files, write_sst
+from tsdb.engine.sst._write import WrittenFile, delete_files, ignore_rows, write_sst
 
 CRASH_POINTS = ("sst.write.before_parquet", "sst.write.after_parquet", "sst.write.after_index")
 """The places of a write where a test can end the process."""
@@ -21,6 +21,7 @@ __all__ = [
     "check_storable",
     "delete_files",
     "estimate_row_bytes",
+    "ignore_rows",
     "plan_row_group_rows",
     "storage_type",
     "write_sst",

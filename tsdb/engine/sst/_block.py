@@ -143,7 +143,7 @@ def rebuild_block(groups: Iterable[RowGroupKeys], schema: RegionSchema) -> Serie
     before: tuple[np.uint64, np.uint64] | None = None
     rows = 0
     for group in groups:
-        tags = [_hashable(values, tag.type) for values, tag in zip(group.tags, schema.tags, strict=True)]
+        tags = hashable_tags(group.tags, schema)
         _, check = hash_tags(tags, names, len(group.tsid))
         is_first = _is_first(group.tsid, check, before)
         positions = np.flatnonzero(is_first)
@@ -175,9 +175,12 @@ def _is_first(
     return is_first
 
 
-def _hashable(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def hashable_tags(stored: Sequence[pa.Array], schema: RegionSchema) -> list[pa.Array]:
     """Return stored tags so that they hash as they did: codes of a dictionary hash as what they stand for."""
-    return values if pa.types.is_dictionary(values.type) else from_storage(values, kind)
+    return [
+        values if pa.types.is_dictionary(values.type) else from_storage(values, tag.type)
+        for values, tag in zip(stored, schema.tags, strict=True)
+    ]
 
 
 def _plain(column: pa.Array) -> pa.Array:

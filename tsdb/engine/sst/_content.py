@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from tsdb.engine.errors import FileCorrupted, StorageUnavailable
+from tsdb.engine.errors import FileCorrupted, StorageUnavailable, damage_of
 from tsdb.engine.index import IndexDamaged, IndexFile
 from tsdb.engine.manifest import FileMeta, data_path, index_path
 from tsdb.engine.ranges import read_range
@@ -17,65 +17,89 @@ from tsdb.engine.sst._block import SERIES_BLOB, RowGroupKeys, decode_block, rebu
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import TSID
 from tsdb.engine.sst._footer import Footer, read_footer
+from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._series_finder import SeriesFinder
+from tsdb.errors import TsdbError
 from tsdb.store import LocalCopy, ObjectStore, RangeFile, StoreError, distrust, is_local, local_copy
 
 _log = logging.getLogger("tsdb.sst")
 
 Pages = ByteCache[PageKey, bytes]
+OnDamage = Callable[[str], None]
+"""Is told why a file cannot be read, on the thread that tried."""
+
+
+def ignore_damage(reason: str) -> None:
+    """Nobody is responsible for the file."""
 
 
 class FileContent:
     """What is stored of a data file."""
 
-    __slots__ = ("_has_warned", "_store", "directory", "meta")
+    __slots__ = ("_has_warned", "_on_damage", "_store", "directory", "meta")
 
-    def __init__(self, meta: FileMeta, store: ObjectStore, directory: str) -> None:
+    def __init__(self, meta: FileMeta, store: ObjectStore, directory: str, on_damage: OnDamage = ignore_damage) -> None:
         self.meta = meta
+        self._on_damage = on_damage
         self._store = store
         self.directory = directory
         self._has_warned = False
 
     @property
-    def _path(self) -> str:
+    def path(self) -> str:
         return data_path(self.directory, self.meta.file_id)
 
     @property
     def _index_path(self) -> str:
         return index_path(self.directory, self.meta.file_id)
 
+    def note(self, error: BaseException) -> None:
+        """Tell of an error if it is the file's fault."""
+        reason = damage_of(error)
+        if reason is not None:
+            self._on_damage(reason)
+
     def local_copy(self) -> LocalCopy | None:
         """Return where the file and its index are on this machine, to be read by another process."""
-        paths = [self._path, self._index_path] if self.meta.has_index else [self._path]
+        paths = [self.path, self._index_path] if self.meta.has_index else [self.path]
         return local_copy(self._store, paths)
 
     def read_footer(self) -> Footer:
         try:
             return self._read_footer()
-        except FileCorrupted:
-            if not distrust(self._store, self._path):
+        except FileCorrupted as error:
+            if not distrust(self._store, self.path):
+                self.note(error)
                 raise
+        try:
             return self._read_footer()
+        except TsdbError as error:
+            self.note(error)
+            raise
 
     def _read_footer(self) -> Footer:
-        footer = read_footer(self._store, self._path, self.meta.size_bytes)
+        footer = read_footer(self._store, self.path, self.meta.size_bytes)
         if footer.rows != self.meta.rows:
-            raise FileCorrupted(file=self._path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
+            raise FileCorrupted(file=self.path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
         return footer
 
     def read_block(self, footer: Footer, pages: Pages | None) -> SeriesBlock:
         """Read the series block from the index, or make it from the rows if there is none."""
         if self.meta.has_index:
             try:
-                return self._read_index(footer)
+                return self.read_index(footer)
             except (IndexDamaged, StoreError, StorageUnavailable) as error:
                 self.warn(error)
-        with self.open_columns(footer, pages) as reader:
-            return rebuild_block(_keys(footer, reader), footer.schema)
+        try:
+            with reading(self.path), self.open_columns(footer, pages) as reader:
+                return rebuild_block(_keys(footer, reader), footer.schema)
+        except TsdbError as error:
+            self.note(error)
+            raise
 
     def open_columns(self, footer: Footer, pages: Pages | None, *, holds_narrow: bool = False) -> ColumnReader:
         """Return a reader of columns; bytes of what is not on this machine go through `pages`."""
-        path, store = self._path, self._store
+        path, store = self.path, self._store
 
         def may_be_mended() -> bool:
             return distrust(store, path)
@@ -101,7 +125,8 @@ class FileContent:
     def _open_index(self) -> IndexFile:
         return IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)
 
-    def _read_index(self, footer: Footer) -> SeriesBlock:
+    def read_index(self, footer: Footer) -> SeriesBlock:
+        """Read the series block from the index; IndexDamaged or a StoreError if that is not possible."""
         try:
             return self._read_indexed_block(footer)
         except IndexDamaged:

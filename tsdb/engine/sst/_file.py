@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.source import Counters, SourceFacts
-from tsdb.engine.sst._content import FileContent
+from tsdb.engine.sst._content import FileContent, OnDamage, ignore_damage
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
 from tsdb.engine.sst._series_finder import indexed_tags
+from tsdb.engine.sst._verify import verify_file
 from tsdb.model import RegionSchema
 from tsdb.store import LocalCopy, ObjectStore
 
@@ -31,8 +34,9 @@ class DataFile:
         directory: str,
         caches: Caches,
         applies_index: bool = True,
+        on_damage: OnDamage = ignore_damage,
     ) -> None:
-        """Without `applies_index`, inverted indexes are not looked at."""
+        """Without `applies_index`, inverted indexes are not looked at. `on_damage` is told why it cannot be read."""
         self.meta = meta
         self.applies_index = applies_index
         self.facts = SourceFacts(
@@ -44,7 +48,7 @@ class DataFile:
             is_unique=meta.is_unique,
             is_indexed=applies_index and bool(indexed_tags(meta)),
         )
-        self._content = FileContent(meta, store, directory)
+        self._content = FileContent(meta, store, directory, on_damage)
         self._caches = caches
         self._cached = Cached(caches)
 
@@ -76,3 +80,10 @@ class DataFile:
     def passing_reader(self) -> FileReader:
         """Return a reader that goes through the file once and leaves no trace in the caches."""
         return FileReader(self._content, self.facts, Passing(self._caches), None)
+
+    def verify(self, check: Callable[[], None]) -> str | None:
+        """Read everything and compare it with what is known; return what is wrong with the index, if something is.
+
+        FileCorrupted if something is wrong with the file. `check` is called between row groups and ends it by raising.
+        """
+        return verify_file(self._content, check)

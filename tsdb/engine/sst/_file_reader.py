@@ -330,8 +330,9 @@ class FileReader:
             reader = self._content.open_columns(footer, policy.pages, holds_narrow=policy.holds_narrow)
         try:
             yield reader
-        except BaseException:
+        except BaseException as error:
             reader.close()
+            self._content.note(error)
             raise
         # There are never more than threads that read at the same time; they are closed with this reader.
         idle.append(reader)

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,6 +46,10 @@ _log = logging.getLogger("tsdb.sst")
 _INDEX = IndexOptions()
 
 
+def ignore_rows(rows: int) -> None:
+    """Nobody watches the progress."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class WrittenFile:
     """A file that is durable, with what a reader would have to load first."""
@@ -75,8 +79,11 @@ def write_sst(
     ids: Ids = SYSTEM_IDS,
     keeps_sequences: bool = False,
     index: IndexOptions | None = _INDEX,
+    note_rows: Callable[[int], None] = ignore_rows,
 ) -> WrittenFile | None:
     """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left.
+
+    `note_rows` is told how many rows are written, row group by row group.
 
     `keeps_sequences` is for rows that other files may have versions of from between them: each keeps its own sequence.
     Without `index`, no index file is written.
@@ -86,7 +93,7 @@ def write_sst(
     whole = whole_columns(merge.sources, schema)
     columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
-    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns)
+    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, note_rows)
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)
         first = next(portions, None)
@@ -144,13 +151,20 @@ class _Writing:
     """The writing of one Parquet file."""
 
     def __init__(
-        self, store: ObjectStore, path: str, buffer_bytes: int, schema: RegionSchema, columns: FileColumns
+        self,
+        store: ObjectStore,
+        path: str,
+        buffer_bytes: int,
+        schema: RegionSchema,
+        columns: FileColumns,
+        note_rows: Callable[[int], None],
     ) -> None:
         self.path = path
         self._store = store
         self._buffer_bytes = buffer_bytes
         self._schema = schema
         self._columns = columns
+        self._note_rows = note_rows
 
     def run(self, groups: RowGroups, portions: Iterator[list[Portion]]) -> int:
         """Write all row groups and the footer; return the size of the file, which is durable then."""
@@ -163,6 +177,7 @@ class _Writing:
             writer = ParquetWriter(sink, self._columns.arrow, encodings)
             for table in tables:
                 writer.write(table)
+                self._note_rows(table.num_rows)
             return writer.finish(self._key_values(groups.tally))
 
     def _encodings(self, head: pa.Table) -> Encodings:

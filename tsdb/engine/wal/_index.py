@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
+from tsdb.engine.log import SegmentFacts
 from tsdb.engine.log.frame import Frame, FrameKind
-from tsdb.engine.wal._purge import PurgePlan, plan_purge
+from tsdb.engine.wal._purge import PurgePlan, describe_segment, plan_purge
 from tsdb.engine.wal._recover import RecoveredLog, SegmentState
 
 _ANY = -1
@@ -24,8 +26,7 @@ class LogIndex:
     def __init__(self, recovered: RecoveredLog, *, skip_corrupt: bool = False) -> None:
         self._lock = threading.Lock()
         self._segments = {
-            found.number: SegmentState(found.number, found.size_bytes, dict(found.max_entries))
-            for found in recovered.segments
+            found.number: replace(found, max_entries=dict(found.max_entries)) for found in recovered.segments
         }
         self._last_entries = recovered.continuity.last_entries()
         # A seal would prove to the next start that regions are whole of which this one could not be sure.
@@ -56,20 +57,21 @@ class LogIndex:
                 ahead[region_id] = frame.entry_id
         accepted.update(ahead)
 
-    def add_segment(self, number: int, size_bytes: int) -> None:
+    def add_segment(self, number: int, size_bytes: int, *, since_ms: int = 0) -> None:
         with self._lock:
-            self._segments[number] = SegmentState(number, size_bytes)
+            self._segments[number] = SegmentState(number, size_bytes, since_ms=since_ms)
 
-    def record(self, number: int, size_bytes: int, frames: Sequence[Frame]) -> None:
-        """These frames are in the log now."""
+    def record(self, number: int, size_bytes: int, frames: Sequence[Frame], *, since_ms: int = 0) -> None:
+        """These frames are in the log now; a segment that is new was begun at `since_ms`."""
         with self._lock:
-            segment = self._segments.setdefault(number, SegmentState(number, size_bytes))
+            segment = self._segments.setdefault(number, SegmentState(number, size_bytes, since_ms=since_ms))
             segment.size_bytes = size_bytes
             for frame in frames:
                 if frame.kind is FrameKind.DROP_REGION:
                     self._forget(frame.region_id)
                 else:
                     segment.max_entries[frame.region_id] = frame.entry_id
+                    segment.entries += 1
                     self._last_entries[frame.region_id] = frame.entry_id
 
     def set_flushed(self, region_id: int, entry_id: int) -> None:
@@ -98,6 +100,17 @@ class LogIndex:
                 held_from=self._held_from,
                 unflushable=self._quarantined,
             )
+
+    def describe(self) -> list[SegmentFacts]:
+        """Describe the segments, oldest first."""
+        with self._lock:
+            last = max(self._segments, default=None)
+            return [
+                describe_segment(
+                    self._segments[number], flushed=self._flushed, held_from=self._held_from, is_last=number == last
+                )
+                for number in sorted(self._segments)
+            ]
 
     def remove_segment(self, number: int) -> None:
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tsdb.engine.log import SegmentFacts
 from tsdb.engine.wal._recover import SegmentState
 
 END_BYTES_MIN = 1 << 20
@@ -56,3 +57,19 @@ def plan_purge(
 
 def _pins(segment: SegmentState, flushed: Mapping[int, int]) -> list[int]:
     return [region for region, last in segment.max_entries.items() if flushed.get(region, -1) < last]
+
+
+def describe_segment(
+    segment: SegmentState, *, flushed: Mapping[int, int], held_from: int | None, is_last: bool
+) -> SegmentFacts:
+    """Tell why a segment is there."""
+    pinning = tuple(sorted(_pins(segment, flushed)))
+    if is_last:
+        state, reason = "active", "it is being written"
+    elif pinning:
+        state, reason = "pinned", f"{len(pinning)} regions have entries in it that are not flushed"
+    elif held_from is not None and segment.number >= held_from:
+        state, reason = "held", f"the log is damaged from segment {held_from:016x} on"
+    else:
+        state, reason = "unneeded", "it is deleted when all before it are"
+    return SegmentFacts(segment.number, segment.size_bytes, segment.entries, segment.since_ms, state, reason, pinning)

@@ -69,6 +69,10 @@ class SegmentState:
     number: int
     size_bytes: int
     max_entries: dict[int, int] = field(default_factory=dict)
+    entries: int = 0
+    """How many entries it holds, those of dropped regions included."""
+    since_ms: int = 0
+    """When it was begun; 0 if damage hides that."""
 
 
 @dataclass(slots=True)
@@ -209,7 +213,7 @@ class _Scanner:
         elif not self._segments and header.is_in_doubt:
             reason = "damage before the segment was never repaired"
             self._continuity.see_damage(Corruption(reader.number, 0, UNKNOWN_LENGTH, reason))
-        state = SegmentState(reader.number, reader.size)
+        state = SegmentState(reader.number, reader.size, since_ms=0 if header is None else header.created_ms)
         self._segments.append(state)
         return state
 
@@ -245,6 +249,7 @@ class _Scanner:
         elif header.kind in (FrameKind.DATA, FrameKind.DELETE):
             self._continuity.see_frame(header.region_id, header.entry_id)
             state.max_entries[header.region_id] = header.entry_id
+            state.entries += 1
         elif header.kind == FrameKind.SEAL:
             payload = decode_payload(item.stored, codec=header.codec, raw_bytes=header.raw_bytes)
             self._continuity.see_seal(decode_seal(payload))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.errors import StorageFull, StorageUnavailable
-from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, encode_frame_payload
+from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, SegmentFacts, encode_frame_payload
 from tsdb.engine.wal._ballast import Ballast
 from tsdb.engine.wal._committer import Committer
 from tsdb.engine.wal._index import LogIndex
@@ -175,6 +175,9 @@ class Wal:
 
     def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
         self._committer.on_broken(receive)
+
+    def segments(self) -> list[tuple[str, SegmentFacts]]:
+        return [(str(segment_path(self._directory, each.number)), each) for each in self._index.describe()]
 
     def statistics(self) -> LogStatistics:
         segments, total_bytes = self._index.totals()

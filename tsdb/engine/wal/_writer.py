@@ -153,10 +153,11 @@ class SegmentWriter:
 
     def accept(self) -> None:
         """What was written since the last call is part of the log."""
+        now_ms = self._clock.now_ns() // 1_000_000 if self._created else 0
         for placed in self._pending:
-            self._index.record(placed.number, placed.end, placed.frames)
+            self._index.record(placed.number, placed.end, placed.frames, since_ms=now_ms)
         if self._created and not self._index.holds_segment(self._number):
-            self._index.add_segment(self._number, self._offset)
+            self._index.add_segment(self._number, self._offset, since_ms=now_ms)
         self._pending.clear()
         self._created.clear()
 

@@ -52,6 +52,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "collation_character_set_applicability": _node.collation_applicability_table,
     "collations": _node.collations_table,
     "columns": _tables.columns_table,
+    "compaction_history": _regions.compaction_history_table,
     "engines": _node.engines_table,
     "flow_statistics": _node.flow_statistics_table,
     "flows": _node.flows_table,
@@ -73,6 +74,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "table_semantics": _tables.table_semantics_table,
     "tables": _tables.tables_table,
     "views": _tables.views_table,
+    "wal_segments": _regions.wal_segments_table,
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tsdb.clock import Clock
-from tsdb.engine import FileFacts, RegionStat
+from tsdb.engine import CompactionRecord, FileFacts, RegionStat, SegmentFacts
 from tsdb.memory import MemoryReport
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
 from tsdb.query.session import Channel, Session
@@ -36,6 +36,10 @@ class Measured(Protocol):
     def stat(self, region_id: RegionId) -> RegionStat: ...
 
     def files(self, region_id: RegionId) -> list[FileFacts]: ...
+
+    def compactions(self) -> list[CompactionRecord]: ...
+
+    def wal_segments(self) -> list[tuple[str, SegmentFacts]]: ...
 
 
 @dataclass(frozen=True, slots=True)

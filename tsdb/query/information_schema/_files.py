@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from posixpath import dirname
+from typing import Literal
 
 import pyarrow as pa
 
@@ -39,6 +40,11 @@ class _RegionFile:
         """A time of the file in nanoseconds, None if they cannot count it."""
         found = time * _NS_PER_UNIT[self.table.time_index.type.arrow.unit]
         return found if abs(found) <= _NS_MAX else None
+
+    def window_edge(self, edge: Literal["start", "end"]) -> int | None:
+        """The beginning or the end of the window of time that the file is merged in."""
+        window = self.facts.window
+        return None if window is None else self.ns(getattr(window, edge))
 
 
 def _files(context: InformationContext) -> list[_RegionFile]:
@@ -83,6 +89,12 @@ def ssts_manifest_table(context: InformationContext) -> pa.Table:
         "sequence": [each.facts.sequence for each in files],
         "origin_region_id": [each.region_id for each in files],
         "visible": True,
+        "window_start": [each.window_edge("start") for each in files],
+        "window_end": [each.window_edge("end") for each in files],
+        "state": [each.facts.state for each in files],
+        "reason": [each.facts.reason for each in files],
+        "since": [each.facts.since_ms for each in files],
+        "last_error": [each.facts.last_error for each in files],
     }
     return build_table(information_schema_of("ssts_manifest"), len(files), columns)
 

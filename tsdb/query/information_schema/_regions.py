@@ -1,4 +1,4 @@
-"""`partitions`, `region_peers`, `region_statistics`, `region_info`: the parts tables are stored in.
+"""`partitions`, `region_peers`, `region_info`, `region_statistics` and what regions do: the parts tables are stored in.
 
 A table has one row for each of its regions, a table without partitions one. Tables whose rows are stored elsewhere
 (external files, logical tables of the metric engine without regions of their own) have none.
@@ -7,13 +7,14 @@ A table has one row for each of its regions, a table without partitions one. Tab
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tsdb.engine import RegionStat
+from tsdb.engine import JobStatus, RegionStat
 from tsdb.errors import TsdbError
 from tsdb.model import CATALOG, RegionId, TableInfo
-from tsdb.query.information_schema._build import build_table
+from tsdb.query.information_schema._build import ColumnValues, build_table
 from tsdb.query.information_schema._context import InformationContext
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import base_tables
@@ -77,8 +78,10 @@ def region_peers_table(context: InformationContext) -> pa.Table:
 
 
 def region_statistics_table(context: InformationContext) -> pa.Table:
+    """Also regions that are not available: they have a state and a reason, and nothing else."""
     regions = regions_of(context)
-    stats = [_stat(context, region_id) for _, _, region_id in regions]
+    found = [_stat_or_reason(context, region_id) for _, _, region_id in regions]
+    stats = [stat for stat, _ in found]
     columns = {
         "region_id": [region_id for _, _, region_id in regions],
         "table_id": [table.id for table, _, _ in regions],
@@ -93,8 +96,91 @@ def region_statistics_table(context: InformationContext) -> pa.Table:
         "index_size": [stat and stat.index_bytes for stat in stats],
         "engine": [table.engine for table, _, _ in regions],
         "region_role": "Leader",
+        **{name: [stat and getattr(stat, name) for stat in stats] for name in _AS_THEY_ARE},
+        "state": ["unavailable" if stat is None else stat.state for stat in stats],
+        "reason": [reason if stat is None else stat.reason or None for stat, reason in found],
+        **_job_columns("flush", [None if stat is None else stat.flush for stat in stats]),
+        **_job_columns("compaction", [None if stat is None else stat.compaction for stat in stats]),
     }
     return build_table(information_schema_of("region_statistics"), len(regions), columns)
+
+
+_AS_THEY_ARE = (
+    "memtable_rows",
+    "unflushed_seconds",
+    "windows",
+    "window_files_max",
+    "window_runs_max",
+    "write_amplification",
+    "quarantined_files",
+)
+
+
+def _job_columns(name: str, jobs: Sequence[JobStatus | None]) -> dict[str, ColumnValues]:
+    """The columns about one kind of background job."""
+    return {
+        f"{name}_state": [job and job.state for job in jobs],
+        f"{name}_reason": [job and job.reason for job in jobs],
+        f"{name}_since": [job and job.since_ms for job in jobs],
+        f"last_{name}_result": [job and job.last_result for job in jobs],
+        f"last_{name}_time": [job and job.last_ended_ms for job in jobs],
+        f"last_{name}_error": [job and job.last_error for job in jobs],
+    }
+
+
+def _stat_or_reason(context: InformationContext, region_id: RegionId) -> tuple[RegionStat | None, str | None]:
+    try:
+        return context.regions.stat(region_id), None
+    except TsdbError as error:
+        return None, str(error)
+
+
+def compaction_history_table(context: InformationContext) -> pa.Table:
+    """The compactions of tables that are there, the newest last; those that run are among them."""
+    tables = {region_id: table for table, _, region_id in regions_of(context)}
+    records = [each for each in context.regions.compactions() if each.region_id in tables]
+    columns = {
+        "compaction_id": [each.number for each in records],
+        "region_id": [each.region_id for each in records],
+        "table_id": [tables[each.region_id].id for each in records],
+        "region_number": [each.region_id & 0xFFFFFFFF for each in records],
+        "table_schema": [tables[each.region_id].database for each in records],
+        "table_name": [tables[each.region_id].name for each in records],
+        "state": [each.result.value for each in records],
+        "reason": [each.reason for each in records],
+        "start_time": [each.started_ms for each in records],
+        "end_time": [each.ended_ms for each in records],
+        "duration_millis": [each.duration_ms for each in records],
+        "progress": [each.progress for each in records],
+        "input_files": [len(each.input_ids) for each in records],
+        "output_files": [len(each.output_ids) for each in records],
+        "input_rows": [each.input_rows for each in records],
+        "rows_written": [each.rows_written for each in records],
+        "input_bytes": [each.input_bytes for each in records],
+        "output_bytes": [each.output_bytes for each in records],
+        "write_amplification": [each.amplification for each in records],
+        "error": [each.error for each in records],
+    }
+    return build_table(information_schema_of("compaction_history"), len(records), columns)
+
+
+def wal_segments_table(context: InformationContext) -> pa.Table:
+    """The segments of the log, which all tables share: only for those who may see all of them."""
+    identity = context.session.identity
+    is_shown = identity is None or identity.sees_all
+    segments = context.regions.wal_segments() if is_shown else []
+    columns = {
+        "segment": [f"{facts.number:016x}" for _, facts in segments],
+        "file_path": [path for path, _ in segments],
+        "size": [facts.size_bytes for _, facts in segments],
+        "entries": [facts.entries for _, facts in segments],
+        "state": [facts.state for _, facts in segments],
+        "reason": [facts.reason for _, facts in segments],
+        "since": [facts.since_ms or None for _, facts in segments],
+        "pinning_regions": [json.dumps(facts.pinning) for _, facts in segments],
+        "node_id": context.node.id,
+    }
+    return build_table(information_schema_of("wal_segments"), len(segments), columns)
 
 
 def _window(stat: RegionStat) -> str | None:

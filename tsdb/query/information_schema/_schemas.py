@@ -65,6 +65,9 @@ _COLUMNS: dict[str, str] = {
         character_octet_length:i64? numeric_precision:i64? numeric_scale:i64? datetime_precision:i64?
         character_set_name? collation_name? column_key extra privileges generation_expression tsdb_data_type data_type
         semantic_type column_default? is_nullable column_type column_comment? srs_id:i64?""",
+    "compaction_history": f"""compaction_id:u64 {_REGION} table_schema table_name state reason start_time:ts3
+        end_time:ts3? duration_millis:u64? progress:f64 input_files:u64 output_files:u64 input_rows:u64 rows_written:u64
+        input_bytes:u64 output_bytes:u64 write_amplification:f64? error?""",
     "engines": "engine support comment transactions xa savepoints",
     "events": """event_catalog event_schema event_name definer time_zone event_body event_definition event_type
         execute_at:ts0? interval_value:i64? interval_field? sql_mode starts:ts0? ends:ts0? status on_completion
@@ -111,7 +114,11 @@ _COLUMNS: dict[str, str] = {
         down_seconds:i64?""",
     "region_statistics": f"""{_REGION} region_rows:u64? written_bytes_since_open:u64? query_cpu_time_millis:u64?
         query_scanned_bytes:u64? disk_size:u64? memtable_size:u64? manifest_size:u64? sst_size:u64? sst_num:u64?
-        index_size:u64? engine? region_role?""",
+        index_size:u64? engine? region_role? memtable_rows:u64? unflushed_seconds:f64? windows:u64?
+        window_files_max:u64? window_runs_max:u64? write_amplification:f64? quarantined_files:u64? state? reason?
+        flush_state? flush_reason? flush_since:ts3? last_flush_result? last_flush_time:ts3? last_flush_error?
+        compaction_state? compaction_reason? compaction_since:ts3? last_compaction_result? last_compaction_time:ts3?
+        last_compaction_error?""",
     "routines": """specific_name routine_catalog routine_schema routine_name routine_type data_type
         character_maximum_length:i64 character_octet_length:i64 numeric_precision:i64 numeric_scale:i64
         datetime_precision:i64 character_set_name collation_name dtd_identifier routine_body routine_definition
@@ -126,7 +133,7 @@ _COLUMNS: dict[str, str] = {
     "ssts_manifest": f"""table_dir {_REGION} region_group:u8 region_sequence:u32 file_id index_version:u64 level:u8
         file_path file_size:u64 index_file_path? index_file_size:u64? num_rows:u64 num_row_groups:u64 num_series:u64?
         min_ts:ts9? max_ts:ts9? sequence:u64? origin_region_id:u64 node_id:u64? visible:bool primary_key_min:bin?
-        primary_key_max:bin?""",
+        primary_key_max:bin? window_start:ts9? window_end:ts9? state reason? since:ts3? last_error?""",
     "ssts_storage": "file_path file_size:u64? last_modified_ms:ts3? node_id:u64?",
     "statistics": """table_catalog table_schema table_name non_unique:i64 index_schema index_name seq_in_index:i64
         column_name collation? cardinality:i64? sub_part:i64? packed? nullable index_type comment index_comment
@@ -142,6 +149,8 @@ _COLUMNS: dict[str, str] = {
         checksum:u64? create_options? table_comment? temporary?""",
     "views": """table_catalog table_schema table_name view_definition check_option? is_updatable? definer?
         security_type? character_set_client? collation_connection?""",
+    "wal_segments": """segment file_path size:u64 entries:u64 state reason since:ts3? pinning_regions:json
+        node_id:u64?""",
 }
 
 INFORMATION_TABLES: tuple[str, ...] = tuple(_COLUMNS)
