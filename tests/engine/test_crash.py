@@ -24,7 +24,7 @@ from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
 from tsdb.engine import manifest, sst, wal
-from tsdb.engine.region import change, compact, drop, flush, trim
+from tsdb.engine.region import change, compact, drop, flush, trim, write
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -38,6 +38,7 @@ ANNOUNCED = (
     *trim.CRASH_POINTS,
     *compact.CRASH_POINTS,
     *drop.CRASH_POINTS,
+    *write.CRASH_POINTS,
 )
 STARTING = (
     "wal.recover.before_truncate",
