@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks import Measurement
-from tsdb.engine import Engine, EngineOptions, WalSettings, region_directory
+from tsdb.engine import Engine, EngineOptions, Wal, region_directory
 from tsdb.model import Batch, RegionSchema, Semantic, region_id
 from tsdb.store import LocalStore
 from tsdb.units import Size
@@ -52,9 +52,7 @@ def make_schema() -> RegionSchema:
 def open_engine(root: Path) -> Engine:
     """Open an engine whose files stay as they are until a compaction is requested."""
     options = EngineOptions(global_write_buffer_size=Size(4 << 30), global_write_buffer_reject_size=Size(8 << 30))
-    return Engine.open(
-        LocalStore(root), root / "wal", options=options, wal_options=WalSettings(), has_housekeeping=False
-    )
+    return Engine.open(LocalStore(root), Wal.open(root / "wal")[0], options=options, has_housekeeping=False)
 
 
 def times_of(shape: str, file: int) -> Times:

@@ -53,9 +53,8 @@ class MemoryLog:
     directory: Path | None = None
     purge_interval = Duration.of_seconds(3600)
 
-    def __init__(self, disk: Disk | None = None, *, is_synced: bool = True, delay_seconds: float = 0) -> None:
+    def __init__(self, disk: Disk | None = None, *, delay_seconds: float = 0) -> None:
         self.disk = disk or Disk()
-        self.is_synced = is_synced
         self.may_purge = False
         self.is_held = False
         """Appends wait in `waiting` until the test lets them go."""

@@ -24,7 +24,7 @@ from tests.engine.lives import APPEND, DROPPED, PLAIN, Rows, Sight, Step
 from tests.faults import PowerLossFiles
 from tsdb.clock import ManualClock
 from tsdb.engine import manifest, sst, wal
-from tsdb.engine.region import change, compact, drop, flush, quarantine, trim
+from tsdb.engine.region import change, compact, drop, flush, quarantine, trim, write
 from tsdb.model import RegionId, RegionOptions
 from tsdb.store import on_crash_point
 from tsdb.units import Duration, Size
@@ -39,6 +39,7 @@ ANNOUNCED = (
     *compact.CRASH_POINTS,
     *drop.CRASH_POINTS,
     *quarantine.CRASH_POINTS,
+    *write.CRASH_POINTS,
 )
 STARTING = (
     "wal.recover.before_truncate",

@@ -173,6 +173,25 @@ class Database:
         request = self._request(session, new_table, hints, protocol, is_dry=dry_run, notes_rejections=notes_rejections)
         return self.services.writer.write(rows, request)
 
+    def begin_ingest(
+        self,
+        rows: Sequence[TableRows],
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+        notes_rejections: bool = True,
+    ) -> Future[int] | None:
+        """Write as `ingest` does, but do not wait for the end if all rows go to one region; None if they are written.
+
+        When the future ends with SchemaOutdated or RegionNotFound, nothing was written, and `ingest` has to do it.
+        """
+        check_writing(self.services, session)
+        request = self._request(session, new_table, hints, protocol, notes_rejections=notes_rejections)
+        begun = self.services.writer.begin_rows(rows, request)
+        return None if isinstance(begun, WriteOutcome) else begun
+
     def ingest_samples(
         self,
         samples: Samples,

@@ -88,6 +88,21 @@ class DatabasePort(Protocol):
         Without `notes_rejections` these are neither counted nor remembered: the caller tries again in another way.
         """
 
+    def begin_ingest(
+        self,
+        rows: Sequence[TableRows],
+        session: Session,
+        new_table: NewTable,
+        *,
+        hints: Mapping[str, str] | None = None,
+        protocol: str = "other",
+        notes_rejections: bool = True,
+    ) -> Future[int] | None:
+        """Write as `ingest` does, perhaps without waiting for the end; None if that is not necessary.
+
+        When the future ends with SchemaOutdated or RegionNotFound, nothing was written, and `ingest` has to do it.
+        """
+
     def ingest_samples(
         self,
         samples: Samples,

@@ -47,8 +47,8 @@ from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.sweep import start_sweep
-from tsdb.engine.region.worker import PendingWrite, Worker
-from tsdb.engine.region.write import check_batch, check_operation, commit_writes
+from tsdb.engine.region.worker import Worker
+from tsdb.engine.region.write import PendingWrite, check_batch, check_operation
 from tsdb.engine.rows.cache import PAGES, Caches
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
@@ -96,8 +96,8 @@ class Engine:
                 f"tsdb-region-{number}",
                 buffer=context.buffer,
                 clock=context.clock,
-                commit=self._commit,
-                is_synced=context.wal.is_synced,
+                log=context.wal,
+                after=self.housekeeping.after_write,
             )
             for number in range(context.options.num_workers)
         ]
@@ -444,9 +444,6 @@ class Engine:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StorageUnavailable("the engine is closed")
-
-    def _commit(self, requests: list[PendingWrite]) -> None:
-        commit_writes(requests, self._context.wal, self.housekeeping.after_write)
 
     def _region(self, region_id: RegionId) -> Region:
         region = self._regions.get(region_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.engine import lives
+from tests.engine.fault_steps import held
 from tests.engine.harness import batch_of, read
-from tests.engine.lives import PLAIN, Rows
-from tsdb.engine import engine as engine_module
+from tests.engine.lives import PLAIN, Rows, wait_until
 from tsdb.engine.engine import Engine
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
+from tsdb.engine.region.pipeline import Pipeline
+from tsdb.engine.region.write import PendingWrite
 from tsdb.units import Duration, Size
 
 UNSYNCED = replace(lives.WAL_OPTIONS, sync_write=False)
@@ -25,19 +27,19 @@ UNSYNCED = replace(lives.WAL_OPTIONS, sync_write=False)
 
 @pytest.fixture
 def committed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the threads that commit, in order; two commits of a region at a time are an error."""
+    """The names of the threads that submit, in order; two turns of a worker at a time are an error."""
     names: list[str] = []
-    commit, busy = engine_module.commit_writes, threading.Lock()
+    submit, busy = Pipeline.submit, threading.Lock()
 
-    def noted(*arguments: object) -> None:
+    def noted(pipeline: Pipeline, requests: Sequence[PendingWrite], memory_bytes: int) -> None:
         assert busy.acquire(blocking=False), "two turns at a time"
         try:
             names.append(threading.current_thread().name)
-            commit(*arguments)  # type: ignore[arg-type]
+            submit(pipeline, requests, memory_bytes)
         finally:
             busy.release()
 
-    monkeypatch.setattr(engine_module, "commit_writes", noted)
+    monkeypatch.setattr(Pipeline, "submit", noted)
     return names
 
 
@@ -90,11 +92,36 @@ def test_what_is_queued_stays_ahead(tmp_path: Path, committed: list[str]) -> Non
     engine.close()
 
 
-def test_a_log_that_syncs_every_write_has_them_queued(tmp_path: Path, committed: list[str]) -> None:
+def test_a_write_that_is_synced_wakes_no_worker(tmp_path: Path, committed: list[str]) -> None:
+    """It is submitted by the thread that brings it, and applied and answered by the thread that synced it."""
     engine = lives.open_life(tmp_path)
     lives.live(engine, lives.create(PLAIN))
-    assert write(engine, "a").result(10) == 1
-    assert committed == [engine._region(PLAIN).worker._thread.name]
+    answered: list[str] = []
+    with held("wal.append.before_sync"):
+        done = write(engine, "a")
+        done.add_done_callback(lambda _: answered.append(threading.current_thread().name))
+    assert done.result(10) == 1
+    wait_until(lambda: bool(answered))
+    assert committed == [threading.current_thread().name]
+    assert answered == ["wal-commit"]
+    engine.close()
+
+
+def test_a_group_that_is_durable_while_the_worker_is_at_something_else_is_applied_after_it(tmp_path: Path) -> None:
+    engine = lives.open_life(tmp_path)
+    lives.live(engine, lives.create(PLAIN))
+    worker = engine._region(PLAIN).worker
+    with held("wal.append.before_sync"):
+        done = write(engine, "a")
+        # A turn that lasts: whoever syncs the write cannot take it.
+        assert worker._turns.acquire(timeout=10)
+    lives.wait_until(lambda: worker._pipeline.is_ready)
+    assert not done.done()
+    assert read(engine, PLAIN) == []
+    worker._turns.release()
+    worker._settle()
+    assert done.result(10) == 1
+    assert len(read(engine, PLAIN)) == 1
     engine.close()
 
 

@@ -15,9 +15,10 @@ from tests.database.cases import open_case_database, render
 from tests.ingest.prometheus_messages import messages
 from tests.servers.http.asgi_client import Answer, call
 from tsdb.components._local import LocalDatabase
-from tsdb.database import DatabaseGate, Session, read_all
+from tsdb.database import Database, DatabaseGate, Session, read_all
+from tsdb.engine.errors import SchemaOutdated, StorageFull
 from tsdb.servers.http import HttpApp, influx_routes, prometheus_remote_routes
-from tsdb.servers.http._gather import GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
+from tsdb.servers.http._gather import BEGUN_MAX, GROUP_BYTES_MAX, GROUP_REQUESTS_MAX, Begun, Gathering
 from tsdb.units import Duration
 
 WAIT_SECONDS = 10
@@ -175,6 +176,25 @@ async def test_a_bad_request_is_refused_alone_and_counted_once(app: HttpApp, loc
     assert rows(local, "SELECT count(*) FROM information_schema.ingest_rejections") == ["2"]
 
 
+async def test_lines_whose_table_changes_while_they_are_sent_are_planned_again(
+    app: HttpApp, local: LocalDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await call(app, "POST", "/v1/influxdb/write", body=b"m v=1 1")).status == 204
+    errors: list[Exception] = [SchemaOutdated(region_id=1, expected=1, current=2), StorageFull("no space")]
+
+    def refuse(*arguments: object, **options: object) -> Future[int]:
+        done: Future[int] = Future()
+        done.set_exception(errors[0])
+        return done
+
+    monkeypatch.setattr(Database, "begin_ingest", refuse)
+    assert (await call(app, "POST", "/v1/influxdb/write", body=b"m v=2 2")).status == 204
+    assert rows(local, "SELECT count(*) FROM m") == ["2"]
+    del errors[0]
+    assert (await call(app, "POST", "/v1/influxdb/write", body=b"m v=3 3")).status >= 500
+    assert rows(local, "SELECT count(*) FROM m") == ["2"]
+
+
 def prometheus_body(number: int, name: str = "m") -> bytes:
     request = messages["WriteRequest"]()
     series = request.timeseries.add()
@@ -231,6 +251,46 @@ async def test_work_that_was_begun_holds_no_thread() -> None:
     for (_, done), each, answer in reversed(list(zip(elsewhere.begun, sent, "ABC", strict=True))):
         done.set_result(None)
         assert await asyncio.wait_for(each, WAIT_SECONDS) == answer
+    elsewhere.gathering.close()
+
+
+async def test_while_many_groups_are_on_their_way_requests_are_collected() -> None:
+    elsewhere = Elsewhere()
+    sent = [await elsewhere.send(str(number)) for number in range(BEGUN_MAX)]
+    late = [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "abcdef"]
+    await asyncio.sleep(0)
+    assert len(elsewhere.begun) == BEGUN_MAX
+    elsewhere.begun[0][1].set_result(None)
+    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
+    assert elsewhere.begun[-1][0] == list("abcdef")
+    for _, done in elsewhere.begun[1:]:
+        done.set_result(None)
+    answers = await asyncio.wait_for(asyncio.gather(*sent, *late), WAIT_SECONDS)
+    assert answers == [*map(str, range(BEGUN_MAX)), *"ABCDEF"]
+    elsewhere.gathering.close()
+
+
+async def test_the_next_group_starts_when_it_has_half_as_many_requests_as_are_on_their_way() -> None:
+    elsewhere = Elsewhere()
+    sent = [await elsewhere.send(str(number)) for number in range(BEGUN_MAX)]
+    sent += [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "abcdef"]
+    await asyncio.sleep(0)
+    for _, done in elsewhere.begun[:BEGUN_MAX]:
+        done.set_result(None)
+    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
+    sent += [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "gh"]
+    await asyncio.sleep(0)
+    assert len(elsewhere.begun) == BEGUN_MAX + 1
+    sent.append(await elsewhere.send("i"))
+    assert elsewhere.begun[-1][0] == list("ghi")
+    # What is too small to start beside others starts when they have ended.
+    sent.append(asyncio.ensure_future(elsewhere.gathering.run("k", "j", 1)))
+    await asyncio.sleep(0)
+    for _, done in elsewhere.begun[BEGUN_MAX:]:
+        done.set_result(None)
+    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
+    elsewhere.begun[-1][1].set_result(None)
+    await asyncio.wait_for(asyncio.gather(*sent), WAIT_SECONDS)
     elsewhere.gathering.close()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 
 from tsdb.clock import Clock
 from tsdb.ingest import Rejection
@@ -59,3 +60,9 @@ class RejectionLog:
 
 def count_accepted(protocol: str, rows: int) -> None:
     _ACCEPTED.labels(protocol).inc(rows)
+
+
+def count_written(protocol: str, written: Future[int]) -> None:
+    """Count the rows of a write that has ended, if it ended well."""
+    if written.exception() is None:
+        count_accepted(protocol, written.result())

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tsdb.catalog import Catalog
 from tsdb.database.writing.region_series import Positions, RegionSeries
-from tsdb.database.writing.rejections import count_accepted
+from tsdb.database.writing.rejections import count_accepted, count_written
 from tsdb.database.writing.request import WriteRequest
 from tsdb.database.writing.send import RegionBatch
 from tsdb.database.writing.series_directory import Found, SeriesDirectory
@@ -88,7 +88,7 @@ class SampleWriter:
         if len(unknown) or len(found) != 1:
             return None
         writing = self._writer.begin(_part(samples, found[0]), request.token)
-        writing.add_done_callback(partial(_count, request.protocol))
+        writing.add_done_callback(partial(count_written, request.protocol))
         return writing
 
     def _directory(self, samples: Samples, request: WriteRequest) -> SeriesDirectory:
@@ -161,11 +161,6 @@ def _part(samples: Samples, found: Found) -> RegionBatch:
         fields[HISTOGRAM_COLUMN] = samples.histograms
     batch = Batch(found.series.take(found.places), index, times, fields)
     return RegionBatch(found.series.region, batch, schema.version)
-
-
-def _count(protocol: str, written: Future[int]) -> None:
-    if written.exception() is None:
-        count_accepted(protocol, written.result())
 
 
 def _add(one: WriteOutcome, other: WriteOutcome) -> WriteOutcome:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 from tsdb.catalog import Catalog
 from tsdb.clock import Clock
@@ -24,7 +25,7 @@ from tsdb.database.writing.batches import (
 )
 from tsdb.database.writing.conform import conform_rows
 from tsdb.database.writing.plan import Drafts, Planner, TablePlan
-from tsdb.database.writing.rejections import RejectionLog, count_accepted
+from tsdb.database.writing.rejections import RejectionLog, count_accepted, count_written
 from tsdb.database.writing.request import Again, Progress, WriteRequest
 from tsdb.database.writing.send import RegionBatch, Sender, Sent
 from tsdb.database.writing.values import place_rejection
@@ -65,6 +66,21 @@ class Writer:
 
     def write(self, rows: Sequence[TableRows], request: WriteRequest) -> WriteOutcome:
         """Write rows; they are durable and visible when this returns. IngestRejected if some do not fit."""
+        written = self._write(rows, request, may_begin=False)
+        assert isinstance(written, WriteOutcome)
+        return written
+
+    def begin_rows(self, rows: Sequence[TableRows], request: WriteRequest) -> Future[int] | WriteOutcome:
+        """Write rows as `write` does, but do not wait for the end if all of them go to one region.
+
+        The future may end with SchemaOutdated or RegionNotFound: then nothing was written, and `write` has to plan the
+        rows.
+        """
+        return self._write(rows, request, may_begin=True)
+
+    def _write(
+        self, rows: Sequence[TableRows], request: WriteRequest, *, may_begin: bool
+    ) -> Future[int] | WriteOutcome:
         progress = Progress(WriteToken() if request.is_dry else request.token)
         pending = {number: each for number, each in enumerate(rows) if each.rows}
         retry = self._sender.retry()
@@ -72,9 +88,18 @@ class Writer:
             plans = self._plan(pending, request, progress)
             if request.is_dry:
                 return _dry_outcome(plans.values(), progress)
-            again = apply_plans(self._catalog, plans.values(), progress) or self._send(plans, pending, progress)
+            again = apply_plans(self._catalog, plans.values(), progress)
+            if again is None:
+                writings, outdated = self._make_writings(plans, progress)
+                if may_begin and len(writings) == 1 and not outdated:
+                    done = self._sender.begin(writings[0].part, progress.token)
+                    done.add_done_callback(partial(count_written, request.protocol))
+                    return done
+                again = self._send(plans, pending, progress, writings, outdated)
             if again is None:
                 break
+            # What is written by now must not be written again.
+            may_begin = False
             retry.wait(again)
             progress.token.check()
         count_accepted(request.protocol, progress.rows)
@@ -86,7 +111,7 @@ class Writer:
         pending, retry = dict(enumerate(rows)), self._sender.retry()
         while pending:
             plans = self._plan(pending, _MADE, progress)
-            again = self._send(plans, pending, progress)
+            again = self._send(plans, pending, progress, *self._make_writings(plans, progress))
             if again is None:
                 break
             retry.wait(again)
@@ -137,9 +162,15 @@ class Writer:
             raise IngestRejected(progress.rejections)
         return plans
 
-    def _send(self, plans: Mapping[int, TablePlan], pending: dict[int, TableRows], progress: Progress) -> Again | None:
+    def _send(
+        self,
+        plans: Mapping[int, TablePlan],
+        pending: dict[int, TableRows],
+        progress: Progress,
+        writings: list[_Writing],
+        outdated: dict[int, TsdbError],
+    ) -> Again | None:
         """Send the parts of all plans; what is written is pending no more. Again if something is left."""
-        writings, outdated = self._make_writings(plans, progress)
         sent = self._sender.send([each.part for each in writings], progress.token)
         failures: list[BaseException] = []
         for writing, each in zip(writings, sent, strict=True):

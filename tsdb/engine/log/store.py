@@ -92,15 +92,14 @@ class LogStore(Protocol):
         """How often `purge` has to be called, whatever was flushed."""
 
     @property
-    def is_synced(self) -> bool:
-        """Whether an append waits for a disk or a network. If not, the calling thread may do it on the spot."""
-
-    @property
     def may_purge(self) -> bool:
         """Whether something was flushed since the last purge, so that there may be something to delete."""
 
     def append(self, frames: Sequence[Frame]) -> Future[None]:
         """Take entries; the future completes when they are durable, or with the error that kept them out.
+
+        A log that need not wait for a disk or a network may do it on the calling thread. Callbacks of the future run on
+        a thread of the log, and must not hold it up.
 
         `StorageFull`: they may be accepted later. `StorageUnavailable`: not before a restart. `EntryOutOfOrder`: an
         entry before them was refused. `WalCorrupted`: the region lost entries and takes no more. Waits only if too much

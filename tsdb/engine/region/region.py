@@ -36,8 +36,8 @@ class Region:
     """One region, open in this process.
 
     `id`, `directory`, `worker`, `manifest` and `names` never change. Everything else, and what the manifest holds,
-    changes in turns of the region's worker (`Worker.call`; a turn may run on the thread of a writer), and while the
-    engine opens, on the thread that opens it. The exceptions: a broken log stops writing from its own thread
+    changes in turns of the region's worker (`Worker.call`; a turn may run on a thread of a writer or of the log), and
+    while the engine opens, on the thread that opens it. The exceptions: a broken log stops writing from its own thread
     (`access`); the end of a sort clears `written.is_sorting` on a background thread; the housekeeping thread sets
     `flush.last_ns` of a region without rows in memory; when the engine is closed, the thread whose step is refused ends
     `compaction`. Any thread may read, without a lock: numbers, flags and `version` are replaced as a whole, so a reader

@@ -1,14 +1,16 @@
 """A region worker: the regions it owns are changed in its turns alone, one at a time.
 
-    queue ─▶ drain ─▶ pressure (wait or refuse) ─▶ entry ids, sequences ─▶ log, one append ─▶ memtables ─▶ answer
+    queue ─▶ pressure (wait or refuse) ─▶ pipeline: numbers, log ─▶ ... durable ... ─▶ pipeline: memtables, answer
 
-- Writes that are queued together go to the log together; nothing reaches a memtable unless the log has it.
-- A write that finds nothing ahead of it is done at once by the thread that brings it: to wake the worker, and to be
-  woken by it, takes longer than most writes.
+- Writes that are queued together go to the log together, as a group; several groups are in flight (`pipeline`). Nothing
+  reaches a memtable unless the log has it, and nothing overtakes.
+- A write that finds nothing ahead of it is submitted by the thread that brings it, and a group is applied by the thread
+  that learns that the log has it, unless another thread has the turn, which then does it at its end. To wake the
+  worker, and to be woken by it, takes longer than most writes. The worker's own thread does what had to queue.
 - Everything else that changes a region (alter, truncate, the end of a flush) is a function called on the worker's
-  thread.
+  thread when no group is in flight: all writes before it are applied, none behind it is numbered.
 - Writes that find the buffer full wait here, in order and with a deadline; they are looked at again whenever a flush
-  ends, well or badly, and at every tick.
+  ends, well or badly, and at every tick. Writes that wait for a place in the pipeline have the same deadline.
 """
 
 from __future__ import annotations
@@ -23,43 +25,24 @@ from typing import Any, TypeVar
 
 from tsdb.clock import Clock
 from tsdb.engine.errors import RegionBusy, StorageUnavailable
-from tsdb.engine.log import EncodedPayload
+from tsdb.engine.log import LogStore
 from tsdb.engine.metrics import REJECTED_WRITES, STALLED_WRITES
+from tsdb.engine.region.pipeline import Pipeline
 from tsdb.engine.region.region import Region
-from tsdb.engine.rows.memtable import charged_bytes
+from tsdb.engine.region.write import PendingWrite
 from tsdb.engine.rows.write_buffer import WriteBuffer
-from tsdb.model import Batch, RegionSchema
 from tsdb.telemetry import get_logger
 
 QUEUE_MAX = 128
-DRAIN_MAX = 64
+"""Writes of one worker that wait for their turn or for the log."""
+GROUP_MAX = 64
+"""Writes of one group."""
 _TICK_SECONDS = 0.5
 _PATIENCE_SECONDS_MIN = 0.001
-_SEQUENCE_BYTES = 8
 
 _log = get_logger("tsdb.worker")
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class PendingWrite:
-    """A batch on its way into a region; `schema` is the one it was made and encoded under."""
-
-    region: Region
-    batch: Batch
-    schema: RegionSchema
-    payload: EncodedPayload
-    nbytes: int
-    deadline_ns: int
-    done: Future[int]
-    must_fit: bool = False
-    """Refuse it, rather than bring it to the current schema, if that is another one by now."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """What the write buffer will be charged: the rows, and the sequences they are going to get."""
-        return charged_bytes(self.batch.series, self.batch.fields, self.nbytes) + _SEQUENCE_BYTES * self.batch.rows
 
 
 @dataclass(slots=True, eq=False)
@@ -74,10 +57,11 @@ class _Wake:
 
 _WAKE = _Wake()
 _Message = PendingWrite | _Call | _Wake | None
+"""None is the end."""
 
 
 class Worker:
-    """One worker thread with its queue. `commit` is what is done with writes when their turn comes."""
+    """One worker thread with its queue. `after` is called with regions that have new rows."""
 
     def __init__(
         self,
@@ -85,24 +69,27 @@ class Worker:
         *,
         buffer: WriteBuffer,
         clock: Clock,
-        commit: Callable[[list[PendingWrite]], None],
-        is_synced: bool = False,
+        log: LogStore,
+        after: Callable[[set[Region]], None],
     ) -> None:
-        """With `is_synced` a commit waits for the disk: then writes always queue, because one wait serves several."""
-        self._is_synced = is_synced
         self._buffer = buffer
         self._clock = clock
-        self._commit = commit
+        self._pipeline = Pipeline(log, on_answer=self._settle, after=after)
         self._queue: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(QUEUE_MAX)
+        self._backlog: deque[_Message] = deque()
+        """Messages that were taken from the queue, and have to wait for the pipeline."""
         self._waiting: deque[PendingWrite] = deque()
         self._gate = threading.Lock()
         """Held to queue a message: none may come behind the one that ends the thread, or its sender waits forever."""
         self._turns = threading.Lock()
-        """Held during a turn, by the worker's thread or by one that brought a write."""
+        """Held during a turn, by the worker's thread, by one that brought a write, or by one of the log."""
         self._ahead = 0
         """How many messages are queued, or taken from the queue and not done yet; changed under the gate."""
+        self._is_blocked = False
+        """The worker's thread has to be woken when groups were applied. Changed in turns."""
         self._is_closed = False
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         buffer.on_release(self.wake)
         self._thread.start()
@@ -113,17 +100,24 @@ class Worker:
         return len(self._waiting)
 
     def submit(self, request: PendingWrite) -> None:
-        """Do a write if nothing is ahead of it, else queue it; RegionBusy without a place there before its deadline."""
-        if not self._is_synced and self._turns.acquire(blocking=False):
+        """Give a write to the log if nothing is ahead of it, else queue it.
+
+        RegionBusy without a place in the queue before its deadline.
+        """
+        if self._turns.acquire(blocking=False):
             try:
-                if self._is_idle():
+                is_free = self._pipeline.has_room and self._is_idle()
+                if is_free:
                     self._write([request])
+                    self._pipeline.apply_ready()
                     if self._waiting:
                         # It waits for memory, and the worker's thread does not know of its deadline.
                         self.wake()
-                    return
             finally:
                 self._turns.release()
+            self._settle()
+            if is_free:
+                return
         seconds = (request.deadline_ns - self._clock.monotonic_ns()) / 1e9
         if not self._slots.acquire(timeout=max(0.0, seconds)):
             raise RegionBusy("the queue of the region's worker is full", region_id=request.region.id)
@@ -132,7 +126,7 @@ class Worker:
             raise _closed()
 
     def call(self, function: Callable[[], T]) -> Future[T]:
-        """Run a function on the worker's thread, after what is queued."""
+        """Run a function on the worker's thread, after what is queued, with no write in flight."""
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()
         if not self._put(_Call(function, done)):
@@ -162,41 +156,91 @@ class Worker:
             return not self._is_closed
 
     def _is_idle(self) -> bool:
-        """During a turn: whether everything that came before is done, and the worker is open."""
+        """During a turn: whether everything that came before is submitted, and the worker is open."""
         with self._gate:
             return not (self._ahead or self._waiting or self._is_closed)
 
+    def _settle(self) -> None:
+        """Apply what the log has by now, unless a thread has the turn: it does this again when its turn ends."""
+        while self._pipeline.is_ready and self._turns.acquire(blocking=False):
+            try:
+                self._pipeline.apply_ready()
+                self._unblock()
+            finally:
+                self._turns.release()
+
+    def _unblock(self) -> None:
+        """Let the worker's thread go on with what has waited for the pipeline. Also when the worker is closed."""
+        if self._is_blocked:
+            self._is_blocked = False
+            with self._gate:
+                self._ahead += 1
+                self._queue.put(_WAKE)
+
     def _run(self) -> None:
-        while self._turn():
+        while not self._is_over:
             # Nothing of a turn is alive here: a worker that waits must not hold on to files or rows.
-            pass
+            self._turn()
         while self._waiting:
             self._stop_waiting().done.set_exception(_closed())
 
-    def _turn(self) -> bool:
-        """Do what is queued; False if that was the end."""
+    def _turn(self) -> None:
+        """Do what is queued, as far as the pipeline has room."""
         messages = self._drain()
         with self._turns:
-            writes: list[PendingWrite] = []
-            for message in messages:
-                if isinstance(message, PendingWrite):
-                    self._slots.release()
-                    writes.append(message)
-                elif isinstance(message, _Call):
-                    self._write(writes)
-                    writes = []
-                    _answer(message)
-            self._write(writes)
+            self._backlog.extend(messages)
+            del messages
+            before = len(self._backlog)
+            self._is_blocked = False
+            self._pipeline.apply_ready()
+            self._expire()
+            while self._advance():
+                self._pipeline.apply_ready()
+            self._pipeline.apply_ready()
+            # What is in flight counts as memory: when it fails, nothing else tells those that wait for some.
+            self._is_blocked |= bool(self._waiting) and not self._pipeline.is_empty
             with self._gate:
-                self._ahead -= len(messages)
-        return None not in messages
+                self._ahead -= before - len(self._backlog)
+        self._settle()
+
+    def _advance(self) -> bool:
+        """Do what comes next; False if that was all, or the rest has to wait for the log."""
+        if not self._pipeline.has_room:
+            self._is_blocked = bool(self._backlog or self._waiting)
+            return False
+        self._write(self._take_writes())
+        if not self._backlog:
+            return False
+        if isinstance(self._backlog[0], PendingWrite):
+            return True
+        if not (self._pipeline.is_empty or (self._pipeline.apply_ready() and self._pipeline.is_empty)):
+            self._is_blocked = True
+            return False
+        message = self._backlog.popleft()
+        if isinstance(message, _Call):
+            _answer(message)
+        self._is_over = message is None
+        return not self._is_over
+
+    def _take_writes(self) -> list[PendingWrite]:
+        """Take the writes of one group from the backlog."""
+        writes: list[PendingWrite] = []
+        while self._backlog and len(writes) < GROUP_MAX:
+            message = self._backlog[0]
+            if isinstance(message, PendingWrite):
+                self._slots.release()
+                writes.append(message)
+            elif not isinstance(message, _Wake):
+                break
+            self._backlog.popleft()
+        return writes
 
     def _drain(self) -> list[_Message]:
         """Wait for a message, then take what else is there; a tick ends the wait when writes have deadlines."""
         messages: list[_Message] = []
         try:
             messages.append(self._queue.get(timeout=self._patience()))
-            while len(messages) < DRAIN_MAX:
+            while True:
                 messages.append(self._queue.get_nowait())
         except queue.Empty:
             pass
@@ -204,37 +248,39 @@ class Worker:
 
     def _patience(self) -> float | None:
         """How long nothing has to be looked at."""
-        if not self._waiting:
+        deadlines = [each.deadline_ns for each in (*self._waiting, *self._backlog) if isinstance(each, PendingWrite)]
+        if not deadlines:
             return None
-        nearest = min(request.deadline_ns for request in self._waiting)
-        seconds = (nearest - self._clock.monotonic_ns()) / 1e9
+        seconds = (min(deadlines) - self._clock.monotonic_ns()) / 1e9
         return min(_TICK_SECONDS, max(_PATIENCE_SECONDS_MIN, seconds))
 
     def _write(self, writes: list[PendingWrite]) -> None:
-        """Commit what there is memory for, oldest first; let the rest wait or refuse it."""
-        self._expire()
+        """Submit what there is memory for, oldest first; let the rest wait or refuse it."""
+        if self._waiting:
+            self._expire()
         ready: list[PendingWrite] = []
-        ahead = 0
+        flying = ahead = self._pipeline.memory_bytes
         while self._waiting and not self._buffer.should_stall(ahead):
             request = self._stop_waiting()
             ready.append(request)
             ahead += request.memory_bytes
         for request in writes:
-            if self._buffer.should_reject(request.memory_bytes, ahead):
+            size = request.memory_bytes
+            if self._buffer.should_reject(size, ahead):
                 self._refuse(request)
             elif self._waiting or self._buffer.should_stall(ahead):
                 self._waiting.append(request)
-                self._buffer.wait(request.memory_bytes)
+                self._buffer.wait(size)
                 STALLED_WRITES.inc()
             else:
                 ready.append(request)
-                ahead += request.memory_bytes
+                ahead += size
         if ready:
-            self._commit_safely(ready)
+            self._submit_safely(ready, ahead - flying)
 
-    def _commit_safely(self, ready: list[PendingWrite]) -> None:
+    def _submit_safely(self, ready: list[PendingWrite], memory_bytes: int) -> None:
         try:
-            self._commit(ready)
+            self._pipeline.submit(ready, memory_bytes)
         except BaseException as error:  # noqa: BLE001 - handed to the waiter; the thread lives on
             _log.exception("writing failed", requests=len(ready))
             for request in ready:
@@ -248,8 +294,13 @@ class Worker:
         for request in late:
             self._waiting.remove(request)
             self._buffer.wait(-request.memory_bytes)
-            REJECTED_WRITES.inc()
-            request.done.set_exception(RegionBusy("the write waited too long for memory", region_id=request.region.id))
+            _expired(request, "memory")
+        if self._backlog and not self._pipeline.has_room:
+            for message in [each for each in self._backlog if isinstance(each, PendingWrite)]:
+                if now >= message.deadline_ns:
+                    self._backlog.remove(message)
+                    self._slots.release()
+                    _expired(message, "the log")
 
     def _refuse(self, request: PendingWrite) -> None:
         REJECTED_WRITES.inc()
@@ -266,6 +317,11 @@ class Worker:
         request = self._waiting.popleft()
         self._buffer.wait(-request.memory_bytes)
         return request
+
+
+def _expired(request: PendingWrite, what: str) -> None:
+    REJECTED_WRITES.inc()
+    request.done.set_exception(RegionBusy(f"the write waited too long for {what}", region_id=request.region.id))
 
 
 def _answer(call: _Call) -> None:

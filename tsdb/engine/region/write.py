@@ -1,18 +1,20 @@
-"""Writing: from requests to the log and the memtables. Runs in a turn of the worker."""
+"""Writing: a request, its numbers, its entry of the log and its rows in a memtable. Runs in a turn of the worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.log import Frame, LogStore
+from tsdb.engine.log import EncodedPayload, Frame
 from tsdb.engine.region.region import Region
-from tsdb.engine.region.worker import PendingWrite
+from tsdb.engine.rows.memtable import charged_bytes
 from tsdb.engine.rows.series import conform_series
 from tsdb.errors import InvalidArguments, TsdbError, Unsupported
 from tsdb.model import Batch, OpType, RegionSchema, Semantic, can_widen, cast_or_null
@@ -21,40 +23,73 @@ from tsdb.telemetry import get_logger
 _log = get_logger("tsdb.region")
 
 
+CRASH_POINTS = ("write.after_submit", "write.before_apply", "write.before_answer")
+
+_SEQUENCE_BYTES = 8
+
+
 @dataclass(slots=True, eq=False)
-class _Planned:
+class PendingWrite:
+    """A batch on its way into a region; `schema` is the one it was made and encoded under."""
+
+    region: Region
+    batch: Batch
+    schema: RegionSchema
+    payload: EncodedPayload
+    nbytes: int
+    deadline_ns: int
+    done: Future[int]
+    must_fit: bool = False
+    """Refuse it, rather than bring it to the current schema, if that is another one by now."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the write buffer will be charged: the rows, and the sequences they are going to get."""
+        return charged_bytes(self.batch.series, self.batch.fields, self.nbytes) + _SEQUENCE_BYTES * self.batch.rows
+
+
+class Numbers(NamedTuple):
+    """The last numbers that were given away in a region."""
+
+    entry_id: int
+    sequence: int
+
+
+@dataclass(slots=True, eq=False)
+class NumberedWrite:
     """A request with the numbers it gets if the log takes it."""
 
     request: PendingWrite
     entry_id: int
     base_sequence: int
 
+    @property
+    def region(self) -> Region:
+        return self.request.region
 
-def commit_writes(requests: Sequence[PendingWrite], wal: LogStore, after: Callable[[set[Region]], None]) -> None:
-    """Log and apply writes; each request is answered, well or with an error that says why not."""
-    planned = _plan(requests)
-    frames = [_frame(each) for each in planned if not each.request.region.version.options.skip_wal]
-    try:
-        if frames:
-            wal.append(frames).result()
-    except TsdbError as error:
-        # Nothing was numbered yet: the next entries take the place of these.
-        for each in planned:
-            each.request.done.set_exception(error)
-        return
-    for each in planned:
-        _apply(each)
-    for each in planned:
-        if not each.request.done.done():
-            each.request.done.set_result(each.request.batch.rows)
-    after({each.request.region for each in planned})
+    @property
+    def frame(self) -> Frame:
+        request = self.request
+        return Frame(
+            region_id=request.region.id,
+            entry_id=self.entry_id,
+            payload=request.payload,
+            kind=FRAME_KINDS[request.batch.op],
+            base_seq=self.base_sequence,
+            rows=request.batch.rows,
+            schema_version=request.schema.version,
+        )
 
 
-def _plan(requests: Sequence[PendingWrite]) -> list[_Planned]:
-    """Number the writes that are allowed; answer those that are not."""
-    entries: dict[Region, int] = {}
-    sequences: dict[Region, int] = {}
-    planned = []
+def number_writes(
+    requests: Sequence[PendingWrite], given: Mapping[Region, Numbers]
+) -> tuple[list[NumberedWrite], dict[Region, Numbers]]:
+    """Number the writes that are allowed, and answer those that are not; return also the last numbers of each region.
+
+    `given` are the last numbers of regions that have writes in flight.
+    """
+    last: dict[Region, Numbers] = {}
+    numbered = []
     for request in requests:
         region = request.region
         try:
@@ -64,37 +99,24 @@ def _plan(requests: Sequence[PendingWrite]) -> list[_Planned]:
         except (TsdbError, pa.ArrowException) as error:
             request.done.set_exception(error)
             continue
-        logged = not region.version.options.skip_wal
-        entries[region] = entries.get(region, region.written.entry_id) + (1 if logged else 0)
-        base = sequences.get(region, region.written.sequence) + 1
-        sequences[region] = base + request.batch.rows - 1
-        planned.append(_Planned(request, entries[region], base))
-    return planned
+        entry_id, sequence = last.get(region) or given.get(region) or (region.written.entry_id, region.written.sequence)
+        entry_id += not region.version.options.skip_wal
+        numbered.append(NumberedWrite(request, entry_id, sequence + 1))
+        last[region] = Numbers(entry_id, sequence + request.batch.rows)
+    return numbered, last
 
 
-def _frame(planned: _Planned) -> Frame:
-    request = planned.request
-    return Frame(
-        region_id=request.region.id,
-        entry_id=planned.entry_id,
-        payload=request.payload,
-        kind=FRAME_KINDS[request.batch.op],
-        base_seq=planned.base_sequence,
-        rows=request.batch.rows,
-        schema_version=request.schema.version,
-    )
-
-
-def _apply(planned: _Planned) -> None:
-    request, region = planned.request, planned.request.region
+def apply_write(write: NumberedWrite) -> None:
+    """Let the rows of a write that the log has be visible."""
+    request, region = write.request, write.request.region
     try:
-        region.version.mutable.append(request.batch, planned.base_sequence, nbytes=request.nbytes)
+        region.version.mutable.append(request.batch, write.base_sequence, nbytes=request.nbytes)
     except Exception as error:  # noqa: BLE001 - a bug of the memtable must not cost the region its numbering
-        _log.exception("an entry is in the log but not in memory", region=region.id, entry=planned.entry_id)
+        _log.exception("an entry is in the log but not in memory", region=region.id, entry=write.entry_id)
         request.done.set_exception(error)
     # The log has the entry, so the next one must follow it in any case.
-    region.written.entry_id = planned.entry_id
-    region.written.sequence = planned.base_sequence + request.batch.rows - 1
+    region.written.entry_id = write.entry_id
+    region.written.sequence = write.base_sequence + request.batch.rows - 1
     region.written.nbytes += request.nbytes
 
 

@@ -235,7 +235,8 @@ class Committer:
         except SyncFailed as error:
             self._break(f"syncing failed: {error}", group)
         else:
-            for request in group:
+            # The newest first: who applies them in order is told last about the oldest, and can do all of them at once.
+            for request in reversed(group):
                 request.done.set_result(None)
 
     def _admit(self, group: list[_Request]) -> list[_Request]:

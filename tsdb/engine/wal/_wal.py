@@ -147,11 +147,6 @@ class Wal:
         return self.append([marker])
 
     @property
-    def is_synced(self) -> bool:
-        """Whether an append waits for the disk."""
-        return self._options.sync_write
-
-    @property
     def purge_interval(self) -> Duration:
         return self._options.purge_interval
 

@@ -2,7 +2,9 @@
 
 A small write mostly costs what every write costs: table lookups, a log entry, thread switches. So while the threads are
 busy, requests with the same key are collected, and the next free thread takes them as one group. A request that finds a
-free thread starts at once. Work that continues elsewhere (`Begun`) holds no thread; its end delivers the answers.
+free thread starts at once. Work that continues elsewhere (`Begun`) holds no thread; its end delivers the answers. While
+groups are on their way there, the next one starts when it has half as many requests as they have: the work of a group
+overlaps with the wait of those before it, and groups stay large.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ from tsdb.servers._settle import SETTLE_SECONDS_MAX, settle
 GROUP_REQUESTS_MAX = 64
 GROUP_BYTES_MAX = 8 << 20
 """How much one group takes at most; a single request may be larger."""
+
+BEGUN_MAX = 4
+"""Groups whose work has begun and not ended. Further requests are collected meanwhile."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -71,6 +76,10 @@ class Gathering(Generic[_Item, _Result]):
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[_Waiting[_Item, _Result]]] = {}
         self._running = 0
+        self._begun = 0
+        """Groups whose work continues elsewhere."""
+        self._begun_requests = 0
+        """Their requests."""
 
     async def run(self, key: Hashable, item: _Item, nbytes: int, token: WriteToken | None = None) -> _Result:
         """Work on a request, together with others of the same key that wait now. Cancelling stops it at `token`."""
@@ -78,9 +87,8 @@ class Gathering(Generic[_Item, _Result]):
         done: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
         with self._lock:
             self._waiting.setdefault(key, deque()).append(_Waiting(item, nbytes, done, token))
-            is_thread_free = self._running < self._threads
-            self._running += is_thread_free
-        if is_thread_free:
+            should_serve = self._engage_thread()
+        if should_serve:
             self._pool.submit(self._serve)
         try:
             return await asyncio.shield(done)
@@ -106,13 +114,36 @@ class Gathering(Generic[_Item, _Result]):
             answers = work([each.item for each in group])
         except Exception as error:  # noqa: BLE001 - passed to the requests; the thread continues
             answers = [error] * len(group)
-        if isinstance(answers, Begun):
-            answers.done.add_done_callback(partial(self._end, group, answers.answers))
-        else:
+        if not isinstance(answers, Begun):
             _hand_over(group, answers)
+            return
+        with self._lock:
+            self._begun += 1
+            self._begun_requests += len(group)
+        answers.done.add_done_callback(partial(self._end, group, answers.answers))
+
+    def _engage_thread(self) -> bool:
+        """Take a thread for the requests that wait, under the lock; False if none is free or they should wait."""
+        is_free = self._running < self._threads and self._is_due()
+        self._running += is_free
+        return is_free
+
+    def _is_due(self) -> bool:
+        """Whether the requests that wait should become a group now, under the lock."""
+        if not self._begun:
+            return bool(self._waiting)
+        collected = sum(map(len, self._waiting.values()))
+        return self._begun < BEGUN_MAX and collected >= max(1, min(self._begun_requests // 2, GROUP_REQUESTS_MAX))
 
     def _end(self, group: list[_Waiting[_Item, _Result]], answers: Sequence[_Result], done: Future[Any]) -> None:
         """Answer a group whose work has ended. Runs on a foreign thread, so it must not block."""
+        with self._lock:
+            self._begun -= 1
+            self._begun_requests -= len(group)
+            should_serve = self._engage_thread()
+        if should_serve:
+            with suppress(RuntimeError):
+                self._pool.submit(self._serve)
         error = done.exception()
         if error is None:
             _hand_over(group, answers)
@@ -127,7 +158,7 @@ class Gathering(Generic[_Item, _Result]):
     def _take_group(self) -> list[_Waiting[_Item, _Result]]:
         """Take what fits into one group, of the key that has waited longest; nothing if that was all."""
         with self._lock:
-            while self._waiting:
+            while self._is_due():
                 key = next(iter(self._waiting))
                 queue = self._waiting.pop(key)
                 group = _first_of(queue)

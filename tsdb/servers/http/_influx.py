@@ -7,6 +7,7 @@ what clients request before they write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from tsdb import __version__
 from tsdb.clock import Clock, SystemClock
 from tsdb.database import DatabaseGate, DatabasePort, NotReady
+from tsdb.engine.errors import RegionNotFound, SchemaOutdated
 from tsdb.errors import BodyTooLarge, Cancelled, InvalidArguments, TsdbError
 from tsdb.ingest import NewTable, Rejection, TableRows
 from tsdb.ingest.influx import parse_lines
 from tsdb.query import WriteToken
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import short_error_body
-from tsdb.servers.http._gather import Gathering
+from tsdb.servers.http._gather import Begun, Gathering
 from tsdb.servers.http._ingest import (
     GATHERED_BYTES_MAX,
     GROUPS_AT_ONCE,
@@ -69,6 +71,11 @@ _SPOKEN_VERSION = "1.8.10"
 """Clients of InfluxDB 1 insist on a version; this is the one whose writes are understood."""
 
 
+_DONE: Future[int] = Future()
+"""The end of work that is over."""
+_DONE.set_result(0)
+
+
 class ParseLines(Protocol):
     """How bytes become rows."""
 
@@ -95,6 +102,7 @@ class InfluxRoutes:
         self._gathering = Gathering(
             "http-influxdb-write",
             self._write_group,
+            self._write_again,
             threads=GROUPS_AT_ONCE,
             settle_seconds_max=tuning.settle_seconds_max,
         )
@@ -139,22 +147,32 @@ class InfluxRoutes:
             return await self._gathering.run(gathering_key(request), _Write(request, body, database), len(body), token)
         return await self._pool.write(request, partial(self._write, request, body, database))
 
-    def _write_group(self, group: Sequence[_Write]) -> list[Response | Exception]:
+    def _write_group(self, group: Sequence[_Write]) -> list[Response | Exception] | Begun[Response]:
         """Write requests that say the same beside their lines, as one if that goes well."""
-        if len(group) > 1:
-            token = WriteToken.shared([each.request.token or WriteToken() for each in group])
-            try:
-                if self._write_as_one(group, token):
-                    return [Response(status=204) for _ in group]
-            except (InvalidArguments, BodyTooLarge):
-                # Nothing is written yet. Each request gets its own error.
-                pass
-            except Cancelled as error:
-                if token.has_begun:
-                    return [error] * len(group)
-                # Some requests were cancelled: the others are written without them.
-            except TsdbError as error:
+        token = WriteToken.shared([each.request.token or WriteToken() for each in group])
+        try:
+            begun = self._write_as_one(group, token)
+        except (InvalidArguments, BodyTooLarge):
+            # Nothing is written yet. Each request gets its own error.
+            pass
+        except Cancelled as error:
+            if token.has_begun:
                 return [error] * len(group)
+            # Some requests were cancelled: the others are written without them.
+        except TsdbError as error:
+            return [error] * len(group)
+        else:
+            if begun is not None:
+                return begun
+        return self._write_each(group)
+
+    def _write_again(self, group: Sequence[_Write], error: Exception) -> list[Response | Exception]:
+        """Write requests whose table is not what it was when their rows were sent."""
+        if isinstance(error, SchemaOutdated | RegionNotFound):
+            return self._write_each(group)
+        return [error] * len(group)
+
+    def _write_each(self, group: Sequence[_Write]) -> list[Response | Exception]:
         return [self._try_write(each) for each in group]
 
     def _try_write(self, each: _Write) -> Response | Exception:
@@ -163,18 +181,20 @@ class InfluxRoutes:
         except TsdbError as error:
             return error
 
-    def _write_as_one(self, group: Sequence[_Write], token: WriteToken) -> bool:
-        """Write all lines together; False, and nothing is written, if the time of their arrival matters."""
+    def _write_as_one(self, group: Sequence[_Write], token: WriteToken) -> Begun[Response] | None:
+        """Write all lines together; None, and nothing is written, if the time of their arrival matters."""
         request, now_ns = group[0].request, self._clock.now_ns()
         session = make_ingest_session(request, self._database, group[0].database, token=token)
         encoding = request.headers.get("content-encoding")
         lines = b"\n".join(unpack_body(each.body, encoding, self._bytes_max) for each in group)
         rows = self._read(lines, _read_precision(request), now_ns)
-        if any((table.times == now_ns).any() for table in rows):
-            return False
+        if len(group) > 1 and any((table.times == now_ns).any() for table in rows):
+            return None
         hints = read_hints(request)
-        self._database.ingest(rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False)
-        return True
+        done = self._database.begin_ingest(
+            rows, session, NEW_TABLE, hints=hints, protocol=PROTOCOL, notes_rejections=False
+        )
+        return Begun(done or _DONE, [Response(status=204) for _ in group])
 
     def _read(self, lines: bytes, precision: str, now_ns: int) -> list[TableRows]:
         if precision != AUTO:
