@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeAlias
@@ -22,7 +22,7 @@ from tsdb.config import (
     provider_name,
 )
 from tsdb.errors import StartError
-from tsdb.store import LocalStore, ObjectStore, Purpose, RoutedStore, StoreError, requests_for
+from tsdb.store import LocalStore, ObjectStore, Purpose, RequestPrices, RoutedStore, StoreError, requests_for
 from tsdb.store.remote import RemoteSettings, RemoteStore
 
 DEFAULT_STORE = "default"
@@ -63,11 +63,15 @@ def open_store(name: str, storage: _Storage) -> ObjectStore:
         return LocalStore(_directory(storage))
     try:
         with requests_for(Purpose.START):
-            store = RemoteStore(settings)
+            store = RemoteStore(replace(settings, prices=_prices(storage)))
             store.probe()
     except StoreError as error:
         raise StartError(f"storage {name}: {error.message}", hint=error.hint) from error
     return store
+
+
+def _prices(storage: _Storage) -> RequestPrices:
+    return RequestPrices(storage.price_per_thousand_writes, storage.price_per_thousand_reads)
 
 
 def _directory(storage: _Storage) -> Path:

@@ -31,7 +31,15 @@ from tsdb.store._routed import (
     local_store_of,
     routed_path,
 )
-from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
+from tsdb.store._usage import (
+    Operation,
+    Purpose,
+    RequestCount,
+    RequestLedger,
+    RequestPrices,
+    request_ledgers,
+    requests_for,
+)
 
 __all__ = [
     "NO_SPACE",
@@ -53,6 +61,7 @@ __all__ = [
     "Purpose",
     "RequestCount",
     "RequestLedger",
+    "RequestPrices",
     "RoutedStore",
     "StoreError",
     "StoreFull",
@@ -68,6 +77,7 @@ __all__ = [
     "on_crash_point",
     "read_all",
     "read_exactly",
+    "request_ledgers",
     "requests_for",
     "routed_path",
     "write_all",
