@@ -81,6 +81,23 @@ def test_a_server_without_its_bucket_refuses_to_start(s3_server: S3Server, tmp_p
     assert "Traceback" not in server.output
 
 
+def test_requests_are_counted_with_their_estimated_cost(s3_server: S3Server, tmp_path: Path) -> None:
+    prices = {
+        "TSDB_STANDALONE__STORAGE__PRICE_PER_THOUSAND_WRITES": "5",
+        "TSDB_STANDALONE__STORAGE__PRICE_PER_THOUSAND_READS": "0.5",
+    }
+    with serving(s3_server, s3_server.new_root(), tmp_path, **prices) as server:
+        rows(server, CPU)
+        rows(server, "INSERT INTO cpu VALUES ('a', 1, 1)")
+        rows(server, "ADMIN FLUSH_TABLE('cpu')")
+        counted = "SELECT operation, requests, errors, estimated_cost FROM information_schema.storage_requests"
+        assert rows(server, f"{counted} WHERE store = 'default' AND purpose = 'flush' ORDER BY operation") == [
+            ["get", 1, 0, 0.0005],
+            ["put", 2, 0, 0.01],
+        ]
+        assert rows(server, f"{counted} WHERE purpose = 'start' AND operation = 'delete'") == [["delete", 1, 0, 0.0]]
+
+
 def providers(s3: S3Server, root: str, tmp_path: Path) -> dict[str, str]:
     prefix = "TSDB_STANDALONE__STORAGE__PROVIDERS__"
     return {

@@ -157,6 +157,8 @@ KEY_ROWS: list[KeyRow] = [
     _text(DS, "storage.data_home"),
     _text(DS, "storage.cache_path"),
     _size(DS, "storage.cache_capacity"),
+    KeyRow(DS, "storage.price_per_thousand_writes", "0.25", "0.25", "1", "1.0"),
+    KeyRow(DS, "storage.price_per_thousand_reads", "0.25", "0.25", "1", "1.0"),
     *(_needing(_text(DS, f"storage.{key}"), S3) for key in ("bucket", "root", "endpoint", "region")),
     *(_needing(_secret(DS, f"storage.{key}"), S3) for key in ("access_key_id", "secret_access_key")),
     *(_needing(_text(DS, f"storage.{key}"), OSS) for key in ("bucket", "root", "endpoint")),

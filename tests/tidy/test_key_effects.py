@@ -20,6 +20,7 @@ STANDALONE = "tsdb/components/standalone.py"
 PROCESS = "tsdb/components/_process.py"
 TLS = "tsdb/servers/_tls.py"
 STORES = "tsdb/components/_stores.py"
+COSTS = "tests/components/test_object_storage.py::test_requests_are_counted_with_their_estimated_cost"
 SERVICES = "tests/components/test_stores.py::test_every_key_reaches_its_service"
 
 # Key → file and text of the code that reads it, and a test that observes it ("" where only the code is named).
@@ -169,6 +170,8 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "storage.sas_token": (STORES, "section.sas_token", SERVICES),
     "storage.scope": (STORES, "section.scope", SERVICES),
     "storage.credential_path": (STORES, "section.credential_path", SERVICES),
+    "storage.price_per_thousand_writes": (STORES, "storage.price_per_thousand_writes", COSTS),
+    "storage.price_per_thousand_reads": (STORES, "storage.price_per_thousand_reads", COSTS),
     "storage.providers[].*": (
         STORES,
         "storage.providers",

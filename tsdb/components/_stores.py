@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeAlias
@@ -30,6 +30,7 @@ from tsdb.store import (
     LocalStore,
     ObjectStore,
     Purpose,
+    RequestPrices,
     RoutedStore,
     StoreError,
     requests_for,
@@ -88,11 +89,15 @@ def open_store(name: str, storage: _Storage) -> ObjectStore:
         return LocalStore(_directory(storage))
     try:
         with requests_for(Purpose.START):
-            store = RemoteStore(settings)
+            store = RemoteStore(replace(settings, prices=_prices(storage)))
             store.probe()
     except StoreError as error:
         raise StartError(f"storage {name}: {error.message}", hint=error.hint) from error
     return store
+
+
+def _prices(storage: _Storage) -> RequestPrices:
+    return RequestPrices(storage.price_per_thousand_writes, storage.price_per_thousand_reads)
 
 
 def _directory(storage: _Storage) -> Path:

@@ -24,6 +24,8 @@ class Text(str):
     __slots__ = ()
 
 
+_PRICE_MAX = 1_000_000
+
 RESERVED: dict[str, JsonValue] = {"reserved": True}
 """Marks a key that is accepted and checked, but has no effect yet (`json_schema_extra` of its field)."""
 
@@ -137,17 +139,29 @@ def _required_string(value: object) -> object:
     return text
 
 
-def _ratio(value: object) -> object:
+def _number(value: object) -> int | float:
     if isinstance(value, Text):
         try:
-            value = float(value)
+            return float(value)
         except ValueError:
             raise problem(f"{show_value(value)} is not a number") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise problem(f"{show_value(value)} is not a number")
-    if not 0 <= value <= 1:
-        raise problem(f"{value} is not a ratio, expected a number from 0 to 1")
-    return float(value)
+    return value
+
+
+def _ratio(value: object) -> object:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise problem(f"{number} is not a ratio, expected a number from 0 to 1")
+    return float(number)
+
+
+def _price(value: object) -> object:
+    number = _number(value)
+    if not 0 <= number <= _PRICE_MAX:
+        raise problem(f"{number} is not a price, expected a number from 0 to {_PRICE_MAX}")
+    return float(number)
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
@@ -339,6 +353,7 @@ PositiveValue = Annotated[int, BeforeValidator(_integer), Field(ge=1)]
 FlagValue = Annotated[bool, BeforeValidator(_boolean)]
 StringValue = Annotated[str, BeforeValidator(_string)]
 RequiredStringValue = Annotated[str, BeforeValidator(_required_string)]
+PriceValue = Annotated[float, BeforeValidator(_price)]
 RatioValue = Annotated[float, BeforeValidator(_ratio)]
 SecretValue = Annotated[SecretStr, BeforeValidator(_secret)]
 HeadersValue = Annotated[dict[str, SecretStr], BeforeValidator(_headers)]

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Discriminator, Field, SecretStr, Tag
 
 from tsdb.config._fields import (
+    PriceValue,
     RequiredStringValue,
     SecretValue,
     Section,
@@ -97,7 +98,18 @@ class GcsOptions(Section):
     endpoint: StringValue = Field(default="", description="API endpoint; empty: the default of the service.")
 
 
-class ProviderBase(Section):
+class _Prices(Section):
+    """What a service bills for requests, for the estimate in information_schema.storage_requests."""
+
+    price_per_thousand_writes: PriceValue = Field(
+        default=0.005, description="Price of 1,000 requests that write or list, in any currency; deletes are free."
+    )
+    price_per_thousand_reads: PriceValue = Field(
+        default=0.0004, description="Price of 1,000 requests that read, in the same currency."
+    )
+
+
+class ProviderBase(_Prices):
     """What every entry of `[[storage.providers]]` has."""
 
     name: StringValue = Field(
@@ -151,7 +163,7 @@ ProviderOptions = Annotated[
 ]
 
 
-class StorageBase(Section):
+class StorageBase(_Prices):
     """What every type of storage has."""
 
     data_home: RequiredStringValue = Field(

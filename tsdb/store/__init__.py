@@ -33,7 +33,15 @@ from tsdb.store._routed import (
     routed_path,
     unrouted,
 )
-from tsdb.store._usage import Operation, Purpose, RequestCount, RequestLedger, requests_for
+from tsdb.store._usage import (
+    Operation,
+    Purpose,
+    RequestCount,
+    RequestLedger,
+    RequestPrices,
+    request_ledgers,
+    requests_for,
+)
 from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy
 
 __all__ = [
@@ -61,6 +69,7 @@ __all__ = [
     "RangeFile",
     "RequestCount",
     "RequestLedger",
+    "RequestPrices",
     "RoutedStore",
     "StoreError",
     "StoreFull",
@@ -79,6 +88,7 @@ __all__ = [
     "on_crash_point",
     "read_all",
     "read_exactly",
+    "request_ledgers",
     "requests_for",
     "routed_path",
     "unrouted",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from weakref import WeakSet
 
 from tsdb.telemetry import counter
 
@@ -61,6 +62,8 @@ BYTES = counter(
     labels=("store", "operation", "purpose"),
 )
 
+_ledgers: WeakSet[RequestLedger] = WeakSet()
+"""Of all stores of the process, whatever is wrapped around them."""
 _purpose: ContextVar[Purpose] = ContextVar("purpose", default=Purpose.QUERY)
 
 
@@ -91,11 +94,30 @@ class RequestCount:
     nbytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RequestPrices:
+    """What a service bills, in any currency. Deletes are free wherever such prices are published."""
+
+    per_thousand_writes: float = 0.0
+    """Of PUT and LIST."""
+    per_thousand_reads: float = 0.0
+    """Of GET and HEAD."""
+
+    def cost(self, count: RequestCount) -> float:
+        """Estimate what requests cost."""
+        if count.operation is Operation.DELETE:
+            return 0.0
+        is_write = count.operation in (Operation.PUT, Operation.LIST)
+        return count.requests * (self.per_thousand_writes if is_write else self.per_thousand_reads) / 1000
+
+
 class RequestLedger:
     """The requests to one store. Thread-safe."""
 
-    def __init__(self, store: str) -> None:
+    def __init__(self, store: str, prices: RequestPrices | None = None) -> None:
         self.store = store
+        self.prices = prices or RequestPrices()
+        _ledgers.add(self)
         self._lock = threading.Lock()
         self._counts: dict[tuple[Operation, Purpose], RequestCount] = {}
 
@@ -130,3 +152,8 @@ class RequestLedger:
                 for each in self._counts.values()
             ]
         return sorted(found, key=lambda each: (each.operation, each.purpose))
+
+
+def request_ledgers() -> list[RequestLedger]:
+    """Return what was asked of each remote store of this process, sorted by their names."""
+    return sorted(_ledgers, key=lambda each: each.store)

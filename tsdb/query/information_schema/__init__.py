@@ -70,6 +70,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "ssts_manifest": _files.ssts_manifest_table,
     "ssts_storage": _files.ssts_storage_table,
     "statistics": _keys.statistics_table,
+    "storage_requests": _node.storage_requests_table,
     "table_constraints": _keys.table_constraints_table,
     "table_semantics": _tables.table_semantics_table,
     "tables": _tables.tables_table,

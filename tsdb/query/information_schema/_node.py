@@ -15,6 +15,7 @@ from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext, RunningStatement
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import CHARACTER_SET, COLLATION
+from tsdb.store import request_ledgers
 from tsdb.units import Duration
 
 _MS_NS = 1_000_000
@@ -202,6 +203,22 @@ def flow_statistics_table(context: InformationContext) -> pa.Table:
         "state_size": [flow.state_bytes for flow in flows],
     }
     return build_table(information_schema_of("flow_statistics"), len(flows), columns)
+
+
+def storage_requests_table(context: InformationContext) -> pa.Table:
+    """What was asked of object stores since the server started, and what that costs by the configured prices."""
+    found = [(ledger, count) for ledger in request_ledgers() for count in ledger.counts()]
+    columns = {
+        "store": [ledger.store for ledger, _ in found],
+        "operation": [count.operation.value for _, count in found],
+        "purpose": [count.purpose.value for _, count in found],
+        "requests": [count.requests for _, count in found],
+        "errors": [count.errors for _, count in found],
+        "retries": [count.retries for _, count in found],
+        "bytes": [count.nbytes for _, count in found],
+        "estimated_cost": [ledger.prices.cost(count) for ledger, count in found],
+    }
+    return build_table(information_schema_of("storage_requests"), len(found), columns)
 
 
 def ingest_rejections_table(context: InformationContext) -> pa.Table:

@@ -138,6 +138,7 @@ _COLUMNS: dict[str, str] = {
     "statistics": """table_catalog table_schema table_name non_unique:i64 index_schema index_name seq_in_index:i64
         column_name collation? cardinality:i64? sub_part:i64? packed? nullable index_type comment index_comment
         is_visible expression? tsdb_index_type?""",
+    "storage_requests": """store operation purpose requests:u64 errors:u64 retries:u64 bytes:u64 estimated_cost:f64""",
     "table_constraints": """constraint_catalog constraint_schema constraint_name table_schema table_name constraint_type
         enforced""",
     "table_privileges": "grantee table_catalog table_schema table_name privilege_type is_grantable",

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from tsdb.store._usage import RequestPrices
+
 MIB = 1 << 20
 
 
@@ -26,6 +28,7 @@ class RemoteSettings:
     """The service, in the words of opendal."""
     arguments: Mapping[str, str] = field(repr=False)
     """Of the service, secrets among them."""
+    prices: RequestPrices = field(default_factory=RequestPrices)
 
 
 @dataclass(frozen=True, slots=True)

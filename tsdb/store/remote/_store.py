@@ -82,7 +82,7 @@ class RemoteStore:
         self._operator = operator or _made(settings, self._tuning)
         self._ids = ids
         self._requests = Requests(
-            RequestLedger(settings.name),
+            RequestLedger(settings.name, settings.prices),
             settings.place,
             tuning=self._tuning,
             clock=clock or SystemClock(),
