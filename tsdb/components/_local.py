@@ -24,6 +24,7 @@ from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore, OverlayStore, file_cache_of
+from tsdb.telemetry import reported_caches
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -248,7 +249,7 @@ def _information(
             processes=lambda: running(session.identity),
             connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
-            caches=engine.cache_statistics,
+            caches=lambda: [*engine.cache_statistics(), *reported_caches()],
         )
 
     return make
