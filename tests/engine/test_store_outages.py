@@ -168,6 +168,18 @@ def test_a_start_is_repeated_as_often_as_the_store_fails_and_quarantines_nothing
     world.end()
 
 
+def test_a_manifest_that_was_cut_off_on_its_way_is_read_again(tmp_path: Path, rows: Rows) -> None:
+    world = StoreWorld(tmp_path)
+    steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN)]
+    lives.live(world.engine, *steps)
+    world.engine.close(flush=False)
+    world.remote.shorten("get", ".json")
+    world.open()
+    assert not world.engine.quarantined
+    assert world.see() == lives.expected(*steps)
+    world.end()
+
+
 def test_a_start_while_the_store_is_down_fails_and_changes_nothing(tmp_path: Path, rows: Rows) -> None:
     world = StoreWorld(tmp_path)
     steps = [*CREATED, lives.put(PLAIN, rows.make(("a", 0))), lives.flush(PLAIN), lives.put(PLAIN, rows.make(("b", 0)))]

@@ -148,6 +148,17 @@ def test_a_large_object_is_read_in_parts_and_downloaded_in_the_background(
     assert world.reads() == reads
 
 
+def test_a_large_object_that_is_opened_and_read_once_is_not_downloaded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cached_store, "SMALL_BYTES_MAX", 1000)
+    data = content_of(9000)
+    world.put_remote("data/a.parquet", data)
+    assert world.store.open_input("data/a.parquet").read() == data
+    assert world.store.fills.is_idle
+    assert not world.local_files()
+
+
 def test_a_large_object_of_which_much_is_read_at_once_is_downloaded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from tsdb.processes.resident import resident_bytes
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
 from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
 from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, file_cache_of, requests_for
+from tsdb.telemetry import reported_caches
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -263,7 +264,7 @@ def _information(
             connections=lambda: connected(session.identity),
             rejections=lambda: refused(session.identity),
             memory=options.memory_report or own_memory,
-            caches=engine.cache_statistics,
+            caches=lambda: [*engine.cache_statistics(), *reported_caches()],
         )
 
     return make

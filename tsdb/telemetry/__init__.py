@@ -9,7 +9,7 @@ Nothing here knows the configuration: the component that starts the process pass
 
 from __future__ import annotations
 
-from tsdb.telemetry._caches import CacheState, CacheStatistics
+from tsdb.telemetry._caches import CacheCounts, CacheState, CacheStatistics, report_cache, reported_caches
 from tsdb.telemetry._logger import Logger, get_logger
 from tsdb.telemetry._logs import LogSetup, setup_logging
 from tsdb.telemetry._metrics import (
@@ -31,6 +31,7 @@ __all__ = [
     "METRICS_CONTENT_TYPE",
     "REGISTRY",
     "SECONDS_BUCKETS",
+    "CacheCounts",
     "CacheState",
     "CacheStatistics",
     "Family",
@@ -46,6 +47,8 @@ __all__ = [
     "get_logger",
     "histogram",
     "render",
+    "report_cache",
+    "reported_caches",
     "setup_logging",
     "setup_tracing",
 ]

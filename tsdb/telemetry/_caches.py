@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, TypeVar
 
 
 class CacheState(StrEnum):
@@ -36,3 +39,44 @@ class CacheStatistics:
     since_ms: int | None = None
     """When it came into this state; None: with the start."""
     last_error: str | None = None
+
+
+C = TypeVar("C", bound=Hashable)
+
+
+class CacheCounts:
+    """What a cache counts; its lock guards it."""
+
+    __slots__ = ("evictions", "hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = self.misses = self.evictions = 0
+
+
+_reported: weakref.WeakKeyDictionary[Any, Callable[[Any], CacheStatistics]] = weakref.WeakKeyDictionary()
+
+
+def report_cache(cache: C, describe: Callable[[C], CacheStatistics]) -> None:
+    """Let a cache of this process be among `reported_caches` as long as it lives."""
+    _reported[cache] = describe
+
+
+def reported_caches() -> list[CacheStatistics]:
+    """Describe the caches that were reported; several of one name, as several databases have, are one."""
+    found: dict[str, CacheStatistics] = {}
+    for cache, describe in list(_reported.items()):
+        each = describe(cache)
+        found[each.name] = each if each.name not in found else _sum(found[each.name], each)
+    return [found[name] for name in sorted(found)]
+
+
+def _sum(one: CacheStatistics, other: CacheStatistics) -> CacheStatistics:
+    return CacheStatistics(
+        one.name,
+        one.capacity_bytes + other.capacity_bytes,
+        one.bytes + other.bytes,
+        one.entries + other.entries,
+        one.hits + other.hits,
+        one.misses + other.misses,
+        one.evictions + other.evictions,
+    )

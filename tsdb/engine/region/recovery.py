@@ -108,14 +108,15 @@ def make_region(
 
 
 def _open_patiently(open_it: Callable[[], Region]) -> Region:
-    """Open a region, several times if the store does not answer."""
-    for seconds in OPEN_RETRY_SECONDS:
+    """Open a region, several times if the store does not answer; what looks damaged is read a second time."""
+    for attempt, seconds in enumerate(OPEN_RETRY_SECONDS):
         try:
             return open_it()
-        except StoreError as error:
-            if not _is_outage(error):
+        except (ManifestCorrupted, StoreError) as error:
+            # An answer that was cut off looks like damage, too.
+            if not (_is_outage(error) or (isinstance(error, ManifestCorrupted) and attempt == 0)):
                 raise
-            _log.warning("the store does not answer, opening is tried again", error=error, seconds=seconds)
+            _log.warning("a region could not be opened, that is tried again", error=error, seconds=seconds)
             time.sleep(seconds)
     return open_it()
 

@@ -19,7 +19,7 @@ from tsdb.engine.reading import KnownSeries, KnownSeriesRequest, RegionReader, S
 from tsdb.model import Matcher, RegionId, TableInfo, TimeRange, match_values, matches_empty
 from tsdb.promql.evaluation import LabelTable
 from tsdb.query.promql._label_table import label_table
-from tsdb.telemetry import gauge
+from tsdb.telemetry import CacheCounts, CacheStatistics, gauge, report_cache
 from tsdb.units import Size
 
 INDEX_BYTES_MAX = Size.parse("64MiB")
@@ -96,6 +96,8 @@ class SeriesIndexes:
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[RegionId, int], _Labels] = OrderedDict()
         self._nbytes = 0
+        self._counts = CacheCounts()
+        report_cache(self, SeriesIndexes.statistics)
 
     @property
     def nbytes(self) -> int:
@@ -106,6 +108,13 @@ class SeriesIndexes:
         with self._lock:
             self.bytes_max = int(self._full_bytes * share)
             self._evict()
+
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            counts, entries = self._counts, len(self._held)
+            return CacheStatistics(
+                "series_index", self.bytes_max, self._nbytes, entries, counts.hits, counts.misses, counts.evictions
+            )
 
     def read(
         self,
@@ -141,7 +150,9 @@ class SeriesIndexes:
         with self._lock:
             held = self._held.get(key)
             if held is None or not held.is_of(table):
+                self._counts.misses += 1
                 return None
+            self._counts.hits += 1
             self._held.move_to_end(key)
             return held
 
@@ -158,6 +169,7 @@ class SeriesIndexes:
     def _evict(self) -> None:
         while self._nbytes > self.bytes_max:
             self._drop(next(iter(self._held)))
+            self._counts.evictions += 1
         _BYTES.set(self._nbytes)
 
     def _drop(self, key: tuple[RegionId, int]) -> None:

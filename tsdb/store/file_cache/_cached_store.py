@@ -29,7 +29,6 @@ from tsdb.store._protocol import (
     check_path,
     check_prefix,
 )
-from tsdb.store._range_file import RangeFile
 from tsdb.store.file_cache._cache import FileCache
 from tsdb.store.file_cache._content import is_kept
 from tsdb.store.file_cache._entries import LocalCopy
@@ -142,11 +141,16 @@ class CachedStore:
         file = self.cache.open_file(self._key(path))
         if file is not None:
             return file
-        size_bytes = self._size_of(path)
-        if size_bytes is None:
-            self.cache.note_miss()
-            return self._store.open_input(path)
-        return RangeFile(size_bytes, lambda offset, length: self.get_range(path, offset, length)).as_arrow()
+        self.cache.note_miss()
+        size_bytes = self._size_of(path) if self.cache.is_writable else None
+        if size_bytes is not None and size_bytes <= SMALL_BYTES_MAX:
+            content = self._share(path, size_bytes)
+            if content is not None:
+                return pa.BufferReader(content)
+        # The input of the store may read ahead. A compaction that goes through a file once does not make it local.
+        elif size_bytes is not None and size_bytes <= self.cache.capacity_bytes:
+            self.fills.note_read(path, size_bytes, 0)
+        return self._store.open_input(path)
 
     def local_copy(self, paths: Sequence[str]) -> LocalCopy | None:
         """Return where copies of objects are, and keep them there as long as that is held.

@@ -11,7 +11,7 @@ from tsdb.engine.scan.queries.series_register import LearnedSource, SeriesRegist
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.view import view_sources
 from tsdb.model import MetricView, RegionId, RegionSchema, TimeRange
-from tsdb.telemetry import gauge
+from tsdb.telemetry import CacheCounts, CacheStatistics, gauge, report_cache
 from tsdb.units import Size
 
 REGISTERS_BYTES_MAX = Size.parse("64MiB")
@@ -55,6 +55,8 @@ class SeriesRegisters:
         self._lock = threading.Lock()
         self._held: OrderedDict[_Key, _Held] = OrderedDict()
         self._sizes: dict[_Key, int] = {}
+        self._counts = CacheCounts()
+        report_cache(self, SeriesRegisters.statistics)
 
     @property
     def nbytes(self) -> int:
@@ -68,6 +70,19 @@ class SeriesRegisters:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            counts = self._counts
+            return CacheStatistics(
+                "series_register",
+                self.bytes_max,
+                self.nbytes,
+                len(self._held),
+                counts.hits,
+                counts.misses,
+                counts.evictions,
+            )
 
     def learn(
         self,
@@ -96,7 +111,10 @@ class SeriesRegisters:
     def _find(self, key: _Key, view: MetricView | None, schema: RegionSchema) -> _Held:
         with self._lock:
             held = self._held.get(key)
-            if held is None or not held.is_of(view, schema):
+            if held is not None and held.is_of(view, schema):
+                self._counts.hits += 1
+            else:
+                self._counts.misses += 1
                 held = self._held[key] = _Held(_new_register(view, schema), view, schema)
             self._held.move_to_end(key)
             return held
@@ -116,6 +134,7 @@ class SeriesRegisters:
     def _evict(self) -> None:
         while self._held and self.nbytes > self.bytes_max:
             self._drop(next(iter(self._held)))
+            self._counts.evictions += 1
         _BYTES.set(self.nbytes)
 
     def _drop(self, key: _Key) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb.model import decode_labels
-from tsdb.telemetry import gauge
+from tsdb.telemetry import CacheCounts, CacheStatistics, gauge, report_cache
 from tsdb.units import Size
 
 Hashes = npt.NDArray[np.uint64]
@@ -35,18 +35,29 @@ class DecodedLabels:
         self._lock = threading.Lock()
         self._found: OrderedDict[Key, tuple[dict[str, pa.Array], int]] = OrderedDict()
         self._bytes = 0
+        self._counts = CacheCounts()
+        report_cache(self, DecodedLabels.statistics)
 
     @property
     def nbytes(self) -> int:
         return self._bytes
+
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            counts, entries = self._counts, len(self._found)
+            return CacheStatistics(
+                "decoded_labels", self._bytes_max, self._bytes, entries, counts.hits, counts.misses, counts.evictions
+            )
 
     def columns(self, tsid: Hashes, check: Hashes, texts: pa.Array, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return the columns of labels for series with these hashes and texts."""
         key = (tsid.tobytes(), check.tobytes(), tuple(names))
         with self._lock:
             if key in self._found:
+                self._counts.hits += 1
                 self._found.move_to_end(key)
                 return self._found[key][0]
+            self._counts.misses += 1
         columns = dict(zip(names, decode_labels(texts, names), strict=True))
         self._keep(key, columns)
         return columns
@@ -62,6 +73,7 @@ class DecodedLabels:
             while self._bytes > self._bytes_max:
                 _, (_, gone) = self._found.popitem(last=False)
                 self._bytes -= gone
+                self._counts.evictions += 1
             _BYTES.set(self._bytes)
 
 
