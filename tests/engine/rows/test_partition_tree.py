@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.engine import lives
 from tests.engine.harness import OPTIONS, REGION, SCHEMA, Row, create, open_engine, put, read, scan
 from tests.engine.reads import scan_batches
+from tsdb.clock import ManualClock
 from tsdb.engine import Engine, TreeOptions
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.compact import CompactRun
@@ -183,4 +185,22 @@ def test_what_is_decompressed_for_queries_is_cached_and_forgotten_with_the_rows(
     engine.flush(REGION).result(30)
     assert not vectors.statistics().entries
     assert meta.peek(block) is None
+    engine.close()
+
+
+def test_keys_of_a_region_that_is_not_written_to_are_dropped(tmp_path: Path) -> None:
+    clock = ManualClock()
+    engine = open_engine(tmp_path, options=TREE, clock=clock)
+    create(engine)
+    put(engine, some_rows(10))
+    engine.flush(REGION).result(30)
+    engine.housekeeping.tick()
+    lives.settle(engine)
+    assert engine.context.buffer.kept, "it was written to a moment ago"
+    clock.advance(seconds=TREE.auto_flush_interval.seconds)
+    engine.housekeeping.tick()
+    lives.settle(engine)
+    assert (engine.context.buffer.used, engine.context.buffer.kept) == (0, 0)
+    put(engine, some_rows(10, start=1))
+    assert len(read(engine)) == 20
     engine.close()
