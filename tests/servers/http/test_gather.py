@@ -236,61 +236,62 @@ class Elsewhere:
             raise RuntimeError("crash")
         return [f"{item} after {error}" for item in group]
 
+    def queue(self, item: str) -> asyncio.Task[str]:
+        return asyncio.ensure_future(self.gathering.run("k", item, 1))
+
     async def send(self, item: str) -> asyncio.Task[str]:
         """Send a request and wait until it was begun."""
-        sent = asyncio.ensure_future(self.gathering.run("k", item, 1))
+        sent = self.queue(item)
         assert await asyncio.to_thread(self.has_begun.acquire, timeout=WAIT_SECONDS)
         return sent
 
 
 async def test_work_that_was_begun_holds_no_thread() -> None:
     elsewhere = Elsewhere()
-    sent = [await elsewhere.send(item) for item in "abc"]
-    assert [group for group, _ in elsewhere.begun] == [["a"], ["b"], ["c"]]
+    sent = [await elsewhere.send(item) for item in "ab"]
+    assert [group for group, _ in elsewhere.begun] == [["a"], ["b"]]
     assert not any(each.done() for each in sent)
-    for (_, done), each, answer in reversed(list(zip(elsewhere.begun, sent, "ABC", strict=True))):
+    for (_, done), each, answer in reversed(list(zip(elsewhere.begun, sent, "AB", strict=True))):
         done.set_result(None)
         assert await asyncio.wait_for(each, WAIT_SECONDS) == answer
     elsewhere.gathering.close()
 
 
-async def test_while_many_groups_are_on_their_way_requests_are_collected() -> None:
+async def test_the_next_group_starts_when_it_has_as_many_requests_as_are_on_their_way() -> None:
     elsewhere = Elsewhere()
-    sent = [await elsewhere.send(str(number)) for number in range(BEGUN_MAX)]
-    late = [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "abcdef"]
+    sent = [await elsewhere.send("a"), await elsewhere.send("b"), elsewhere.queue("c")]
     await asyncio.sleep(0)
-    assert len(elsewhere.begun) == BEGUN_MAX
-    elsewhere.begun[0][1].set_result(None)
-    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
-    assert elsewhere.begun[-1][0] == list("abcdef")
-    for _, done in elsewhere.begun[1:]:
-        done.set_result(None)
-    answers = await asyncio.wait_for(asyncio.gather(*sent, *late), WAIT_SECONDS)
-    assert answers == [*map(str, range(BEGUN_MAX)), *"ABCDEF"]
-    elsewhere.gathering.close()
-
-
-async def test_the_next_group_starts_when_it_has_half_as_many_requests_as_are_on_their_way() -> None:
-    elsewhere = Elsewhere()
-    sent = [await elsewhere.send(str(number)) for number in range(BEGUN_MAX)]
-    sent += [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "abcdef"]
-    await asyncio.sleep(0)
-    for _, done in elsewhere.begun[:BEGUN_MAX]:
-        done.set_result(None)
-    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
-    sent += [asyncio.ensure_future(elsewhere.gathering.run("k", item, 1)) for item in "gh"]
-    await asyncio.sleep(0)
-    assert len(elsewhere.begun) == BEGUN_MAX + 1
-    sent.append(await elsewhere.send("i"))
-    assert elsewhere.begun[-1][0] == list("ghi")
+    assert len(elsewhere.begun) == 2
+    sent.append(await elsewhere.send("d"))
+    assert elsewhere.begun[-1][0] == ["c", "d"]
     # What is too small to start beside others starts when they have ended.
-    sent.append(asyncio.ensure_future(elsewhere.gathering.run("k", "j", 1)))
+    sent.append(elsewhere.queue("e"))
     await asyncio.sleep(0)
-    for _, done in elsewhere.begun[BEGUN_MAX:]:
+    assert len(elsewhere.begun) == 3
+    for _, done in list(elsewhere.begun):
         done.set_result(None)
     assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
     elsewhere.begun[-1][1].set_result(None)
-    await asyncio.wait_for(asyncio.gather(*sent), WAIT_SECONDS)
+    assert await asyncio.wait_for(asyncio.gather(*sent), WAIT_SECONDS) == list("ABCDE")
+    elsewhere.gathering.close()
+
+
+async def test_while_many_groups_are_on_their_way_requests_are_collected() -> None:
+    elsewhere = Elsewhere()
+    sent = [await elsewhere.send("first")]
+    for number in range(1, BEGUN_MAX):
+        # As many as are on their way: one, two, four and so on.
+        sent += [elsewhere.queue(f"{number}") for _ in range(2 ** (number - 1) - 1)]
+        sent.append(await elsewhere.send(f"{number}"))
+    late = [elsewhere.queue("late") for _ in range(2**BEGUN_MAX)]
+    await asyncio.sleep(0)
+    assert [len(group) for group, _ in elsewhere.begun] == [1, *(2 ** (number - 1) for number in range(1, BEGUN_MAX))]
+    elsewhere.begun[0][1].set_result(None)
+    assert await asyncio.to_thread(elsewhere.has_begun.acquire, timeout=WAIT_SECONDS)
+    assert elsewhere.begun[-1][0] == ["late"] * len(late)
+    for _, done in elsewhere.begun[1:]:
+        done.set_result(None)
+    await asyncio.wait_for(asyncio.gather(*sent, *late), WAIT_SECONDS)
     elsewhere.gathering.close()
 
 

@@ -3,8 +3,8 @@
 A small write mostly costs what every write costs: table lookups, a log entry, thread switches. So while the threads are
 busy, requests with the same key are collected, and the next free thread takes them as one group. A request that finds a
 free thread starts at once. Work that continues elsewhere (`Begun`) holds no thread; its end delivers the answers. While
-groups are on their way there, the next one starts when it has half as many requests as they have: the work of a group
-overlaps with the wait of those before it, and groups stay large.
+groups are on their way there, the next one starts when it has as many requests as they have together: the work of a
+group overlaps with the wait of those before it, and groups stay large.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Gathering(Generic[_Item, _Result]):
         if not self._begun:
             return bool(self._waiting)
         collected = sum(map(len, self._waiting.values()))
-        return self._begun < BEGUN_MAX and collected >= max(1, min(self._begun_requests // 2, GROUP_REQUESTS_MAX))
+        return self._begun < BEGUN_MAX and collected >= min(self._begun_requests, GROUP_REQUESTS_MAX)
 
     def _end(self, group: list[_Waiting[_Item, _Result]], answers: Sequence[_Result], done: Future[Any]) -> None:
         """Answer a group whose work has ended. Runs on a foreign thread, so it must not block."""
