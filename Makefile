@@ -37,6 +37,11 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
+.PHONY: objects
+objects: $(VENV)/.dev-ready ## run the SQL case files with data in S3, by the emulator moto, and all tests of object storage
+	TSDB_OBJECTS=all $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store tests/database/test_cases_in_s3.py tests/engine/test_remote_store.py \
+	  tests/components/test_object_storage.py tests/components/test_stores.py $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)

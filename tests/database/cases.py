@@ -36,6 +36,7 @@ from tsdb.database import Affected, Channel, DatabaseOptions, Session, read_all
 from tsdb.engine import EngineOptions, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.query import QueryEngineOptions
+from tsdb.store import ObjectStore
 from tsdb.units import Size
 
 
@@ -76,10 +77,11 @@ def read_cases(path: Path) -> Iterator[Case]:
         yield current
 
 
-def open_case_database(directory: Path, *, workers: int = 0) -> LocalDatabase:
-    """Open the database of a directory as one thread needs it."""
+def open_case_database(directory: Path, *, workers: int = 0, store: ObjectStore | None = None) -> LocalDatabase:
+    """Open the database of a directory as one thread needs it; its data files may lie in a store elsewhere."""
     return open_directory(
         directory,
+        store=store,
         options=LocalOptions(
             engine=EngineOptions(num_workers=1, max_background_jobs=1),
             wal=WalSettings(ballast_bytes=Size(0)),
@@ -93,15 +95,16 @@ def open_case_database(directory: Path, *, workers: int = 0) -> LocalDatabase:
 class CaseRunner:
     """A database in a directory, and the session the cases speak in."""
 
-    def __init__(self, directory: Path, *, workers: int = 0) -> None:
+    def __init__(self, directory: Path, *, workers: int = 0, store: ObjectStore | None = None) -> None:
         """With workers, planned queries run in processes of their own."""
+        self._store = store
         self._directory = directory
         self._workers = workers
         self._open: LocalDatabase = self._open_database()
         self._session = Session(channel=Channel.HTTP)
 
     def _open_database(self) -> LocalDatabase:
-        return open_case_database(self._directory, workers=self._workers)
+        return open_case_database(self._directory, workers=self._workers, store=self._store)
 
     def close(self) -> None:
         self._open.close()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.database.cases import CaseRunner, read_cases
 from tests.query.workers.shared import use_shared_workers
+from tsdb.store import ObjectStore
 
 KNOWN_MISSES = "known_misses"
 CASES = sorted(
@@ -28,8 +29,8 @@ def test_a_case_file_is_answered_the_same_by_workers(
     check_cases(path, tmp_path, workers=2)
 
 
-def check_cases(path: Path, directory: Path, *, workers: int = 0) -> None:
-    runner = CaseRunner(directory, workers=workers)
+def check_cases(path: Path, directory: Path, *, workers: int = 0, store: ObjectStore | None = None) -> None:
+    runner = CaseRunner(directory, workers=workers, store=store)
     try:
         misses = [miss for case in read_cases(path) if (miss := runner.check(case)) is not None]
     finally:

@@ -71,6 +71,9 @@ def explain(error: Exception, *, action: str, path: str, place: str) -> Failure:
         return Failure(ObjectNotFound(path), False)
     if kind in ("ConditionNotMatch", "AlreadyExists"):
         return Failure(ObjectExists(path), False)
+    if "signing http request" in text and "send http request" in text:
+        # Credentials come from a service of their own.
+        return Failure(StoreUnreachable(f"{said}: the service that gives credentials does not answer"), True)
     if code in _CREDENTIALS or status in ("401", "403") or kind == "PermissionDenied" or "signing http request" in text:
         reason = code or (status and f"HTTP status {status}") or "none were found"
         hint = "check the keys in [storage] and what they are permitted to do"

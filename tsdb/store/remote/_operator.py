@@ -6,6 +6,7 @@ operators run on threads of their own, which a forked process does not have: onl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -125,8 +126,19 @@ class _OpendalOperator:
         )
         operator = plain.layer(timeout)
         self.read, self.write, self.stat = operator.read, operator.write, operator.stat
-        self.list, self.delete = operator.list, operator.delete
+        self.delete = operator.delete
+        self._lister = operator.to_async_operator()
         self._uploads = operator.layer(retry)
+
+    def list(
+        self, path: str, *, limit: int | None = None, start_after: str | None = None, recursive: bool | None = None
+    ) -> Iterable[ListedObject]:
+        # Its blocking iterator holds Python's lock while it waits for the service: nothing else would run meanwhile.
+        async def collect() -> list[ListedObject]:
+            found = await self._lister.list(path, limit=limit, start_after=start_after, recursive=recursive)
+            return [entry async for entry in found]
+
+        return asyncio.run(collect())
 
     def open_parts(self, path: str, part_bytes: int) -> PartWriter:
         return self._uploads.open(path, "wb", chunk=part_bytes)
