@@ -25,7 +25,7 @@ import pytest
 
 from tsdb import model
 from tsdb._kernels import SamplePiece, Samples, SeriesStretches
-from tsdb.engine import Engine, FileFacts, RegionStat, reading
+from tsdb.engine import Engine, FileFacts, JobStatus, RegionStat, reading
 from tsdb.engine.reading import (
     Aggregated,
     Bounds,
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 _CLASSES: dict[str, type] = {
     each.__name__: each
-    for each in (*vars(reading).values(), *vars(model).values(), FileFacts, RegionStat)
+    for each in (*vars(reading).values(), *vars(model).values(), FileFacts, JobStatus, RegionStat)
     if isinstance(each, type) and (is_dataclass(each) or issubclass(each, Enum))
 }
 _restore_expression: Callable[[pa.Buffer], pc.Expression] = pc.field("a").__reduce__()[0]

@@ -12,6 +12,7 @@ ManifestUncertain         a commit may be in effect or not: keep its files, reco
 ManifestNotDurable        a commit is there but may not survive a power loss: no other one before a restart
 InvalidManifestAction     an action does not fit the manifest: a bug, nothing was written
 FileCorrupted             a data file is missing or damaged: restore it, what it held is nowhere else
+MergeMismatch             a merge did not give what it should: a bug, the files that were merged stay as they are
 RegionNotFound            there is no such region here
 RegionReadOnly            the region takes no writes: its log or store failed, or it leads elsewhere
 RegionQuarantined         the region is not served, because that could hide that rows are lost
@@ -190,6 +191,18 @@ class FileCorrupted(TsdbError):
         super().__init__(f"a data file is corrupted: {reason}", file=file, hint=hint)
         self.file = file
         self.reason = reason
+
+
+class MergeMismatch(TsdbError):
+    """What came out of a merge is not what went in: a bug, found before a file took the place of others."""
+
+    status = Status.INTERNAL
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"a compaction was given up, its result would be wrong: {reason}",
+            hint="the files that it read are unchanged; this is a bug, please report it",
+        )
 
 
 class RegionNotFound(TsdbError):

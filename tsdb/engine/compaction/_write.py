@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsdb.clock import Clock
+from tsdb.engine.compaction._check import MergeAudit
+from tsdb.engine.errors import MergeMismatch
 from tsdb.engine.index import IndexOptions
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.rows.cache import Caches
@@ -133,6 +135,7 @@ def _write_file(
 ) -> WrittenFile | None:
     if not selections:
         return None
+    audit = MergeAudit(task.options, keeps_tombstones=task.keeps_tombstones)
     merge = Merge(
         task.schema,
         task.options,
@@ -141,8 +144,9 @@ def _write_file(
         stripe_rows=stripe_rows_of(task.schema, tuning),
         ahead_rows_min=tuning.ahead_rows_min,
         check=check,
+        audit=audit.see,
     )
-    return write_sst(
+    file = write_sst(
         merge,
         schema=task.schema,
         options=task.options,
@@ -156,7 +160,15 @@ def _write_file(
         keeps_sequences=True,
         index=task.index,
         note_rows=note_rows,
+        has_samples=True,
     )
+    try:
+        audit.finish(selected=sum(each.rows for each in selections), written=0 if file is None else file.meta.rows)
+    except MergeMismatch:
+        if file is not None:
+            delete_files(store, directory, file.meta.file_id)
+        raise
+    return file
 
 
 def _select(source: FileReader, span: TimeRange) -> Selection:

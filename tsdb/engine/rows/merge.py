@@ -56,6 +56,30 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MergeInput:
+    """The keys of what is merged into one stripe, source by source; for those who check the merge."""
+
+    pieces: Sequence[_Piece]
+    times: Sequence[npt.NDArray[np.int64]]
+    sequences: Sequence[npt.NDArray[np.uint64]]
+    ops: npt.NDArray[np.uint8] | None
+    """Of all sources, one behind the other."""
+
+    @property
+    def rows(self) -> int:
+        return sum(map(len, self.times))
+
+    @property
+    def sequence_min(self) -> int:
+        """The least sequence that any source has."""
+        return min(piece.source.facts.sequence_min for piece in self.pieces)
+
+    def ranks(self) -> list[npt.NDArray[np.uint32]]:
+        """The series of each row, as positions in the union."""
+        return [piece.ranks for piece in self.pieces]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stripe:
     """Merged rows of consecutive series, sorted by series and time."""
 
@@ -88,10 +112,11 @@ class Merge:
         ahead_rows_min: int = _TUNING.ahead_rows_min,
         union: tuple[SeriesTable, list[Positions]] | None = None,
         check: Callable[[], None] = _go_on,
+        audit: Callable[[MergeInput, Stripe], None] | None = None,
     ) -> None:
         """`union` is for callers that know which series there are: the union of those that the selections have
         row ranges for, and for each selection where its ranges are in it. Otherwise the blocks say so. `check` is
-        called before each stripe and ends the merge by raising."""
+        called before each stripe and ends the merge by raising; `audit` sees each stripe and what was merged."""
         self._schema = schema
         self._options = options
         self._selections = list(selections)
@@ -99,6 +124,7 @@ class Merge:
         self._stripe_rows = stripe_rows
         self._ahead_rows_min = ahead_rows_min
         self._check = check
+        self._audit = audit
         if union is None:
             tables = [conform_series(each.source.block.table, each.source.schema, schema) for each in selections]
             union = union_ordered(tables)
@@ -179,12 +205,13 @@ class Merge:
         if not keeps_all and (is_split or self._options.merge_mode is MergeMode.LAST_NON_NULL):
             return self._merge_by_rows(pieces)
         times = [piece.source.times(piece.rows) for piece in pieces]
+        own_sequences = [piece.source.sequences(piece.rows) for piece in pieces]
         ops = [(piece.source.ops(piece.rows), piece.rows.rows) for piece in pieces]
         merged = _kernels.merge_sorted(
             [piece.places for piece in pieces],
             [piece.rows.lengths for piece in pieces],
             times,
-            [piece.source.sequences(piece.rows) for piece in pieces],
+            own_sequences,
             [own for own, _ in ops],
             dedup=not keeps_all,
             keep_tombstones=self._keep_tombstones,
@@ -193,14 +220,30 @@ class Merge:
         whole = join_ops(ops)
         fields = _FieldReader(pieces, sum(map(len, times)))
         kept = None if whole is None else whole[chosen]
-        return Stripe(ranks, merged_times, sequences, kept, fields.gather(chosen), is_unique=not keeps_all)
+        stripe = Stripe(ranks, merged_times, sequences, kept, fields.gather(chosen), is_unique=not keeps_all)
+        if self._audit is not None:
+            self._audit(MergeInput(pieces, times, own_sequences, whole), stripe)
+        return stripe
 
     def _merge_by_rows(self, pieces: list[_Piece]) -> Stripe:
         """The same where each field has winners of its own, or some rows are merged and others kept."""
-        ranks = np.concatenate([piece.ranks for piece in pieces])
-        times = np.concatenate([piece.source.times(piece.rows) for piece in pieces])
-        sequences = np.concatenate([piece.source.sequences(piece.rows) for piece in pieces])
+        own_times = [piece.source.times(piece.rows) for piece in pieces]
+        own_sequences = [piece.source.sequences(piece.rows) for piece in pieces]
         ops = join_ops([(piece.source.ops(piece.rows), piece.rows.rows) for piece in pieces])
+        ranks, times = np.concatenate([piece.ranks for piece in pieces]), np.concatenate(own_times)
+        stripe = self._merge_rows(pieces, ranks, times, np.concatenate(own_sequences), ops)
+        if self._audit is not None:
+            self._audit(MergeInput(pieces, own_times, own_sequences, ops), stripe)
+        return stripe
+
+    def _merge_rows(
+        self,
+        pieces: list[_Piece],
+        ranks: npt.NDArray[np.uint32],
+        times: npt.NDArray[np.int64],
+        sequences: npt.NDArray[np.uint64],
+        ops: npt.NDArray[np.uint8] | None,
+    ) -> Stripe:
         order = as_numpy(_kernels.sort_keys(pa.array(ranks), pa.array(times), pa.array(sequences)))
         fields = _FieldReader(pieces, len(ranks))
         split = _Split.of(order, sequences, self._options)

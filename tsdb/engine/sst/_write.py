@@ -35,6 +35,7 @@ from tsdb.engine.sst._encoding import Encodings, choose_encodings
 from tsdb.engine.sst._footer import Footer, encode_key_values, read_footer
 from tsdb.engine.sst._parquet import ParquetWriter
 from tsdb.engine.sst._row_groups import Portion, RowGroups, Tally
+from tsdb.engine.sst._sample import WrittenSamples
 from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
@@ -80,10 +81,12 @@ def write_sst(
     keeps_sequences: bool = False,
     index: IndexOptions | None = _INDEX,
     note_rows: Callable[[int], None] = ignore_rows,
+    has_samples: bool = False,
 ) -> WrittenFile | None:
     """Write the rows of a merge, made under `schema` and `options`, to a new file; None if no row is left.
 
-    `note_rows` is told how many rows are written, row group by row group.
+    `note_rows` is told how many rows are written, row group by row group. With `has_samples`, some row groups are read
+    back and compared with what was written.
 
     `keeps_sequences` is for rows that other files may have versions of from between them: each keeps its own sequence.
     Without `index`, no index file is written.
@@ -94,6 +97,7 @@ def write_sst(
     columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
     writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, note_rows)
+    samples = writing.samples = WrittenSamples() if has_samples else None
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)
         first = next(portions, None)
@@ -107,6 +111,8 @@ def write_sst(
             crash_point("sst.write.after_parquet")
             footer = _verify(store, writing.path, size_bytes, groups.tally)
             _check_keys(groups.tally, options, writing.path)
+            if samples is not None:
+                samples.compare(store, writing.path, footer)
             block = groups.tally.block(merge.series)
             built = _NO_INDEX
             if index is not None:
@@ -165,6 +171,7 @@ class _Writing:
         self._schema = schema
         self._columns = columns
         self._note_rows = note_rows
+        self.samples: WrittenSamples | None = None
 
     def run(self, groups: RowGroups, portions: Iterator[list[Portion]]) -> int:
         """Write all row groups and the footer; return the size of the file, which is durable then."""
@@ -176,6 +183,8 @@ class _Writing:
         with self._store.writer(self.path, self._buffer_bytes) as sink:
             writer = ParquetWriter(sink, self._columns.arrow, encodings)
             for table in tables:
+                if self.samples is not None:
+                    self.samples.add(table)
                 writer.write(table)
                 self._note_rows(table.num_rows)
             return writer.finish(self._key_values(groups.tally))
