@@ -9,11 +9,19 @@ because the metadata may have been written by another version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DatabaseInfo, MergeMode, RegionOptions, TableInfo
+from tsdb.model import (
+    ColumnInfo,
+    DatabaseInfo,
+    MergeMode,
+    RegionOptions,
+    Semantic,
+    SkippingIndex,
+    TableInfo,
+)
 from tsdb.units import Duration, DurationTooLong, Size
 
 T = TypeVar("T")
@@ -25,6 +33,7 @@ _TTL = "ttl"
 _COMPACTION = "compaction."
 _TWCS = "compaction.twcs."
 _LONGEST = Duration.parse("292y")
+_FILTER_DEFAULTS = {"granularity": "10240", "false_positive_rate": "0.01"}
 
 
 def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str]:
@@ -33,8 +42,8 @@ def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str
     return {**inherited, **table.options}
 
 
-def region_options(options: Mapping[str, str]) -> RegionOptions:
-    """Return what effective options mean to a region."""
+def region_options(options: Mapping[str, str], columns: Sequence[ColumnInfo] = ()) -> RegionOptions:
+    """Return what effective options and the indexes of columns mean to a region."""
     append_mode = _read(options, "append_mode", _parse_flag, default=False)
     merge_mode = _read(options, "merge_mode", _parse_merge_mode, default=MergeMode.LAST_ROW)
     if append_mode and merge_mode is MergeMode.LAST_NON_NULL:
@@ -49,7 +58,20 @@ def region_options(options: Mapping[str, str]) -> RegionOptions:
         compaction_window=_read(options, f"{_TWCS}time_window", _parse_window, default=None),
         compaction_trigger_files=_read(options, f"{_TWCS}trigger_file_num", int, default=None),
         compaction_output_bytes=_read(options, f"{_TWCS}max_output_file_size", _parse_size, default=None),
+        skipping=tuple(_skipping_indexes(columns)),
     )
+
+
+def _skipping_indexes(columns: Sequence[ColumnInfo]) -> Iterator[SkippingIndex]:
+    """Yield the filters of fields that indexes ask for; those of keys would add nothing to what series tell.
+
+    An inverted index of a field comes to the same: rows are sorted by series, so values of fields are scattered.
+    """
+    for column in columns:
+        index = column.index("skipping") or column.index("inverted")
+        if index is not None and column.semantic is Semantic.FIELD:
+            said = {**_FILTER_DEFAULTS, **dict(index.options)}
+            yield SkippingIndex(column.id, int(said["granularity"]), float(said["false_positive_rate"]))
 
 
 def _is_live(key: str) -> bool:

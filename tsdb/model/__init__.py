@@ -32,7 +32,7 @@ from tsdb.model._matcher import (
 from tsdb.model._metric import METRIC_TSID, add_histogram, add_labels
 from tsdb.model._offsets import ZoneOffsets, instants_of, local_times, offsets_of
 from tsdb.model._partition import PartitionRule
-from tsdb.model._region import MergeMode, RegionId, RegionOptions, region_id, table_id_of
+from tsdb.model._region import MergeMode, RegionId, RegionOptions, SkippingIndex, region_id, table_id_of
 from tsdb.model._schema import Column, ColumnId, PastType, RegionSchema, Semantic
 from tsdb.model._series import (
     LateTags,
@@ -123,6 +123,7 @@ __all__ = [
     "SchemaChange",
     "Semantic",
     "SeriesTable",
+    "SkippingIndex",
     "TableInfo",
     "TagKeeper",
     "TimeRange",

@@ -31,6 +31,18 @@ class MergeMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SkippingIndex:
+    """A declared skipping index: a filter of the values of a column for every so many rows."""
+
+    column: int
+    """The id of the column."""
+    granularity: int
+    """How many rows have one filter."""
+    false_positive_rate: float
+    """How often a filter may be wrong about a value that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionOptions:
     """The options of the regions of a table."""
 
@@ -54,6 +66,8 @@ class RegionOptions:
     append_from: int = 0
     """In append mode, the sequence from which on every row is kept. Older ones were written before the region came into
     append mode: among themselves they stay merged by `merge_mode`."""
+    skipping: tuple[SkippingIndex, ...] = ()
+    """The skipping indexes of files that are written from now on."""
 
     def keeps_all(self, sequence_min: int) -> bool:
         """Whether rows of this sequence and later ones are kept as they are, duplicates included."""
@@ -68,11 +82,14 @@ class RegionOptions:
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
-        return {
+        given: dict[str, Any] = {
             name: str(value) if isinstance(value, Duration | Size) else value
             for name, (value, default) in values.items()
             if value != default
         }
+        if self.skipping:
+            given["skipping"] = [[each.column, each.granularity, each.false_positive_rate] for each in self.skipping]
+        return given
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RegionOptions:
@@ -85,4 +102,5 @@ class RegionOptions:
         for name in ("write_buffer_size", "compaction_output_bytes"):
             if given.get(name) is not None:
                 given[name] = Size.parse(given[name])
+        given["skipping"] = tuple(SkippingIndex(*each) for each in given.get("skipping", ()))
         return cls(**given)

@@ -10,6 +10,7 @@ from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
+from tsdb.engine.sst._row_skipper import skipping_columns
 from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.model import RegionSchema
 from tsdb.store import ObjectStore
@@ -32,7 +33,7 @@ class DataFile:
         caches: Caches,
         applies_index: bool = True,
     ) -> None:
-        """Without `applies_index`, inverted indexes are not looked at."""
+        """Without `applies_index`, only the series block of the index file is used."""
         self.meta = meta
         self.applies_index = applies_index
         self.facts = SourceFacts(
@@ -43,6 +44,7 @@ class DataFile:
             has_tombstones=meta.has_tombstones,
             is_unique=meta.is_unique,
             is_indexed=applies_index and bool(indexed_tags(meta)),
+            skips_rows=applies_index and bool(skipping_columns(meta)),
         )
         self._content = FileContent(meta, store, directory)
         self._caches = caches
