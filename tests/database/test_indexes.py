@@ -135,3 +135,72 @@ def test_selectors_have_the_same_samples(selector: str, databases: tuple[LocalDa
 
     assert samples(indexed) == samples(plain)
     assert samples(indexed)
+
+
+SKIPPED = re.compile(r"skipping indexes excluded (\d+) rows")
+ROWS = 20_000
+
+
+def run(local: LocalDatabase, *texts: str) -> None:
+    for text in texts:
+        for output in local.database.execute(text, Session()):
+            if not isinstance(output, Affected):
+                read_all(output)
+
+
+def excluded_rows(local: LocalDatabase, text: str) -> int:
+    told = " ".join(str(value) for row in ask(local, f"EXPLAIN ANALYZE {text}") for value in row.values())
+    found = SKIPPED.search(told)
+    return 0 if found is None else int(found[1])
+
+
+def insert_requests(local: LocalDatabase, table: str) -> None:
+    rows = ", ".join(
+        f"('h', {number}, 'request-{number * 7919 % 1_000_003:07}', {number // 2500})" for number in range(ROWS)
+    )
+    run(local, f"INSERT INTO {table} VALUES {rows}", f"ADMIN flush_table('{table}')")
+
+
+def test_skipping_indexes_are_declared_changed_and_used(tmp_path: Path) -> None:
+    local = open_database(tmp_path, on_query=True)
+    columns = "host STRING PRIMARY KEY, ts TIMESTAMP TIME INDEX"
+    run(
+        local,
+        f"CREATE TABLE a ({columns}, id STRING SKIPPING INDEX WITH (granularity = 1000), code BIGINT)",
+        f"CREATE TABLE b ({columns}, id STRING, code BIGINT)",
+    )
+    wanted = f"request-{12_345 * 7919 % 1_000_003:07}"
+    for table in ("a", "b"):
+        insert_requests(local, table)
+    for where in (f"id = '{wanted}'", f"id IN ('{wanted}', 'none')", f"id = '{wanted}' AND code = 4"):
+        texts = [f"SELECT host, ts, code FROM {table} WHERE {where}" for table in ("a", "b")]
+        assert len(ask(local, texts[0])) == 1
+        assert ask(local, texts[0]) == ask(local, texts[1])
+        assert excluded_rows(local, texts[0]) >= ROWS * 0.9
+        assert excluded_rows(local, texts[1]) == 0
+        counts = [f"SELECT count(*) AS n, max(code) AS m FROM {table} WHERE {where}" for table in ("a", "b")]
+        assert ask(local, counts[0]) == ask(local, counts[1])
+        assert excluded_rows(local, counts[0]) >= ROWS * 0.9
+    # A file has the indexes that were declared when it was written.
+    run(
+        local,
+        "ALTER TABLE a MODIFY COLUMN id UNSET SKIPPING INDEX",
+        "ALTER TABLE b MODIFY COLUMN id SET INVERTED INDEX",
+    )
+    assert excluded_rows(local, f"SELECT ts FROM a WHERE id = '{wanted}'") > 0
+    run(local, "TRUNCATE a", "TRUNCATE b")
+    for table in ("a", "b"):
+        insert_requests(local, table)
+        assert len(ask(local, f"SELECT ts FROM {table} WHERE id = '{wanted}'")) == 1
+    assert excluded_rows(local, f"SELECT ts FROM a WHERE id = '{wanted}'") == 0
+    assert excluded_rows(local, f"SELECT ts FROM b WHERE id = '{wanted}'") > 0
+    # Newer rows of the same keys hide those that the index would find.
+    run(local, "INSERT INTO b SELECT host, ts, 'other', code FROM b", "ADMIN flush_table('b')")
+    assert ask(local, f"SELECT ts FROM b WHERE id = '{wanted}'") == []
+    local.close()
+    # The declaration outlives a restart.
+    local = open_database(tmp_path, on_query=True)
+    run(local, "TRUNCATE b")
+    insert_requests(local, "b")
+    assert excluded_rows(local, f"SELECT ts FROM b WHERE id = '{wanted}'") > 0
+    local.close()

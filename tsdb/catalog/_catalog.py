@@ -183,7 +183,7 @@ class Catalog:
 
     def region_options(self, table: TableInfo) -> RegionOptions:
         """Return what the table's options mean to its regions."""
-        return _options.region_options(_effective(self._snapshot, table))
+        return _options.region_options(_effective(self._snapshot, table), table.columns)
 
     # Databases
 
@@ -570,4 +570,4 @@ def _effective(snapshot: CatalogSnapshot, table: TableInfo) -> dict[str, str]:
 
 
 def _region_options(snapshot: CatalogSnapshot, table: TableInfo) -> RegionOptions:
-    return _options.region_options(_effective(snapshot, table))
+    return _options.region_options(_effective(snapshot, table), table.columns)

@@ -9,11 +9,21 @@ because the metadata may have been written by another version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tsdb.errors import InvalidArguments
-from tsdb.model import DatabaseInfo, MemtableKind, MemtableSettings, MergeMode, RegionOptions, TableInfo
+from tsdb.model import (
+    ColumnInfo,
+    DatabaseInfo,
+    MemtableKind,
+    MemtableSettings,
+    MergeMode,
+    RegionOptions,
+    Semantic,
+    SkippingIndex,
+    TableInfo,
+)
 from tsdb.units import Duration, DurationTooLong, Size
 
 T = TypeVar("T")
@@ -26,6 +36,7 @@ _COMPACTION = "compaction."
 _TWCS = "compaction.twcs."
 _TREE = "memtable.partition_tree."
 _LONGEST = Duration.parse("292y")
+_FILTER_DEFAULTS = {"granularity": "10240", "false_positive_rate": "0.01"}
 
 
 def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str]:
@@ -34,8 +45,8 @@ def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str
     return {**inherited, **table.options}
 
 
-def region_options(options: Mapping[str, str]) -> RegionOptions:
-    """Return what effective options mean to a region."""
+def region_options(options: Mapping[str, str], columns: Sequence[ColumnInfo] = ()) -> RegionOptions:
+    """Return what effective options and the indexes of columns mean to a region."""
     append_mode = _read(options, "append_mode", _parse_flag, default=False)
     merge_mode = _read(options, "merge_mode", _parse_merge_mode, default=MergeMode.LAST_ROW)
     if append_mode and merge_mode is MergeMode.LAST_NON_NULL:
@@ -51,6 +62,7 @@ def region_options(options: Mapping[str, str]) -> RegionOptions:
         compaction_trigger_files=_read(options, f"{_TWCS}trigger_file_num", int, default=None),
         compaction_output_bytes=_read(options, f"{_TWCS}max_output_file_size", _parse_size, default=None),
         memtable=_memtable_options(options),
+        skipping=tuple(_skipping_indexes(columns)),
     )
 
 
@@ -61,6 +73,18 @@ def _memtable_options(options: Mapping[str, str]) -> MemtableSettings:
         freeze_rows=_read(options, f"{_TREE}data_freeze_threshold", int, default=None),
         fork_bytes=_read(options, f"{_TREE}fork_dictionary_bytes", Size.parse, default=None),
     )
+
+
+def _skipping_indexes(columns: Sequence[ColumnInfo]) -> Iterator[SkippingIndex]:
+    """Yield the filters of fields that indexes ask for; those of keys would add nothing to what series tell.
+
+    An inverted index of a field comes to the same: rows are sorted by series, so values of fields are scattered.
+    """
+    for column in columns:
+        index = column.index("skipping") or column.index("inverted")
+        if index is not None and column.semantic is Semantic.FIELD:
+            said = {**_FILTER_DEFAULTS, **dict(index.options)}
+            yield SkippingIndex(column.id, int(said["granularity"]), float(said["false_positive_rate"]))
 
 
 def _is_live(key: str) -> bool:

@@ -56,7 +56,7 @@ class InvertedIndexOptions(Section):
         default=IndexMode.AUTO, description="Write index files on compaction: auto or disable."
     )
     apply_on_query: IndexModeValue = Field(
-        default=IndexMode.AUTO, description="Use inverted indexes in queries: auto or disable."
+        default=IndexMode.AUTO, description="Use indexes of data files in queries: auto or disable."
     )
     mem_threshold_on_create: OptionalSizeValue = Field(
         default=Size.parse("64M"),

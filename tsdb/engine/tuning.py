@@ -72,6 +72,9 @@ class ScanTuning:
     batch that comes from Python has a price of its own."""
     index_series_min: int = 2048
     """The values of a tag of fewer series are indexed as they are, not by their hashes."""
+    skip_bytes_ratio: float = 1.0
+    """Filters of a skipping index are read if they take no more than so many times what their column takes in the same
+    rows."""
     index_few_max: int = 16
     """So many series are compared one by one in less time than it takes to begin with all together."""
 

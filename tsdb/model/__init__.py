@@ -38,6 +38,7 @@ from tsdb.model._region import (
     MergeMode,
     RegionId,
     RegionOptions,
+    SkippingIndex,
     region_id,
     table_id_of,
 )
@@ -133,6 +134,7 @@ __all__ = [
     "SchemaChange",
     "Semantic",
     "SeriesTable",
+    "SkippingIndex",
     "TableInfo",
     "TagKeeper",
     "TimeRange",

@@ -70,6 +70,18 @@ class MemtableSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippingIndex:
+    """A declared skipping index: a filter of the values of a column for every so many rows."""
+
+    column: int
+    """The id of the column."""
+    granularity: int
+    """How many rows have one filter."""
+    false_positive_rate: float
+    """How often a filter may be wrong about a value that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionOptions:
     """The options of the regions of a table."""
 
@@ -94,6 +106,8 @@ class RegionOptions:
     append_from: int = 0
     """In append mode, the sequence from which on every row is kept. Older ones were written before the region came into
     append mode: among themselves they stay merged by `merge_mode`."""
+    skipping: tuple[SkippingIndex, ...] = ()
+    """The skipping indexes of files that are written from now on."""
 
     def keeps_all(self, sequence_min: int) -> bool:
         """Whether rows of this sequence and later ones are kept as they are, duplicates included."""
@@ -123,6 +137,7 @@ class RegionOptions:
                 given[name] = Size.parse(given[name])
         if "memtable" in given:
             given["memtable"] = MemtableSettings.from_json(given["memtable"])
+        given["skipping"] = tuple(SkippingIndex(*each) for each in given.get("skipping", ()))
         return cls(**given)
 
 
@@ -130,4 +145,6 @@ def _plain(value: Any) -> Any:
     """Return an option as JSON has it."""
     if isinstance(value, MemtableSettings):
         return value.to_json()
+    if isinstance(value, tuple):
+        return [[each.column, each.granularity, each.false_positive_rate] for each in value]
     return str(value) if isinstance(value, Duration | Size) else value

@@ -153,12 +153,14 @@ def scan_text(scan: TableDataset) -> str:
 
 def _indexes(counts: dict[str, int]) -> str:
     """Say what indexes excluded, if they were used."""
-    if not counts["index_files"]:
-        return ""
-    return (
-        f", inverted indexes of {counts['index_files']} files excluded {counts['series_excluded_by_index']} series"
-        f" and took index_bytes_read={counts['index_bytes_read']}"
-    )
+    said = []
+    if counts["index_files"]:
+        said.append(
+            f"inverted indexes of {counts['index_files']} files excluded {counts['series_excluded_by_index']} series"
+        )
+    if counts["rows_excluded_by_index"]:
+        said.append(f"skipping indexes excluded {counts['rows_excluded_by_index']} rows")
+    return "".join(f", {each}" for each in [*said, f"index_bytes_read={counts['index_bytes_read']}"]) if said else ""
 
 
 def _regions(scan: TableDataset) -> str:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.reads import scan_batches
-from tests.engine.scan.filters import CONDITIONS, TAG_CONDITIONS, Condition
+from tests.engine.reads import newest_rows, scan_batches
+from tests.engine.scan.filters import CONDITIONS, TAG_CONDITIONS, Compare, Condition, In
 from tests.engine.scan.regions import Region, Row, bag, late_regions, regions, rows_of
-from tests.engine.sst.files import DIRECTORY, Files, hosts, schema_of
+from tests.engine.sst.files import DIRECTORY, Files, hosts, run_of, schema_of
 from tsdb.clock import ManualClock
 from tsdb.engine.index import IndexOptions
 from tsdb.engine.rows.cache import Caches
@@ -22,12 +22,24 @@ from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.scan import Conditions, ScanStatistics, Snapshot, TagIs, TagMatch, list_series, make_filter
 from tsdb.engine.scan.plan.indexed import prefix_span, spans_of
 from tsdb.engine.sst import DataFile, write_sst
-from tsdb.engine.tuning import IndexTuning
-from tsdb.model import Column, ColumnId, Matcher, RegionOptions, Semantic, TimeRange, match_values
+from tsdb.engine.tuning import IndexTuning, ScanTuning
+from tsdb.model import (
+    Column,
+    ColumnId,
+    Matcher,
+    MergeMode,
+    RegionOptions,
+    Semantic,
+    SkippingIndex,
+    TimeRange,
+    match_values,
+)
 from tsdb.store import MemoryStore
 
 TINY = IndexOptions(tuning=IndexTuning(series_min=1, page_series=1, page_values=1, page_postings=1))
 """Every value and every series is a page of its own."""
+EAGER = ScanTuning(skip_bytes_ratio=1e9)
+"""Filters of values are read whatever they cost."""
 COLUMNS = ("host", "v", "ts", "zone", "n", "s", "b")
 HOST = Column(ColumnId(0), "host", pa.string(), Semantic.TAG)
 
@@ -35,6 +47,8 @@ HOST = Column(ColumnId(0), "host", pa.string(), Semantic.TAG)
 def as_files(snapshot: Snapshot, options: RegionOptions, *, applies_index: bool = True) -> Snapshot:
     """Return the snapshot with every source in a data file with indexes, and nothing in caches."""
     store = MemoryStore()
+    skipping = tuple(SkippingIndex(column.id, 2, 0.01) for column in snapshot.schema.fields)
+    options = replace(options, skipping=skipping)
     files = []
     for source in snapshot.sources:
         merge = Merge(snapshot.schema, options, [Selection.all_of(source.reader())], keep_tombstones=True)
@@ -71,9 +85,106 @@ def expected(region: Region, condition: Condition) -> list[Row]:
 @settings(max_examples=150, deadline=None)
 @given(regions() | late_regions(), TAG_CONDITIONS | CONDITIONS)
 def test_files_with_indexes_hold_exactly_the_visible_rows_that_match(region: Region, condition: Condition) -> None:
-    snapshot = as_files(region.snapshot(), region.options)
+    snapshot = as_files(region.snapshot(tuning=EAGER), region.options)
     batches = list(scan_batches(snapshot, COLUMNS, condition.arrow(region.unit)))
     assert bag(rows_of(batches), COLUMNS) == bag(expected(region, condition), COLUMNS)
+
+
+VALUES = st.one_of(
+    st.builds(Compare, st.just("n"), st.just("="), st.integers(-2, 3)),
+    st.builds(Compare, st.just("s"), st.just("="), st.sampled_from(["", "x", "y"])),
+    st.builds(Compare, st.just("v"), st.just("="), st.sampled_from([0.0, -0.0, 1.5, float("nan")])),
+    st.builds(In, st.just("n"), st.tuples(st.integers(-2, 3), st.none() | st.integers(-2, 3))),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(regions() | late_regions(), VALUES)
+def test_filters_of_values_exclude_no_row_that_matches_in_any_merge_mode(region: Region, condition: Condition) -> None:
+    snapshot = as_files(region.snapshot(tuning=EAGER), region.options)
+    expression = condition.arrow(region.unit)
+    batches = list(scan_batches(snapshot, COLUMNS, expression))
+    assert bag(rows_of(batches), COLUMNS) == bag(expected(region, condition), COLUMNS)
+    # Aggregates read the same plan in another way.
+    newest = newest_rows(snapshot, expression, ("host", "zone", "ts"))
+    last: dict[Any, int] = {}
+    for row in expected(region, condition):
+        key = (row["host"], row["zone"])
+        last[key] = max(last.get(key, row["ts"]), row["ts"])
+    times = newest.column("ts").cast(pa.int64()).to_pylist()
+    keys = zip(newest.column("host").to_pylist(), newest.column("zone").to_pylist(), strict=True)
+    assert dict(zip(keys, times, strict=True)) == last
+
+
+FIELD = schema_of({"host": pa.string()}, {"id": pa.string(), "code": pa.int64()})
+
+
+def requests(options: RegionOptions, *, sources: int = 1, applies_index: bool = True) -> Snapshot:
+    """Files of one host with 20,000 rows each at the same times, every row with an id of its own."""
+    skipping = (SkippingIndex(FIELD.by_name["id"].id, 1000, 0.001), SkippingIndex(FIELD.by_name["code"].id, 1000, 0.01))
+    options = replace(options, skipping=skipping)
+    files = Files(FIELD, options=options, row_group_rows=5000)
+    opened = []
+    for source in range(sources):
+        numbers = range(source * 20_000, (source + 1) * 20_000)
+        columns = {
+            "host": pa.array(["h"] * 20_000),
+            "ts": pa.array(range(20_000), pa.timestamp("ms")),
+            "id": pa.array([f"request-{number * 7919 % 1_000_003:07}" for number in numbers]),
+            "code": pa.array([number // 2500 for number in numbers]),
+        }
+        written = files.write(run_of(FIELD, columns, base_sequence=numbers.start))
+        store = files.store
+        opened.append(
+            DataFile(
+                written.meta,
+                store=store,
+                directory=DIRECTORY,
+                caches=Caches.disabled(),
+                applies_index=applies_index,
+            )
+        )
+    return Snapshot(FIELD, options, tuple(opened))
+
+
+@pytest.mark.parametrize(
+    ("filter", "rows"),
+    [
+        (pc.field("id") == f"request-{12_345 * 7919 % 1_000_003:07}", 1),
+        (pc.field("id").isin([f"request-{number * 7919 % 1_000_003:07}" for number in (5, 19_999)]), 2),
+        ((pc.field("id") == f"request-{12_345 * 7919 % 1_000_003:07}") & (pc.field("code") == 4), 1),
+        (pc.field("id") == "no such request", 0),
+    ],
+    ids=["one value", "some values", "two columns", "no value"],
+)
+def test_a_filter_of_values_excludes_rows_and_changes_no_answer(filter: Any, rows: int) -> None:
+    counters, plain = ScanStatistics(), ScanStatistics()
+    found = rows_of(list(scan_batches(requests(RegionOptions()), ["ts", "id"], filter, statistics=counters)))
+    without = requests(RegionOptions(), applies_index=False)
+    assert found == rows_of(list(scan_batches(without, ["ts", "id"], filter, statistics=plain)))
+    assert len(found) == rows
+    assert counters.rows_excluded_by_index >= 17_000
+    assert counters.rows_read + counters.rows_excluded_by_index == plain.rows_read == 20_000
+    assert plain.rows_excluded_by_index == 0
+
+
+@pytest.mark.parametrize("mode", [MergeMode.LAST_ROW, MergeMode.LAST_NON_NULL])
+def test_rows_that_may_hide_others_are_not_left_out(mode: MergeMode) -> None:
+    """The newer file has other ids at the same times: what it hides must not come back."""
+    counters = ScanStatistics()
+    old = pc.field("id") == f"request-{12_345 * 7919 % 1_000_003:07}"
+    snapshot = requests(RegionOptions(merge_mode=mode), sources=2)
+    assert rows_of(list(scan_batches(snapshot, ["ts", "id"], old, statistics=counters))) == []
+    new = pc.field("id") == f"request-{32_345 * 7919 % 1_000_003:07}"
+    assert len(rows_of(list(scan_batches(snapshot, ["ts", "id"], new)))) == 1
+
+
+def test_in_append_mode_rows_of_overlapping_files_are_left_out() -> None:
+    counters = ScanStatistics()
+    snapshot = requests(RegionOptions(append_mode=True), sources=2)
+    wanted = pc.field("id") == f"request-{12_345 * 7919 % 1_000_003:07}"
+    assert len(rows_of(list(scan_batches(snapshot, ["ts", "id"], wanted, statistics=counters)))) == 1
+    assert counters.rows_excluded_by_index >= 36_000
 
 
 MANY = schema_of({"host": pa.string()}, {"usage": pa.float64(), "count": pa.int64()})

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsdb import _kernels
-from tsdb.engine.index import TagTest
+from tsdb.engine.index import RowSpan, TagTest
 from tsdb.engine.rows.narrow import narrowed, widened
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock, SeriesOrder
 from tsdb.engine.rows.slices import Slices
@@ -35,6 +35,8 @@ class SourceFacts:
     is_unique: bool
     is_indexed: bool = False
     """Series can be found by their tags without the whole series block."""
+    skips_rows: bool = False
+    """Filters tell of some columns in which rows a value cannot be."""
 
 
 class Counters(Protocol):
@@ -172,6 +174,23 @@ class IndexedReader(SourceReader, Protocol):
     def find_series(self, tests: Sequence[TagTest]) -> FoundSeries | None:
         """Return series among which are all that fulfil conditions on indexed tags; None if the block is to be read."""
         ...
+
+
+class SkippingReader(SourceReader, Protocol):
+    """Reads a source that has filters of the values of some columns."""
+
+    @property
+    def skipping_columns(self) -> frozenset[ColumnId]: ...
+
+    def rows_with(self, column: ColumnId, values: pa.Array, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
+        """Return the row ranges, in order, in which a column may have one of some values; None if it is not known, or
+        would cost more than `bytes_ratio` times the column itself.
+        """
+        ...
+
+
+def skips_rows(source: SourceReader) -> TypeGuard[SkippingReader]:
+    return source.facts.skips_rows and hasattr(source, "rows_with")
 
 
 def finds_series(source: SourceReader) -> TypeGuard[IndexedReader]:

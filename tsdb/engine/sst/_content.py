@@ -18,6 +18,7 @@ from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import TSID
 from tsdb.engine.sst._footer import Footer, read_footer
 from tsdb.engine.sst._input import reading
+from tsdb.engine.sst._row_skipper import RowSkipper
 from tsdb.engine.sst._series_finder import SeriesFinder
 from tsdb.errors import TsdbError
 from tsdb.store import LocalCopy, ObjectStore, RangeFile, StoreError, distrust, is_local, local_copy
@@ -121,6 +122,10 @@ class FileContent:
     def open_finder(self, footer: Footer) -> SeriesFinder:
         """Open the inverted indexes; IndexDamaged or StoreError if that cannot be done."""
         return SeriesFinder(self._open_index(), self.meta, footer.schema)
+
+    def open_skipper(self) -> RowSkipper:
+        """Open the skipping indexes; IndexDamaged or StoreError if that cannot be done."""
+        return RowSkipper(self._open_index(), self.meta)
 
     def _open_index(self) -> IndexFile:
         return IndexFile(self._store, self._index_path, self.meta.index_size_bytes, file_id=self.meta.file_id)

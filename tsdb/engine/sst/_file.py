@@ -12,6 +12,7 @@ from tsdb.engine.sst._content import FileContent, OnDamage, ignore_damage
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
+from tsdb.engine.sst._row_skipper import skipping_columns
 from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.engine.sst._verify import verify_file
 from tsdb.model import RegionSchema
@@ -36,7 +37,10 @@ class DataFile:
         applies_index: bool = True,
         on_damage: OnDamage = ignore_damage,
     ) -> None:
-        """Without `applies_index`, inverted indexes are not looked at. `on_damage` is told why it cannot be read."""
+        """Without `applies_index`, only the series block of the index file is used.
+
+        `on_damage` is told why the file cannot be read.
+        """
         self.meta = meta
         self.applies_index = applies_index
         self.facts = SourceFacts(
@@ -47,6 +51,7 @@ class DataFile:
             has_tombstones=meta.has_tombstones,
             is_unique=meta.is_unique,
             is_indexed=applies_index and bool(indexed_tags(meta)),
+            skips_rows=applies_index and bool(skipping_columns(meta)),
         )
         self._content = FileContent(meta, store, directory, on_damage)
         self._caches = caches

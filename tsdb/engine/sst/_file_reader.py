@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.index import TagTest
+from tsdb.engine.index import RowSpan, TagTest
 from tsdb.engine.metrics import INDEX_READ_BYTES
 from tsdb.engine.rows.cache import ColumnForm, ColumnKey
 from tsdb.engine.rows.narrow import WIDE, widened
@@ -26,6 +26,7 @@ from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import CachePolicy
+from tsdb.engine.sst._row_skipper import skipping_columns
 from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.model import ColumnId, RegionSchema
 
@@ -110,6 +111,15 @@ class FileReader:
     def find_series(self, tests: Sequence[TagTest]) -> FoundSeries | None:
         """Return series among which are all that fulfil conditions on indexed tags; None if the block is to be read."""
         return self._policy.find(self._content, lambda: self.footer, tests, self._count_index_bytes)
+
+    @property
+    def skipping_columns(self) -> frozenset[ColumnId]:
+        """The columns that have a skipping index."""
+        return skipping_columns(self._content.meta)
+
+    def rows_with(self, column: ColumnId, values: pa.Array, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
+        """Return the row ranges in which a column may have one of some values; None if it is not known."""
+        return self._policy.skip(self._content, self.footer, column, values, span, bytes_ratio, self._count_index_bytes)
 
     def _count_index_bytes(self, nbytes: int) -> None:
         INDEX_READ_BYTES.inc(nbytes)

@@ -9,17 +9,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
-from tsdb.engine.index import IndexDamaged, PagedBlob, TagTest
+from tsdb.engine.index import IndexDamaged, PagedBlob, RowSpan, TagTest
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.vectors import CarryOver, Vectors
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
+from tsdb.engine.sst._row_skipper import RowSkipper
 from tsdb.engine.sst._series_finder import SeriesFinder
+from tsdb.model import ColumnId
 from tsdb.store import StoreError
 
 _BLOCK_TIMES = 16
@@ -63,6 +66,19 @@ class CachePolicy(Protocol):
         """Find series by inverted indexes; None if the whole block costs less. `on_read` is told of bytes read."""
         ...
 
+    def skip(
+        self,
+        content: FileContent,
+        footer: Footer,
+        column: ColumnId,
+        values: pa.Array,
+        span: RowSpan,
+        bytes_ratio: float,
+        on_read: Callable[[int], None],
+    ) -> list[RowSpan] | None:
+        """Find the row ranges in which a column may have one of some values; None if that costs too much."""
+        ...
+
 
 class Cached:
     """What is read stays in the caches of the process."""
@@ -100,14 +116,6 @@ class Cached:
         meta, file_id = self._meta, content.meta.file_id
         if content.is_index_damaged:
             return None
-
-        def read_page(blob: PagedBlob, page: int) -> pa.RecordBatch:
-            def read() -> pa.RecordBatch:
-                on_read(int(blob.directory.lengths[page]))
-                return blob.read(page)
-
-            return meta.get_or_load(MetaKey(file_id, f"{blob.name}:{page}"), read, lambda batch: batch.nbytes)
-
         try:
             finder: SeriesFinder = meta.get_or_load(
                 MetaKey(file_id, "index"), lambda: content.open_finder(footer()), lambda finder: finder.nbytes
@@ -115,10 +123,39 @@ class Cached:
             if finder.spent_bytes > finder.block_bytes and _BLOCK_TIMES * finder.block_bytes <= meta.capacity_bytes:
                 finder.spent_bytes = 0
                 return None
-            return finder.find(tests, read_page)
+            return finder.find(tests, partial(self._read_page, file_id, on_read))
         except (IndexDamaged, StoreError) as error:
             content.warn(error)
             return None
+
+    def skip(
+        self,
+        content: FileContent,
+        footer: Footer,
+        column: ColumnId,
+        values: pa.Array,
+        span: RowSpan,
+        bytes_ratio: float,
+        on_read: Callable[[int], None],
+    ) -> list[RowSpan] | None:
+        file_id = content.meta.file_id
+        if content.is_index_damaged:
+            return None
+        try:
+            skipper: RowSkipper = self._meta.get_or_load(
+                MetaKey(file_id, "skipper"), content.open_skipper, lambda skipper: skipper.nbytes
+            )
+            return skipper.find(footer, column, values, span, bytes_ratio, partial(self._read_page, file_id, on_read))
+        except (IndexDamaged, StoreError) as error:
+            content.warn(error)
+            return None
+
+    def _read_page(self, file_id: str, on_read: Callable[[int], None], blob: PagedBlob, page: int) -> pa.RecordBatch:
+        def read() -> pa.RecordBatch:
+            on_read(int(blob.directory.lengths[page]))
+            return blob.read(page)
+
+        return self._meta.get_or_load(MetaKey(file_id, f"{blob.name}:{page}"), read, lambda batch: batch.nbytes)
 
 
 class Passing:
@@ -150,4 +187,16 @@ class Passing:
         tests: Sequence[TagTest],
         on_read: Callable[[int], None],
     ) -> FoundSeries | None:
+        return None
+
+    def skip(
+        self,
+        content: FileContent,
+        footer: Footer,
+        column: ColumnId,
+        values: pa.Array,
+        span: RowSpan,
+        bytes_ratio: float,
+        on_read: Callable[[int], None],
+    ) -> list[RowSpan] | None:
         return None

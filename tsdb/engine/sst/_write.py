@@ -23,7 +23,17 @@ import pyarrow as pa
 
 from tsdb.clock import Clock
 from tsdb.engine.errors import FileCorrupted
-from tsdb.engine.index import IndexOptions, directory_blob, encode_index, encode_inverted, inverted_blob, is_indexable
+from tsdb.engine.index import (
+    BloomBuilder,
+    IndexOptions,
+    bloom_blob,
+    directory_blob,
+    encode_index,
+    encode_inverted,
+    inverted_blob,
+    is_indexable,
+    is_skippable,
+)
 from tsdb.engine.manifest import FILE_ID_BYTES, FileMeta, data_path, index_path
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.merge import Merge
@@ -39,7 +49,7 @@ from tsdb.engine.sst._sample import WrittenSamples
 from tsdb.engine.sst._whole import whole_columns
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.model import METRIC_LABELS, MergeMode, RegionOptions, RegionSchema, TimeRange
+from tsdb.model import METRIC_LABELS, ColumnId, MergeMode, RegionOptions, RegionSchema, TimeRange
 from tsdb.store import ObjectStore, Purpose, StoreError, crash_point, requests_for
 
 _log = logging.getLogger("tsdb.sst")
@@ -96,7 +106,8 @@ def write_sst(
     whole = whole_columns(merge.sources, schema)
     columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
-    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, note_rows)
+    blooms = {} if index is None else _bloom_builders(schema, options)
+    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, blooms, note_rows)
     samples = writing.samples = WrittenSamples() if has_samples else None
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)
@@ -116,7 +127,7 @@ def write_sst(
             block = groups.tally.block(merge.series)
             built = _NO_INDEX
             if index is not None:
-                built = _write_index(store, index_path(directory, file_id), file_id, block, schema, index)
+                built = _write_index(store, index_path(directory, file_id), file_id, block, schema, index, blooms)
             crash_point("sst.write.after_index")
         except BaseException:
             delete_files(store, directory, file_id)
@@ -163,6 +174,7 @@ class _Writing:
         buffer_bytes: int,
         schema: RegionSchema,
         columns: FileColumns,
+        blooms: dict[ColumnId, BloomBuilder],
         note_rows: Callable[[int], None],
     ) -> None:
         self.path = path
@@ -170,12 +182,13 @@ class _Writing:
         self._buffer_bytes = buffer_bytes
         self._schema = schema
         self._columns = columns
+        self._blooms = blooms
         self._note_rows = note_rows
         self.samples: WrittenSamples | None = None
 
     def run(self, groups: RowGroups, portions: Iterator[list[Portion]]) -> int:
         """Write all row groups and the footer; return the size of the file, which is durable then."""
-        rest = map(groups.table, chain.from_iterable(portions))
+        rest = map(groups.table, map(self._filtered, chain.from_iterable(portions)))
         head = next(rest)
         encodings = self._encodings(head)
         tables = chain([head], rest)
@@ -188,6 +201,12 @@ class _Writing:
                 writer.write(table)
                 self._note_rows(table.num_rows)
             return writer.finish(self._key_values(groups.tally))
+
+    def _filtered(self, portion: Portion) -> Portion:
+        """Add the values of a row group to the filters of skipping indexes."""
+        for column, builder in self._blooms.items():
+            builder.add(portion.columns[self._schema.by_id[column].name])
+        return portion
 
     def _encodings(self, head: pa.Table) -> Encodings:
         names = self._columns.names
@@ -258,15 +277,22 @@ _NO_INDEX = _BuiltIndex(0, ())
 
 
 def _write_index(
-    store: ObjectStore, path: str, file_id: str, block: SeriesBlock, schema: RegionSchema, options: IndexOptions
+    store: ObjectStore,
+    path: str,
+    file_id: str,
+    block: SeriesBlock,
+    schema: RegionSchema,
+    options: IndexOptions,
+    blooms: dict[ColumnId, BloomBuilder],
 ) -> _BuiltIndex:
     """Write the index file, or none if that fails."""
     try:
         inverted = _encode_tags(block, schema, options)
         series = encode_block(block, options.tuning.page_series if inverted else len(block))
-        blobs = {name: blob for name, (blob, _) in inverted.items()}
+        indexes = {**inverted, **{bloom_blob(column): builder.finish() for column, builder in blooms.items()}}
+        blobs = {name: blob for name, (blob, _) in indexes.items()}
         # Directories are read first, and with one request if they are at the end.
-        directories = {directory_blob(name): directory for name, (_, directory) in inverted.items()}
+        directories = {directory_blob(name): directory for name, (_, directory) in indexes.items()}
         parts = encode_index(file_id, {**blobs, **series, **directories})
         store.put(path, parts)
     except (StoreError, OSError, pa.ArrowException) as error:
@@ -274,7 +300,14 @@ def _write_index(
         with suppress(StoreError):
             store.delete(path)
         return _NO_INDEX
-    return _BuiltIndex(sum(len(part) for part in parts), tuple(inverted))
+    return _BuiltIndex(sum(len(part) for part in parts), tuple(indexes))
+
+
+def _bloom_builders(schema: RegionSchema, options: RegionOptions) -> dict[ColumnId, BloomBuilder]:
+    """Return what builds the skipping indexes that the table declares."""
+    declared = {ColumnId(each.column): each for each in options.skipping}
+    fields = [column.id for column in schema.fields if column.id in declared and is_skippable(column.type)]
+    return {column: BloomBuilder(declared[column]) for column in fields}
 
 
 def _encode_tags(block: SeriesBlock, schema: RegionSchema, options: IndexOptions) -> dict[str, tuple[bytes, bytes]]:

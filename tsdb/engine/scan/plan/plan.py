@@ -19,6 +19,7 @@ from tsdb.engine.scan.plan.merge_set import LazyMergeSet, MergeSet, cut_merge_se
 from tsdb.engine.scan.plan.partitions import cut_part
 from tsdb.engine.scan.plan.parts import Part, make_parts
 from tsdb.engine.scan.plan.segments import Segment, cluster_segments, make_segments
+from tsdb.engine.scan.plan.skipped import skip_rows
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.model import SeriesTable, TimeRange
@@ -110,7 +111,10 @@ def _cut(segment: Segment, count: int) -> list[ScanTask]:
 def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics) -> ScanPlan:
     """Decide what a scan reads; of rows at most times are looked at for that, where sources overlap."""
     parts = make_parts(snapshot, wanted, statistics)
-    return ScanPlan(snapshot, wanted, make_segments(snapshot, parts), statistics)
+    segments = make_segments(snapshot, parts)
+    if wanted.on_rows:
+        segments = skip_rows(snapshot.schema, segments, statistics)
+    return ScanPlan(snapshot, wanted, segments, statistics)
 
 
 def plan_in_order(

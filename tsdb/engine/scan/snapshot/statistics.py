@@ -32,8 +32,10 @@ class ScanStatistics:
     """Data files of which an inverted index was used instead of the whole series block."""
     series_excluded_by_index: int = 0
     """Series of these files that were not looked at."""
+    rows_excluded_by_index: int = 0
+    """Rows that were not read because of skipping indexes."""
     index_bytes_read: int = 0
-    """What the pages of inverted indexes and series blocks take that had to be read."""
+    """What the pages of indexes and series blocks take that had to be read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(
@@ -54,6 +56,7 @@ class ScanStatistics:
         bytes_read: int = 0,
         index_files: int = 0,
         series_excluded_by_index: int = 0,
+        rows_excluded_by_index: int = 0,
         index_bytes_read: int = 0,
     ) -> None:
         """Add to some of the counters; spelt out, because small queries spend most of their time on calls."""
@@ -73,6 +76,7 @@ class ScanStatistics:
             self.bytes_read += bytes_read
             self.index_files += index_files
             self.series_excluded_by_index += series_excluded_by_index
+            self.rows_excluded_by_index += rows_excluded_by_index
             self.index_bytes_read += index_bytes_read
 
     def to_dict(self) -> dict[str, int]:

@@ -1,0 +1,144 @@
+"""Skipping indexes: a Bloom filter over the values of a column for every so many rows of a data file.
+
+A filter tells of a value that none of its rows has it, or that some may have it. Its size follows from the number of
+distinct values and the rate of wrong answers that the table asks for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tsdb.engine.index._container import IndexFile
+from tsdb.engine.index._pages import PagedBlob, encode_pages
+from tsdb.model import SkippingIndex, hash_tags
+
+BLOOM = "bloom"
+
+Hashes = npt.NDArray[np.uint64]
+RowSpan = tuple[int, int]
+
+_PAGE_ROWS = 8192
+"""A page has the filters of so many rows or more."""
+_WORD_BITS = 64
+_HASHES_MAX = 16
+_SCHEMA = pa.schema([("hashes", pa.uint8()), ("bits", pa.binary())])
+_FIRST_ROW, _GRANULARITY = "row_start", "granularity"
+
+
+def bloom_blob(column: int) -> str:
+    """Return the name of the blob with the skipping index of a column."""
+    return f"{BLOOM}.{column}"
+
+
+def is_skippable(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are hashed so that those that are equal have the same hash."""
+    return bool(
+        pt.is_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind) or pt.is_float32(kind) or pt.is_float64(kind)
+    )
+
+
+def hash_values(values: pa.Array) -> tuple[Hashes, Hashes]:
+    return hash_tags([values], ["value"], len(values))
+
+
+class BloomBuilder:
+    """Takes the values of a column in the order of rows and makes a filter of every `granularity` of them."""
+
+    def __init__(self, declared: SkippingIndex) -> None:
+        self._granularity = declared.granularity
+        self._rate = declared.false_positive_rate
+        self._waiting: list[tuple[Hashes, Hashes]] = []
+        self._waiting_rows = 0
+        self._filters: list[tuple[int, bytes]] = []
+
+    def add(self, values: pa.ChunkedArray) -> None:
+        for chunk in values.chunks:
+            if len(chunk):
+                self._waiting.append(hash_values(chunk))
+                self._waiting_rows += len(chunk)
+        if self._waiting_rows >= self._granularity:
+            self._cut(at_end=False)
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """Return the index and its directory."""
+        self._cut(at_end=True)
+        per_page = max(1, _PAGE_ROWS // self._granularity)
+        starts = range(0, len(self._filters), per_page)
+        first_rows = pa.array([start * self._granularity for start in starts], pa.int64())
+        granularity = pa.array([self._granularity] * len(starts), pa.int64())
+        return encode_pages(_SCHEMA, self._pages(per_page), lambda: {_FIRST_ROW: first_rows, _GRANULARITY: granularity})
+
+    def _pages(self, per_page: int) -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(self._filters), per_page):
+            hashes, bits = zip(*self._filters[start : start + per_page], strict=True)
+            yield pa.record_batch([pa.array(hashes, pa.uint8()), pa.array(bits, pa.binary())], schema=_SCHEMA)
+
+    def _cut(self, *, at_end: bool) -> None:
+        """Make filters of the rows that wait, as far as they fill one."""
+        if not self._waiting:
+            return
+        first = np.concatenate([each[0] for each in self._waiting])
+        second = np.concatenate([each[1] for each in self._waiting])
+        whole = len(first) if at_end else len(first) // self._granularity * self._granularity
+        bounds = [*range(0, whole, self._granularity), whole]
+        self._filters += [_make_filter(first[low:high], second[low:high], self._rate) for low, high in pairwise(bounds)]
+        self._waiting = [(first[whole:], second[whole:])] if whole < len(first) else []
+        self._waiting_rows = len(first) - whole
+
+
+def _make_filter(first: Hashes, second: Hashes, rate: float) -> tuple[int, bytes]:
+    """Return how many bits each value sets, and the bits."""
+    _, places = np.unique(first, return_index=True)
+    # A rate of 1 asks for nothing; the smallest filter answers that.
+    bits = max(_WORD_BITS, math.ceil(-len(places) * math.log(min(rate, 0.9999)) / math.log(2) ** 2))
+    bits = -(-bits // _WORD_BITS) * _WORD_BITS
+    count = min(_HASHES_MAX, max(1, round(bits / len(places) * math.log(2))))
+    is_set = np.zeros(bits, np.bool_)
+    is_set[_positions(first[places], second[places], count, bits)] = True
+    return count, np.packbits(is_set, bitorder="little").tobytes()
+
+
+def _positions(first: Hashes, second: Hashes, count: int, bits: int) -> npt.NDArray[np.intp]:
+    """Return the bits of values, one row for each."""
+    steps = np.arange(count, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        found = first[:, None] + steps * (second[:, None] | np.uint64(1))
+    return (found % np.uint64(bits)).astype(np.intp)
+
+
+class BloomIndex:
+    """The skipping index of one column in one file. Safe for many threads."""
+
+    def __init__(self, index: IndexFile, column: int, *, rows: int) -> None:
+        self.blob = PagedBlob(index, bloom_blob(column), _SCHEMA)
+        facts = self.blob.directory.facts
+        self._bounds = np.append(facts.column(_FIRST_ROW).to_numpy(), rows)
+        self._granularity: int = facts.column(_GRANULARITY)[0].as_py()
+
+    def pages_of(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Return the pages with filters of rows from `start` to before `stop`."""
+        first = int(self._bounds.searchsorted(start, side="right")) - 1
+        return np.arange(first, int(self._bounds.searchsorted(stop, side="left")))
+
+    def rows_of(self, page: int, filters: pa.RecordBatch, wanted: tuple[Hashes, Hashes]) -> list[RowSpan]:
+        """Return the row ranges of a page in which one of some values may be."""
+        begin, end = int(self._bounds[page]), int(self._bounds[page + 1])
+        found = []
+        for at, (count, bits) in enumerate(zip(*(column.to_pylist() for column in filters.columns), strict=True)):
+            start = begin + at * self._granularity
+            if _may_have(np.frombuffer(bits, np.uint8), count, wanted):
+                found.append((start, min(start + self._granularity, end)))
+        return found
+
+
+def _may_have(bits: npt.NDArray[np.uint8], count: int, wanted: tuple[Hashes, Hashes]) -> bool:
+    places = _positions(*wanted, count, 8 * len(bits))
+    is_set = (bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1
+    return bool(is_set.all(axis=1).any())
