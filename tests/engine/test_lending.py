@@ -114,7 +114,7 @@ def test_a_borrower_does_not_see_rows_that_expire_although_nothing_travels_again
     clock = ManualClock(3600 * 10**9)
     engine = open_engine(tmp_path, clock=clock)
     create(engine, options=RegionOptions(ttl=Duration.of_seconds(60)))
-    pair = Pair(tmp_path)
+    pair = Pair()
     put(engine, [{"host": "a", "ts": (3600 - age) * 1000, "b": age} for age in (61, 60, 30)])
     assert sorted(row["b"] for row in pair.read(engine)) == [30, 60]
     clock.advance(seconds=1)

@@ -290,7 +290,7 @@ def test_a_damaged_file_of_the_cache_is_read_from_the_store(tmp_path: Path, rows
     assert world.cache is not None
     assert world.cache.statistics().errors >= 3
     lives.live(world.engine, lives.put(PLAIN, rows.make(("x", 0))), lives.compact(PLAIN))
-    assert not world.engine._region(PLAIN).compaction.damaged_files
+    assert not world.engine._region(PLAIN).quarantined
     world.end()
 
 
@@ -301,7 +301,7 @@ def test_a_read_that_was_cut_off_is_no_damage(tmp_path: Path, rows: Rows) -> Non
     world.remote.shorten("get_range", times=-1)
     with pytest.raises(TsdbError, match="the store returned"):
         lives.compact(PLAIN).run(world.engine)
-    assert not world.engine._region(PLAIN).compaction.damaged_files
+    assert not world.engine._region(PLAIN).quarantined
     world.remote.up()
     lives.live(world.engine, lives.compact(PLAIN))
     assert world.engine.stat(PLAIN).files == 1

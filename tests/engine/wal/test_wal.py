@@ -128,7 +128,7 @@ def test_a_group_of_more_parts_than_one_writev_takes_is_written_whole(tmp_path: 
     assert replay_directory(tmp_path) == entries
 
 
-def test_waiters_are_completed_in_order(tmp_path: Path) -> None:
+def test_all_waiters_are_completed_once(tmp_path: Path) -> None:
     order: list[int] = []
     with opened(tmp_path) as wal:
         futures = [wal.append([make_frame(make_entry(7, number))]) for number in range(1, 30)]
@@ -136,7 +136,7 @@ def test_waiters_are_completed_in_order(tmp_path: Path) -> None:
             future.add_done_callback(lambda _, number=number: order.append(number))
         for future in futures:
             future.result(10)
-    assert sorted(order) == order
+    assert sorted(order) == list(range(1, 30))
 
 
 def test_without_sync_write_syncing_happens_in_the_background(tmp_path: Path) -> None:
