@@ -15,7 +15,7 @@ from tsdb.components._stores import make_file_cache, with_cache
 from tsdb.config import Component, load_config
 from tsdb.database import Session
 from tsdb.query import Affected
-from tsdb.store import CachedStore, LocalStore, MemoryStore
+from tsdb.store import LocalStore, MemoryStore, file_cache_of
 from tsdb.telemetry import REGISTRY
 
 S3 = {"TYPE": "S3", "BUCKET": "b", "CACHE_CAPACITY": "1MB"}
@@ -116,13 +116,13 @@ def test_the_table_of_caches_shows_what_they_do(tmp_path: Path) -> None:
 def test_a_cache_whose_disk_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = FaultyStore(MemoryStore())
     with opened(tmp_path, remote) as local:
-        store = local.engine.context.store
-        assert isinstance(store, CachedStore)
+        cache = file_cache_of(local.engine.context.store)
+        assert cache is not None
 
         def fail(fd: int) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(store.cache.files, "fdatasync", fail)
+        monkeypatch.setattr(cache.files, "fdatasync", fail)
         fill(local)
         assert run(local, "SELECT sum(v) AS s FROM cpu") == [{"s": 3.5}]
         (row,) = run(local, "SELECT * FROM information_schema.cache_statistics WHERE name = 'file'")

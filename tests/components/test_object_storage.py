@@ -28,7 +28,9 @@ def rows(server: ServerProcess, text: str) -> Any:
 
 @contextmanager
 def serving(s3: S3Server, root: str, tmp_path: Path, **more: str) -> Iterator[ServerProcess]:
-    environment = {**s3.environment(root, tmp_path / "wal"), **more}
+    # Without a file cache, every read of a file is a request.
+    without = {"TSDB_STANDALONE__STORAGE__CACHE_CAPACITY": "0"}
+    environment = {**s3.environment(root, tmp_path / "wal"), **without, **more}
     with running("standalone", tmp_path, environment=environment) as server:
         yield server
 

@@ -76,14 +76,13 @@ def test_data_home_option_chooses_the_directory(tmp_path: Path) -> None:
 def test_keys_without_effect_are_warned_about_at_start(tmp_path: Path) -> None:
     file = tmp_path / "tsdb.toml"
     file.write_text(
-        '[http]\ndisable_dashboard = true\n[storage]\ncache_capacity = "5GiB"\n[[storage.providers]]\ntype = "File"\n'
-        'data_home = "/other"\n[[region_engine]]\n[region_engine.mito.inverted_index]\napply_on_query = "disable"\n'
+        "[http]\ndisable_dashboard = true\n[[region_engine]]\n[region_engine.mito.inverted_index]\n"
+        'apply_on_query = "disable"\n'
     )
     with running("standalone", tmp_path, "-c", str(file)) as server:
         pass
     warning = (
-        "configuration keys without an effect yet: http.disable_dashboard, storage.providers[0].data_home, "
-        "region_engine[0].mito.inverted_index.apply_on_query; see docs/configuration.md, reserved keys"
+        "configuration keys without an effect yet: http.disable_dashboard; see docs/configuration.md, reserved keys"
     )
     assert f"\nwarning: {warning}\n" in server.output, "in the summary"
     assert f" WARN tsdb.process: {warning}" in server.output, "in the log"

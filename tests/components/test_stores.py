@@ -10,8 +10,7 @@ from tests.store.services import BUCKET, S3Server
 from tsdb.components._stores import open_stores, remote_settings
 from tsdb.config import Component, StorageBase, load_config
 from tsdb.errors import StartError
-from tsdb.store import LocalStore, RoutedStore
-from tsdb.store.remote import RemoteStore
+from tsdb.store import CachedStore, LocalStore, RoutedStore
 
 _KEYS = 'access_key_id = "id"\nsecret_access_key = "secret"\n'
 
@@ -121,7 +120,7 @@ def test_stores_are_made_by_name(tmp_path: Path, s3_server: S3Server) -> None:
     )
     stores = open_stores(storage(tmp_path, text))
     assert isinstance(stores.routed, RoutedStore)
-    assert {name: type(each) for name, each in stores.providers.items()} == {"file": LocalStore, "cold": RemoteStore}
+    assert {name: type(each) for name, each in stores.providers.items()} == {"file": LocalStore, "cold": CachedStore}
     stores.routed.put("@cold/x", b"there")
     assert stores.providers["cold"].get("x") == b"there"
 

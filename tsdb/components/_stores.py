@@ -63,10 +63,11 @@ def open_stores(storage: StorageBase) -> OpenStores:
     """Return the stores of the configuration, ready for use; StartError if one of them cannot be used."""
     _check_places(storage)
     providers = {provider_name(each).lower(): each for each in storage.providers}
+    default = open_store(DEFAULT_STORE, storage)
+    others = {name: open_store(name, each) for name, each in providers.items()}
     cache = make_file_cache(storage, [storage, *providers.values()])
     return OpenStores(
-        with_cache(open_store(DEFAULT_STORE, storage), cache, DEFAULT_STORE),
-        {name: with_cache(open_store(name, each), cache, name) for name, each in providers.items()},
+        with_cache(default, cache), {name: with_cache(each, cache, name) for name, each in others.items()}
     )
 
 

@@ -33,7 +33,7 @@ from tsdb.engine.region.worker import Worker
 from tsdb.engine.rows.read_ahead import one_ahead
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOptions, RegionSchema
-from tsdb.store import InvalidRange, ObjectMeta, ObjectNotFound, Purpose, StoreError, requests_for
+from tsdb.store import InvalidRange, ObjectMeta, ObjectNotFound, Purpose, StoreError, StoreMisconfigured, requests_for
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.recovery")
@@ -122,9 +122,9 @@ def _open_patiently(open_it: Callable[[], Region]) -> Region:
 
 
 def _is_outage(error: TsdbError) -> bool:
-    """Whether a remote store failed, rather than a disk or an object in it."""
-    is_of_object = isinstance(error, ObjectNotFound | InvalidRange)
-    return isinstance(error, StoreError) and not (is_of_object or is_of_disk(error))
+    """Whether a remote store failed, rather than a disk, an object in it, or whoever has configured it."""
+    is_other = isinstance(error, ObjectNotFound | InvalidRange | StoreMisconfigured)
+    return isinstance(error, StoreError) and not (is_other or is_of_disk(error))
 
 
 def recover(
