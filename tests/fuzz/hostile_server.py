@@ -1,16 +1,13 @@
-"""A server of 1 GiB with the tables of hostile statements, and the memory that it and its workers take."""
+"""A server with a memory limit of 1 GiB and the tables of hostile statements, and the memory that it and its workers take."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
-import pytest
 
-from tests import server_process
 from tests.components.test_query_workers import descendants
 from tests.fuzz.statements import SETUP
 from tests.server_process import ServerProcess, running
@@ -18,21 +15,18 @@ from tests.server_process import ServerProcess, running
 
 @contextmanager
 def hostile_server(directory: Path, *, deadline_seconds: int, workers: int | None = None) -> Iterator[ServerProcess]:
-    environment = {"TSDB_STANDALONE__HTTP__TIMEOUT": f"{deadline_seconds}s"}
+    environment = {
+        "TSDB_STANDALONE__HTTP__TIMEOUT": f"{deadline_seconds}s",
+        "TSDB_STANDALONE__MEMORY__LIMIT": "1GB",
+    }
     if workers is not None:
         environment["TSDB_STANDALONE__QUERY__WORKERS"] = str(workers)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server_process, "TSDB", (sys.executable, "-m", "tests.fuzz.small_server"))
-        process = running("standalone", directory, environment=environment)
-        started = process.__enter__()
-    try:
+    with running("standalone", directory, environment=environment) as server:
         for text in SETUP:
             patient = {"x-tsdb-timeout": "120s"}
-            answer = httpx.post(f"{started.url}/v1/sql", data={"sql": text}, headers=patient, timeout=120)
+            answer = httpx.post(f"{server.url}/v1/sql", data={"sql": text}, headers=patient, timeout=120)
             assert answer.status_code == 200, answer.text
-        yield started
-    finally:
-        process.__exit__(None, None, None)
+        yield server
 
 
 def megabytes_of(server: ServerProcess) -> float:

@@ -129,6 +129,22 @@ def test_many_who_miss_a_small_object_download_it_once(world: World) -> None:
     assert world.reads() == 1
 
 
+def test_a_download_that_ends_right_after_a_miss_is_not_repeated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = content_of(9000)
+    world.put_remote("data/a.parquet", data)
+    read = world.cache.read
+
+    def miss_while_another_downloads(key: str, *part: int) -> bytes | None:
+        monkeypatch.setattr(world.cache, "read", read)
+        found = read(key, *part)
+        world.store.get("data/a.parquet")
+        return found
+
+    monkeypatch.setattr(world.cache, "read", miss_while_another_downloads)
+    assert world.store.get_range("data/a.parquet", 5, 10) == data[5:15]
+    assert world.reads() == 1
+
+
 def test_a_large_object_is_read_in_parts_and_downloaded_in_the_background(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

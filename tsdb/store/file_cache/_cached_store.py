@@ -232,6 +232,10 @@ class CachedStore:
         """Download a small object once for all who want it now; None if that did not work."""
 
         def download() -> bytes:
+            # Another reader's download may have ended between this one's look into the cache and its turn here.
+            found = self.cache.read(self._key(path))
+            if found is not None:
+                return found
             content = self._store.get(path)
             if len(content) == size_bytes:
                 copy = self.cache.begin(self._key(path))
