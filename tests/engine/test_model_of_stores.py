@@ -94,27 +94,29 @@ class StoreModel(RegionModel):
         self._with_fault(kind, operation, nth, start)
         assert not self.engine.quarantined
 
-    @rule(data=st.data(), is_gone=st.booleans())
-    def harm_the_cache(self, data: st.DataObject, is_gone: bool) -> None:
+    @rule(number=st.integers(0, 99), percent=st.integers(0, 99), is_gone=st.booleans())
+    def harm_the_cache(self, number: int, percent: int, is_gone: bool) -> None:
+        # What is in the cache depends on its threads: nothing may be drawn from it.
         files = sorted(file for file in (self.root / "cache" / "files").rglob("*") if file.is_file())
         if not files:
             return
-        file = data.draw(st.sampled_from(files))
+        file = files[number % len(files)]
         if is_gone:
             file.unlink()
             return
         content = bytearray(file.read_bytes())
-        at = data.draw(st.integers(0, len(content) - 1))
-        content[at] ^= 0xFF
+        content[len(content) * percent // 100] ^= 0xFF
         file.write_bytes(content)
         for file_id in self.engine._region(REGION).manifest.state.files:
             self.engine.context.caches.evict_file(file_id)
 
     @invariant()
     def the_cache_is_within_its_bound(self) -> None:
-        if self.cache is not None:
-            held = sum(file.stat().st_size for file in (self.root / "cache").rglob("*.*") if file.is_file())
-            assert held <= CACHE_BYTES
+        held = 0
+        for file in (self.root / "cache").rglob("*.*"):
+            with suppress(FileNotFoundError):  # evicted meanwhile
+                held += file.stat().st_size if file.is_file() else 0
+        assert held <= CACHE_BYTES
 
 
 StoreModel.TestCase.settings = settings(
@@ -125,7 +127,6 @@ StoreModel.TestCase.settings = settings(
 )
 
 
-@pytest.mark.skipif(EXAMPLES <= 100, reason="a random search over faulty stores, run by make soak")
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
 class TestStoreModel(StoreModel.TestCase):  # type: ignore[misc]
     """Runs the state machine."""

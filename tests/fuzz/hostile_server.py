@@ -1,4 +1,4 @@
-"""A server with a memory limit of 1 GiB and the tables of hostile statements, and the memory that it and its workers take."""
+"""A server of at most 1 GiB with the tables of hostile statements, and the memory that it and its workers take."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.faults import FaultyFiles, FullDisk
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.sst import CRASH_POINTS, WrittenFile
+from tsdb.engine.sst import CRASH_POINTS, WrittenFile, _footer
 from tsdb.store import LocalStore, StoreError, StoreFull, on_crash_point
 
 EVERYTHING = Slices.one(0, 1000)
@@ -107,6 +108,30 @@ def test_a_file_that_is_not_what_was_written_is_named(damage: str) -> None:
     with pytest.raises(FileCorrupted) as caught:
         files.read(written).times(EVERYTHING)
     assert caught.value.file == data_path(written)
+
+
+def test_no_byte_of_a_footer_can_change_unnoticed() -> None:
+    files, written = make_file()
+    content = files.store.get(data_path(written))
+    length = int.from_bytes(content[-8:-4], "little") + 8
+    for position in range(-length, 0):
+        files.store.put(data_path(written), flip(position)(content))
+        with pytest.raises(FileCorrupted) as caught:
+            files.read(written, Caches.disabled()).times(EVERYTHING)
+        assert caught.value.file == data_path(written)
+
+
+def test_a_footer_longer_than_the_first_read_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_footer, "TAIL_BYTES", 100)
+    files, written = make_file()
+    assert written.footer.rows == 1000
+    assert len(files.read(written, Caches.disabled()).times(EVERYTHING)) == 1000
+
+
+def test_a_file_of_a_version_without_checksums_of_footers_is_read() -> None:
+    files, written = make_file()
+    old = replace(written, meta=replace(written.meta, footer_checksum=None))
+    content_of(files.read(old, Caches.disabled())).check_equal(content_of(files.read(written)))
 
 
 @pytest.mark.parametrize("pages", [0, 1 << 20])

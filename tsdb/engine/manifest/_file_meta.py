@@ -40,6 +40,8 @@ class FileMeta:
     created_ms: int
     indexes: tuple[str, ...] = ()
     """What the index file has besides the series block: the names of its blobs, without their directories."""
+    footer_checksum: int | None = None
+    """CRC-32 of the footer; None for files of versions that had none."""
 
     def __post_init__(self) -> None:
         if not is_file_id(self.file_id):
@@ -52,14 +54,24 @@ class FileMeta:
     def to_json(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in _PLAIN}
         span = [self.time_range.start, self.time_range.end]
-        return {**plain, "time_range": span, **({"indexes": list(self.indexes)} if self.indexes else {})}
+        later: dict[str, Any] = {"indexes": list(self.indexes)} if self.indexes else {}
+        if self.footer_checksum is not None:
+            later["footer_checksum"] = self.footer_checksum
+        return {**plain, "time_range": span, **later}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> FileMeta:
         """Read what `to_json` wrote; keys of a newer version are left alone."""
         start, end = value["time_range"]
         known = {name: value[name] for name in _PLAIN}
-        return cls(time_range=TimeRange(start, end), indexes=tuple(value.get("indexes", ())), **known)
+        return cls(
+            time_range=TimeRange(start, end),
+            indexes=tuple(value.get("indexes", ())),
+            footer_checksum=value.get("footer_checksum"),
+            **known,
+        )
 
 
-_PLAIN = tuple(field.name for field in fields(FileMeta) if field.name not in ("time_range", "indexes"))
+_PLAIN = tuple(
+    field.name for field in fields(FileMeta) if field.name not in ("time_range", "indexes", "footer_checksum")
+)

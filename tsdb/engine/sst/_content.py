@@ -79,7 +79,7 @@ class FileContent:
             raise
 
     def _read_footer(self) -> Footer:
-        footer = read_footer(self._store, self.path, self.meta.size_bytes)
+        footer = read_footer(self._store, self.path, self.meta.size_bytes, self.meta.footer_checksum)
         if footer.rows != self.meta.rows:
             raise FileCorrupted(file=self.path, reason=f"it holds {footer.rows} rows, expected {self.meta.rows}")
         return footer

@@ -2,29 +2,35 @@
 
 The footer carries the schema under which the file was written, so that an old file stays readable however the table
 changes. Everything else that is added repeats what the manifest knows, for those who have only the file.
+
+Parquet has checksums of pages but none of the footer, where one changed bit may move a column or change a statistic:
+the manifest has one.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
 from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.ranges import read_range
-from tsdb.engine.sst._columns import leaves_by_id
+from tsdb.engine.sst._columns import SEQUENCE, leaves_by_id
 from tsdb.engine.sst._input import reading
 from tsdb.engine.sst._plain import PlainLeaf, find_plain
 from tsdb.model import ColumnId, RegionSchema
-from tsdb.store import ObjectStore, RangeFile
+from tsdb.store import ObjectStore
 
 FORMAT_VERSION = 1
+TAIL_BYTES = 64 << 10
+"""How much of the end of a file is read at first: most footers are shorter."""
 
 _VERSION = "tsdb:format_version"
 _SCHEMA = "tsdb:region_schema"
@@ -46,6 +52,8 @@ class Footer:
     plain: dict[ColumnId, PlainLeaf]
     """The columns that need no reader of Parquet."""
     constant_sequence: int | None
+    checksum: int
+    """CRC-32 of the bytes it was read from."""
 
     @property
     def rows(self) -> int:
@@ -87,15 +95,27 @@ def encode_key_values(
     return {key: json.dumps(value) for key, value in values.items()}
 
 
-def read_footer(store: ObjectStore, path: str, size_bytes: int) -> Footer:
-    """Read the footer of a file that should have this size."""
+def read_footer(store: ObjectStore, path: str, size_bytes: int, checksum: int | None = None) -> Footer:
+    """Read the footer of a file that should have this size and, if that is known, a footer of this checksum."""
     with reading(path):
-        source = RangeFile(size_bytes, partial(read_range, store, path))
-        metadata = pq.ParquetFile(source.as_arrow(), pre_buffer=False).metadata
-        return _parse_footer(metadata, path)
+        content = _read_tail(store, path, size_bytes)
+        found = zlib.crc32(content)
+        if checksum is not None and found != checksum:
+            raise FileCorrupted(file=path, reason="its footer is not what was written, the checksums differ")
+        return _parse_footer(pq.read_metadata(pa.BufferReader(content)), path, found)
 
 
-def _parse_footer(metadata: pq.FileMetaData, path: str) -> Footer:
+def _read_tail(store: ObjectStore, path: str, size_bytes: int) -> bytes:
+    """Read the footer with its length and the magic at the end."""
+    tail = read_range(store, path, max(0, size_bytes - TAIL_BYTES), min(size_bytes, TAIL_BYTES))
+    needed = int.from_bytes(tail[-8:-4], "little") + 8
+    if needed > len(tail) and needed <= size_bytes:
+        missing = needed - len(tail)
+        tail = read_range(store, path, size_bytes - needed, missing) + tail
+    return tail[-needed:]
+
+
+def _parse_footer(metadata: pq.FileMetaData, path: str, checksum: int) -> Footer:
     key_values = metadata.metadata or {}
 
     def value_of(key: str) -> Any:
@@ -109,11 +129,15 @@ def _parse_footer(metadata: pq.FileMetaData, path: str) -> Footer:
     rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     stored = metadata.schema.to_arrow_schema()
     leaves = leaves_by_id(stored)
+    constant_sequence = value_of(_CONSTANT_SEQUENCE)
+    if constant_sequence is None and SEQUENCE not in leaves:
+        raise FileCorrupted(file=path, reason="it does not say when its rows were written")
     return Footer(
         metadata=metadata,
         schema=RegionSchema.from_json(value_of(_SCHEMA)),
         row_offsets=np.cumsum([0, *rows], dtype=np.int64),
         leaves=leaves,
         plain=find_plain(metadata, stored, leaves),
-        constant_sequence=value_of(_CONSTANT_SEQUENCE),
+        constant_sequence=constant_sequence,
+        checksum=checksum,
     )

@@ -262,6 +262,7 @@ def _describe(tally: Tally, block: SeriesBlock, footer: Footer) -> dict[str, Any
         "has_tombstones": tally.has_tombstones,
         "is_unique": tally.is_unique,
         "schema_version": footer.schema.version,
+        "footer_checksum": footer.checksum,
     }
 
 
