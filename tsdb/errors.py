@@ -14,7 +14,7 @@ translate with `wire_of(error)` and never choose codes themselves.
     ├── StartError                the process cannot start here: address taken, directory locked
     ├── DeadlineExceeded          it took too long: ask for less, or allow more time
     │   └── QueryTimeout          … longer than its client allows
-    ├── Cancelled                 whoever asked no longer wants the answer
+    ├── Cancelled                 the client no longer wants the answer
     ├── Busy                      too much to do at this moment: try again a little later
     └── BodyTooLarge              the request body is over `http.body_limit`
 """

@@ -17,7 +17,7 @@ from benchmarks import Measurement, measure
 from tests.engine.reads import count_rows, newest_rows, reader_of, scan_batches
 from tests.engine.region_dataset import RegionDataset
 from tsdb.engine.reading import SeriesRequest
-from tsdb.engine.rows.source import Run, make_run
+from tsdb.engine.rows.run import Run, make_run
 from tsdb.engine.scan import Snapshot
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable, TimeRange
 

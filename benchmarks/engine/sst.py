@@ -17,9 +17,9 @@ from benchmarks import Measurement, measure
 from tsdb.clock import SystemClock
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.run import Run, make_run
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Run, make_run
 from tsdb.engine.sst import ROW_GROUP_ROWS, DataFile, FileReader, WrittenFile, write_sst
 from tsdb.model import RegionOptions, RegionSchema, Semantic, SeriesTable
 from tsdb.store import LocalStore, ObjectStore

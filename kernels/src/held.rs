@@ -49,7 +49,7 @@ impl<T: Element> Held<T> {
             return &[];
         }
         // SAFETY: the buffer is contiguous and aligned for `T`, which `PyBuffer` has checked, its exporter keeps it
-        // where it is until this is dropped, and whoever hands it over does not change it.
+        // where it is until this is dropped, and its owner does not change it.
         unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), length) }
     }
 }

@@ -1,7 +1,7 @@
 """What the writers of the soak send: for each protocol, the request with a given number.
 
 A writer owns the rows 0, 1, 2, … of its name; request n holds the rows from n * ROWS on. Time and value of a row follow
-from its number alone, so whoever reads a row knows whose it is, and a request that is sent twice writes the same rows.
+from its number alone, so a reader of a row knows whose it is, and a request that is sent twice writes the same rows.
 A protocol that can hold several tables writes each row to all of them.
 """
 

@@ -74,7 +74,7 @@ class Authenticator:
     def recall_password(self, user: str, password: str | bytes, *, client: str = "") -> Identity | None:
         """Return who this is if the password was right before; None if it has to be checked. Never blocks for long."""
         if self._source is None:
-            return _whoever(user)
+            return _unchecked(user)
         self._check_throttle(user, client, "password")
         found = self._table().find(user)
         if found is None or not self._is_remembered(found, _encoded(password)):
@@ -85,7 +85,7 @@ class Authenticator:
     def check_password(self, user: str, password: str | bytes, *, client: str = "") -> Identity:
         """Check a password that came as it is."""
         if self._source is None:
-            return _whoever(user)
+            return _unchecked(user)
         if not user or not password:
             raise BlankCredentials
         self._check_throttle(user, client, "password")
@@ -103,7 +103,7 @@ class Authenticator:
     def check_mysql_native(self, user: str, challenge: bytes, response: bytes, *, client: str = "") -> Identity:
         """Check the answer of mysql_native_password to a challenge of 20 bytes."""
         if self._source is None:
-            return _whoever(user)
+            return _unchecked(user)
         self._check_throttle(user, client, "mysql_native")
         found = self._table().find(user)
         known = None if found is None else found.secret.native_hash
@@ -123,7 +123,7 @@ class Authenticator:
         the course of a login reveals nothing.
         """
         if self._source is None:
-            return _whoever(user)
+            return _unchecked(user)
         self._check_throttle(user, client, "caching_sha2")
         table = self._table()
         found = table.find(user)
@@ -161,7 +161,7 @@ class Authenticator:
     def confirm_scram(self, user: str, *, succeeded: bool, client: str = "") -> Identity:
         """Count the end of a login by SCRAM; AuthError if it did not succeed, or must not."""
         if self._source is None:
-            return _whoever(user)
+            return _unchecked(user)
         self._check_throttle(user, client, "scram")
         found = self._table().find(user)
         if not succeeded or found is None or not found.secret.serves_scram:
@@ -250,7 +250,7 @@ class Authenticator:
 _NOBODY = UserTable({})
 
 
-def _whoever(user: str) -> Identity:
+def _unchecked(user: str) -> Identity:
     return Identity(user, is_admin=True)
 
 

@@ -29,7 +29,8 @@ from tsdb.engine.reading import RegionReader
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.compact import CompactRun
-from tsdb.engine.rows.source import MemorySource, Run, Source
+from tsdb.engine.rows.run import MemorySource, Run
+from tsdb.engine.rows.source import Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
 from tsdb.model import RegionId, RegionOptions, RegionSchema

@@ -3,8 +3,8 @@
 //! A place stays what it is; places are only added. The labels of many series are the same text, which is kept once for
 //! all that came with it. Many threads may read while one adds.
 //!
-//! Whoever waits for the lock of what is kept holds the interpreter only if nobody who has the lock can need it: so it is
-//! never held across giving up the interpreter or asking for it back.
+//! A thread may wait for this lock with the interpreter lock in hand. So no thread that has this lock ever waits for the
+//! interpreter lock.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};

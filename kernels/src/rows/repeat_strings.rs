@@ -1,7 +1,7 @@
 //! `repeat_strings`: a column of strings that comes in runs of equal values.
 //!
 //! Run i is `values[ranks[i]]` in `lengths[i]` rows. The answer is the two buffers of an Arrow string array: its
-//! offsets, one more than there are rows, and its bytes. A null takes no bytes; whoever asks knows where nulls are.
+//! offsets, one more than there are rows, and its bytes. A null takes no bytes; the caller knows where nulls are.
 
 use arrow_array::types::{Int32Type, Int64Type, UInt8Type};
 use arrow_buffer::NullBuffer;

@@ -86,7 +86,7 @@ impl SeriesNumbers {
 }
 
 impl SeriesNumbers {
-    /// Reads without the interpreter: whoever writes does not wait for it either.
+    /// Reads without the interpreter lock, so writers do not wait for it either.
     fn read<T: Send>(&self, py: Python<'_>, look: impl FnOnce(&Known) -> T + Send) -> T {
         py.detach(|| look(&self.known.read().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -1,4 +1,4 @@
-"""SHOW CREATE prints statements in one layout, whoever wrote them."""
+"""SHOW CREATE prints statements in one layout, however they were written."""
 
 from __future__ import annotations
 

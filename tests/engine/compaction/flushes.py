@@ -67,7 +67,7 @@ def merge(engine: Engine, *positions: int) -> None:
 
 @contextmanager
 def held(place: str) -> Iterator[threading.Event]:
-    """Let whoever passes a place wait there until the block ends; the event says that somebody came."""
+    """Let threads that pass a place wait there until the block ends; the event says that somebody came."""
     gate, came = threading.Event(), threading.Event()
 
     def wait(name: str) -> None:

@@ -13,7 +13,7 @@ from tests.engine.harness import REGION, SCHEMA, create, open_engine, put, read,
 from tests.engine.scan.regions import Region, row
 from tests.engine.scan.regions import put as written
 from tsdb.engine.region.flush_plan import FILES_MAX, join_windows, stored_schema
-from tsdb.engine.rows.source import Run
+from tsdb.engine.rows.run import Run
 
 DAY_MS = 86_400_000
 

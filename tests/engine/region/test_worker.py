@@ -113,7 +113,7 @@ def test_a_group_that_is_durable_while_the_worker_is_at_something_else_is_applie
     worker = engine._region(PLAIN).worker
     with held("wal.append.before_sync"):
         done = write(engine, "a")
-        # A turn that lasts: whoever syncs the write cannot take it.
+        # A turn that lasts: the thread that syncs the write cannot take it.
         assert worker._turns.acquire(timeout=10)
     lives.wait_until(lambda: worker._pipeline.is_ready)
     assert not done.done()

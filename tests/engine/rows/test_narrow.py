@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.engine.scan.regions import make_schema
 from tsdb.engine.rows.memtable import Memtable
 from tsdb.engine.rows.narrow import WIDE, concat_held, narrowed, widened
+from tsdb.engine.rows.run import Run
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Run
 from tsdb.engine.tuning import MemtableTuning
 from tsdb.model import Batch, RegionOptions
 

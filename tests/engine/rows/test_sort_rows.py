@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.sst.files import check_block, content_of
+from tsdb.engine.rows.run import Rows, Run, sort_rows
 from tsdb.engine.rows.series import SeriesOrder
-from tsdb.engine.rows.source import Rows, Run, sort_rows
 from tsdb.model import ColumnId, OpType, RegionSchema, Semantic, SeriesTable, TimeRange
 
 FIELDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

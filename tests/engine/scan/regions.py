@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tsdb.engine.rows.source import Rows, Run, sort_rows
+from tsdb.engine.rows.run import Rows, Run, sort_rows
 from tsdb.engine.scan import Snapshot
 from tsdb.model import Batch, MergeMode, OpType, RegionOptions, RegionSchema, Semantic
 

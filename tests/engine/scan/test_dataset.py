@@ -14,7 +14,7 @@ from tests.engine.reads import reader_of, scan_batches
 from tests.engine.region_dataset import RegionDataset
 from tests.engine.scan.regions import MODES, Region, Write, bag, put, row, rows_of, to_rows
 from tsdb.clock import ManualClock
-from tsdb.engine.rows.source import sort_rows
+from tsdb.engine.rows.run import sort_rows
 from tsdb.engine.scan import Snapshot
 from tsdb.engine.tuning import ScanTuning
 from tsdb.errors import Cancelled, DeadlineExceeded

@@ -13,8 +13,9 @@ from tsdb.clock import ManualClock
 from tsdb.engine.index import IndexOptions
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
+from tsdb.engine.rows.run import Rows, Run, sort_rows
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Rows, Run, SourceReader, sort_rows
+from tsdb.engine.rows.source import SourceReader
 from tsdb.engine.sst import DataFile, FileReader, WrittenFile, write_sst
 from tsdb.model import Batch, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, Semantic
 from tsdb.store import MemoryStore, ObjectStore

@@ -27,8 +27,8 @@ from tests.engine.sst.files import (
     schema_of,
 )
 from tsdb.engine.manifest import index_path
+from tsdb.engine.rows.run import Run
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Run
 from tsdb.engine.sst import FileReader, storage_type
 from tsdb.errors import Unsupported
 from tsdb.model import ColumnId, MergeMode, OpType, RegionOptions, RegionSchema

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.engine.sst.files import DIRECTORY, Files, run_of, schema_of
 from tsdb.engine.manifest import data_path
+from tsdb.engine.rows.run import Run
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Run
 from tsdb.engine.sst import FileReader, WrittenFile
 from tsdb.model import AddColumn, RegionSchema, alter
 

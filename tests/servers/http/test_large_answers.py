@@ -42,7 +42,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 
 @settings(max_examples=15, deadline=None)
 @given(lengths=ROWS, limit=st.none() | st.integers(0, 60_000))
-def test_rows_come_in_order_whoever_made_them_text(lengths: list[int], limit: int | None) -> None:
+def test_rows_come_in_order_whichever_thread_made_them_text(lengths: list[int], limit: int | None) -> None:
     records = BatchRecords(SCHEMA, batches_of(lengths))
     text = b"".join(encode_tsdb_v1(iter([records]), FormatOptions(elapsed_ms=lambda: 1, limit=limit)))
     found = orjson.loads(text)["output"][0]["records"]

@@ -1,4 +1,4 @@
-"""Large answers of a real server: a million rows in bounded memory, and whoever leaves takes his query along."""
+"""Large answers of a real server: a million rows in bounded memory, and a client that leaves ends its query."""
 
 from __future__ import annotations
 

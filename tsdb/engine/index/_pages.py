@@ -3,7 +3,7 @@
     schema │ page │ page │ … │ end                   a blob, which is a stream like any other
     offset, length, crc32c, … of each page           its directory, a blob of its own
 
-Whoever wants everything reads the stream; whoever wants little reads the directory and then some pages.
+To read everything, read the stream; to read little, read the directory and then some pages.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tsdb.engine.region.version import Version
 from tsdb.engine.rows.memtable import Memtable
-from tsdb.engine.rows.source import MemorySource
+from tsdb.engine.rows.run import MemorySource
 from tsdb.model import Column, RegionSchema, Semantic, TimeRange
 
 FILES_MAX = 64

@@ -122,7 +122,7 @@ def _open_patiently(open_it: Callable[[], Region]) -> Region:
 
 
 def _is_outage(error: TsdbError) -> bool:
-    """Whether a remote store failed, rather than a disk, an object in it, or whoever has configured it."""
+    """Whether a remote store failed, rather than a disk, an object in it, or its configuration."""
     is_other = isinstance(error, ObjectNotFound | InvalidRange | StoreMisconfigured)
     return isinstance(error, StoreError) and not (is_other or is_of_disk(error))
 

@@ -22,9 +22,10 @@ from tsdb.engine.rows.cache import Caches, ColumnKey, MetaKey
 from tsdb.engine.rows.keys import Numbers, SeriesKeys
 from tsdb.engine.rows.narrow import concat_held, widened
 from tsdb.engine.rows.packed import Packed, PackedNumbers, pack_column, pack_numbers
+from tsdb.engine.rows.run import RowPiece, Run
 from tsdb.engine.rows.series import SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Counters, Held, RowPiece, Run, SourceFacts
+from tsdb.engine.rows.source import Counters, Held, SourceFacts
 from tsdb.engine.rows.vectors import CarryOver, Vectors, as_arrow, split_by_row_group, weigh
 from tsdb.model import ColumnId, RegionSchema, SeriesTable, TimeRange
 

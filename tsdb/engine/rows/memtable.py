@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from tsdb.engine.rows.merge import Merge, Selection, Stripe, join_ops
 from tsdb.engine.rows.narrow import concat_held, narrowed
+from tsdb.engine.rows.run import MemorySource, Rows, Run, count_arrays, make_run, sort_rows
 from tsdb.engine.rows.series import SeriesOrder
-from tsdb.engine.rows.source import MemorySource, Rows, Run, count_arrays, make_run, sort_rows
 from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
 from tsdb.model import Batch, MergeMode, RegionOptions, RegionSchema, SeriesTable, TimeRange
 

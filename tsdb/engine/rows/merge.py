@@ -24,9 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tsdb import _kernels
+from tsdb.engine.rows.run import as_numpy
 from tsdb.engine.rows.series import Positions, conform_series, union_ordered
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import SourceReader, as_numpy, find_time, read_stored
+from tsdb.engine.rows.source import SourceReader, find_time, read_stored
 from tsdb.engine.tuning import MergeTuning
 from tsdb.model import Column, ColumnId, MergeMode, OpType, RegionOptions, RegionSchema, SeriesTable, cast_or_null
 

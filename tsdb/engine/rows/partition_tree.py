@@ -26,7 +26,7 @@ from tsdb.engine.rows.keys import Numbers, SeriesKeys
 from tsdb.engine.rows.memtable import Memtable, Window, has_unique_keys
 from tsdb.engine.rows.merge import Merge, Selection, Stripe
 from tsdb.engine.rows.narrow import narrowed
-from tsdb.engine.rows.source import MemorySource, RowPiece, Rows, Run, count_arrays, sort_ranked
+from tsdb.engine.rows.run import MemorySource, RowPiece, Rows, Run, count_arrays, sort_ranked
 from tsdb.engine.tuning import ARRAY_BYTES, MemtableTuning
 from tsdb.model import Batch, RegionOptions, RegionSchema
 from tsdb.units import Size

@@ -6,7 +6,7 @@
 //!   are one series. Series are numbered from 0 within their measurement, in the order of appearance.
 //! - A *shape* is a list of tag names in the order of a key.
 //!
-//! Nothing is ever removed: whoever wants to forget makes a new table. So a number means the same tags for as
+//! Nothing is ever removed: to forget, make a new table. So a number means the same tags for as
 //! long as anybody has the table.
 
 use std::collections::HashMap;

@@ -12,7 +12,7 @@
 //! | interval | words, as in `wire::text::value` | the same text |
 //! | lists, struct, map | JSON | the same text |
 //!
-//! Text stands behind its length. Timestamps are taken as local times: whoever calls has added the offset of the zone.
+//! Text stands behind its length. Timestamps are taken as local times: the caller has added the offset of the zone.
 //! A fraction of a second has six digits, or none when it is zero; what is finer than a microsecond is cut off, because
 //! clients know nothing finer. Years outside of 0 to 9999 have no form and are refused.
 

@@ -27,8 +27,9 @@ import pyarrow as pa
 
 from tsdb import _kernels
 from tsdb.engine.errors import ScanTooLarge
+from tsdb.engine.rows.run import Run
 from tsdb.engine.rows.series import SeriesBlock, conform_series
-from tsdb.engine.rows.source import Run, Source, SourceReader, finds_series
+from tsdb.engine.rows.source import Source, SourceReader, finds_series
 from tsdb.engine.scan.snapshot.snapshot import Snapshot
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
 from tsdb.model import Column, ColumnId, RegionSchema, SeriesTable, TimeRange, group_series
