@@ -120,7 +120,11 @@ class Standalone:
                     scheduler=self._scheduler,
                 )
             )
-            self._routes.append(prometheus_api_routes(app, self._gate, self._facts(), scheduler=self._scheduler))
+            self._routes.append(
+                prometheus_api_routes(
+                    app, self._gate, self._facts(), scheduler=self._scheduler, fast_workers=fast_workers
+                )
+            )
         if self._config.opentsdb.enable:
             self._routes.append(opentsdb_routes(app, self._gate))
         with_metric_engine = self._config.prom_store.with_metric_engine

@@ -33,7 +33,7 @@ from tsdb.engine.rows.run import MemorySource, Run
 from tsdb.engine.rows.source import Source
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import DataFile
-from tsdb.model import RegionId, RegionOptions, RegionSchema
+from tsdb.model import MetricView, RegionId, RegionOptions, RegionSchema
 from tsdb.store import LocalCopy, LocalStore, unrouted
 
 SHARED_BYTES_MAX = 64 << 20
@@ -274,12 +274,12 @@ class Borrower:
         """Return an object that the lender has numbered."""
         return self._held[number]
 
-    def open(self, lent: LentRegion) -> LocalReader:
-        """Return a reader of what the region held when it was lent."""
+    def open(self, lent: LentRegion, view: MetricView | None = None) -> LocalReader:
+        """Return a reader of what the region held when it was lent, or of one table of the metric engine in it."""
         snapshot: _LentSnapshot
         snapshot, sources = self._held[lent.snapshot]
         shown = Snapshot(snapshot.schema, snapshot.options, sources, ttl_cutoff=lent.ttl_cutoff)
-        return LocalReader(lent.region_id, shown, self._registers)
+        return LocalReader(lent.region_id, shown, self._registers, view=view)
 
     def _opened(self, sent: Any, descriptor: Any) -> Any:
         if isinstance(sent, _LentFile):

@@ -51,6 +51,11 @@ def encode_answer(
     return _vector(answer, value, is_range=is_range, head=head, tail=b"]" + tail)
 
 
+def encode_pieces(answer: Answer, *, is_range: bool, series_max: int | None) -> list[bytes]:
+    """Return the same in pieces, as answers of other kinds come."""
+    return [encode_answer(answer, is_range=is_range, series_max=series_max)]
+
+
 def _head(kind: str) -> bytes:
     return b'{"status":"success","data":{"resultType":"%s","result":' % kind.encode()
 

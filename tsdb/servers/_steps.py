@@ -90,19 +90,26 @@ class StepPool:
         cancel: Callable[[], None] | None = None,
         token: WriteToken | None = None,
         candidate: Candidate | None = None,
+        elsewhere: Callable[[Hashable], Awaitable[tuple[_T, float] | None]] | None = None,
         seconds_max: float | None = None,
     ) -> _T:
         """Return what `work` returns, run as one step; Busy if that cannot begin within `seconds_max`.
 
         `cancel` makes it fail soon, and is called from the event loop. `token` is what it writes under. A `candidate`
-        runs inline if it may; work that is abandoned runs again from its beginning.
+        runs inline if it may; work that is abandoned runs again from its beginning. `elsewhere` has a candidate that is
+        not alone answered by another process, and tells how long that took; None if it has to be done here.
         """
         if candidate is not None:
             if candidate.is_inline:
                 with suppress(SoftDeadlineExceeded):
                     return contextvars.copy_context().run(candidate.run, work)
             else:
-                return await self._run_noted(work, cancel, candidate, seconds_max)
+                answer = await elsewhere(candidate.key) if elsewhere is not None and not candidate.is_alone else None
+                if answer is None:
+                    return await self._run_noted(work, cancel, candidate, seconds_max)
+                found, seconds = answer
+                candidate.note(seconds)
+                return found
         self.admit(seconds_max)
         step: Future[_T] = self.submit(contextvars.copy_context().run, work)
         try:

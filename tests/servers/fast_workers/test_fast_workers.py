@@ -40,13 +40,6 @@ QUERIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def forker() -> Iterator[Forker]:
-    forker = Forker(["tsdb.servers.fast_workers"])
-    yield forker
-    forker.close()
-
-
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[LocalDatabase]:
     opened = open_directory(tmp_path)

@@ -94,22 +94,7 @@ class PromqlEngine:
 
     def run(self, text: str, session: Session, span: QueryTimes, check: Callable[[], None] = lambda: None) -> Answer:
         """Evaluate a query."""
-        expr = _parse_again(text) if len(text) <= _KEPT_CHARS_MAX else parse_promql(text)
-        source = self.source(session, check)
-        fields = fields_of(expr, source)
-        if len(fields) < 2:
-            return self.evaluate(expr, text, source, span)
-        answers, cells = [], 0
-        for name in fields:
-            answer = self.evaluate(expr, text, replace(source, field=name), span)
-            answers.append(answer)
-            cells += answer.value.values.size if isinstance(answer.value, Vector) else 0
-            if cells > self._limits.samples_max:
-                raise PromqlTooLarge(
-                    f"the answers for {len(fields)} fields have more than {self._limits.samples_max} values",
-                    hint='choose a field with {__field__="name"}',
-                )
-        return _with_fields(answers, fields)
+        return evaluate_all(text, self.source(session, check), span, self._limits, self._budget)
 
     def newest(
         self,
@@ -133,20 +118,47 @@ class PromqlEngine:
         return self._limits
 
     def evaluate(self, expr: Expr, text: str, source: TableSeries, span: QueryTimes) -> Answer:
-        """Evaluate a query over a source."""
-        options = EvaluationOptions(
-            lookback_ms=span.lookback_ms, limits=self._limits, check=source.check, budget=self._budget
-        )
-        if span.step_ms == 0:
-            return run_instant(expr, text, source, span.start_ms, options)
-        return run_range(
-            expr, text, source, start_ms=span.start_ms, end_ms=span.end_ms, step_ms=span.step_ms, options=options
-        )
+        """Evaluate a query over one field of each table."""
+        return _evaluate(expr, text, source, span, self._limits, self._budget)
+
+
+def evaluate_all(text: str, source: TableSeries, span: QueryTimes, limits: Limits, budget: SampleBudget) -> Answer:
+    """Evaluate a query over a source, once for each field that it means."""
+    expr = parse_again(text)
+    fields = fields_of(expr, source)
+    if len(fields) < 2:
+        return _evaluate(expr, text, source, span, limits, budget)
+    answers, cells = [], 0
+    for name in fields:
+        answer = _evaluate(expr, text, replace(source, field=name), span, limits, budget)
+        answers.append(answer)
+        cells += answer.value.values.size if isinstance(answer.value, Vector) else 0
+        if cells > limits.samples_max:
+            raise PromqlTooLarge(
+                f"the answers for {len(fields)} fields have more than {limits.samples_max} values",
+                hint='choose a field with {__field__="name"}',
+            )
+    return _with_fields(answers, fields)
+
+
+def _evaluate(
+    expr: Expr, text: str, source: TableSeries, span: QueryTimes, limits: Limits, budget: SampleBudget
+) -> Answer:
+    options = EvaluationOptions(lookback_ms=span.lookback_ms, limits=limits, check=source.check, budget=budget)
+    if span.step_ms == 0:
+        return run_instant(expr, text, source, span.start_ms, options)
+    return run_range(
+        expr, text, source, start_ms=span.start_ms, end_ms=span.end_ms, step_ms=span.step_ms, options=options
+    )
+
+
+def parse_again(text: str) -> Expr:
+    """Parse a query; dashboards repeat the same ones."""
+    return _parse_kept(text) if len(text) <= _KEPT_CHARS_MAX else parse_promql(text)
 
 
 @lru_cache(_KEPT_MAX)
-def _parse_again(text: str) -> Expr:
-    """Dashboards repeat the same queries."""
+def _parse_kept(text: str) -> Expr:
     return parse_promql(text)
 
 

@@ -13,19 +13,20 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsdb.engine import Regions
 from tsdb.engine.reading import Conditions, RegionReader, SeriesRequest, SeriesRows, TagIs, TagMatch
 from tsdb.errors import InvalidArguments
 from tsdb.model import (
     HISTOGRAM_COLUMN,
     ColumnInfo,
     Matcher,
+    MetricView,
     RegionId,
     TableInfo,
     TimeRange,
@@ -49,12 +50,20 @@ from tsdb.units import Duration
 _PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
 
 
+class OpensReaders(Protocol):
+    """The part of the regions that reads."""
+
+    def open_reader(
+        self, region_id: RegionId, *, timeout: Duration | None = None, view: MetricView | None = None
+    ) -> RegionReader: ...
+
+
 @dataclass(slots=True)
 class TableSeries:
     """The tables of a database as a source of samples."""
 
     catalog: MetricCatalog
-    regions: Regions
+    regions: OpensReaders
     database: str
     check: Callable[[], None] = lambda: None
     timeout: Duration | None = None

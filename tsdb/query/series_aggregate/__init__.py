@@ -15,7 +15,6 @@ from tsdb.query.series_aggregate._over_tags import TAGS, TagValues, bind_express
 from tsdb.query.series_aggregate._records import (
     AggregateRecords,
     AggregateRun,
-    LendableRecords,
     LentAggregate,
     borrowed_records,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "AggregateRecords",
     "AggregateRun",
     "FittedQuery",
-    "LendableRecords",
     "LentAggregate",
     "OuterRecords",
     "RunFilter",

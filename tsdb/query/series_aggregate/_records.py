@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -51,16 +51,6 @@ class LentAggregate(NamedTuple):
     run: int
     filter: RunFilter
     regions: Sequence[LentRegion]
-
-
-class LendableRecords(Records, Protocol):
-    """Rows that perhaps another process of this machine can compute, while this one keeps what they are made of."""
-
-    def lend(self, lender: Lender) -> LentAggregate | None:
-        """Return what another process needs to compute them; None if only this one can."""
-
-    def end_lent(self, *, is_answered: bool) -> None:
-        """The other process has computed them, or not; raises if the query was cancelled in the meantime."""
 
 
 class AggregateRecords:

@@ -22,6 +22,6 @@ measurements.
 from __future__ import annotations
 
 from tsdb.servers.fast_workers._pool import FastAnswer, FastWorkers
-from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, FastWorkerProgram
+from tsdb.servers.fast_workers._process import VECTOR_BYTES_MAX, VECTOR_BYTES_MIN, Encode, FastWorkerProgram
 
-__all__ = ["VECTOR_BYTES_MAX", "VECTOR_BYTES_MIN", "FastAnswer", "FastWorkerProgram", "FastWorkers"]
+__all__ = ["VECTOR_BYTES_MAX", "VECTOR_BYTES_MIN", "Encode", "FastAnswer", "FastWorkerProgram", "FastWorkers"]

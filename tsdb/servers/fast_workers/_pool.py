@@ -11,17 +11,16 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from tsdb.engine.lending import Lender, SharedRuns
 from tsdb.memory import MemoryUse
 from tsdb.processes.fork_server import Forked, Forker
 from tsdb.processes.messages import Gone, object_header
 from tsdb.processes.resident import resident_bytes
-from tsdb.query import Affected, Output, run_checked
-from tsdb.query.series_aggregate import LendableRecords
+from tsdb.query import run_checked
 from tsdb.servers._inline import SoftDeadlineExceeded
-from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Outcome
+from tsdb.servers.fast_workers._process import HEADER, Encode, FastQuery, FastWorkerProgram, Lent, Outcome
 from tsdb.telemetry import counter, gauge, get_logger
 
 AT_ONCE = 3
@@ -57,6 +56,19 @@ class FastAnswer(NamedTuple):
 
     body: bytes
     seconds: float
+
+
+class Lendable(Protocol):
+    """A query that has begun here, and that a worker can perhaps compute."""
+
+    def lend(self, lender: Lender) -> Lent | None:
+        """Return what the worker needs; None if it has to be computed here."""
+
+    def end_lent(self, *, is_answered: bool) -> None:
+        """The worker has computed it, or not; raises if the query was cancelled in the meantime."""
+
+    def close(self) -> None:
+        """The query is over."""
 
 
 class _Here:
@@ -120,11 +132,11 @@ class FastWorkers:
                 worker.abandon()
             _PROCESSES.set(len(self._workers))
 
-    async def answer(self, key: Hashable, *, start: Callable[[], Output], encode: Encode) -> FastAnswer | None:
+    async def answer(self, key: Hashable, *, start: Callable[[], object], encode: Encode) -> FastAnswer | None:
         """Have a worker answer a query; None if it has to be answered here.
 
         `key` is what queries have in common that are alike. `start` begins the query, here, when it is its turn; what
-        it raises is raised here, too. `encode` travels to the worker.
+        it raises is raised here, too, and what it returns is `Lendable` or not. `encode` travels to the worker.
         """
         if not self._wants(key) or (worker := await self._turn()) is None:
             return None
@@ -263,17 +275,16 @@ class FastWorkers:
         _PROCESSES.set(0)
 
 
-async def _compute(worker: FastWorker, start: Callable[[], Output], encode: Encode) -> FastAnswer | None:
+async def _compute(worker: FastWorker, start: Callable[[], object], encode: Encode) -> FastAnswer | None:
     try:
-        records = run_checked(_HERE, start)
+        begun = run_checked(_HERE, start)
     except SoftDeadlineExceeded:
         return None
-    if isinstance(records, Affected):
+    if not hasattr(begun, "lend"):
+        if hasattr(begun, "close"):
+            begun.close()
         return None
-    if not hasattr(records, "lend"):
-        records.close()
-        return None
-    lendable = cast(LendableRecords, records)
+    lendable = cast(Lendable, begun)
     try:
         answer = await worker.compute(lendable, encode)
     except BaseException:
@@ -311,16 +322,16 @@ class FastWorker:
         self._kill_lock = threading.Lock()
         loop.add_reader(self._connection, self._read)
 
-    async def compute(self, records: LendableRecords, encode: Encode) -> FastAnswer | None:
-        """Return the encoded rows; None if this process has to compute them."""
-        if self._is_ended or (lent := records.lend(self._lender)) is None:
+    async def compute(self, query: Lendable, encode: Encode) -> FastAnswer | None:
+        """Return the encoded answer; None if this process has to compute it."""
+        if self._is_ended or (lent := query.lend(self._lender)) is None:
             _DECLINED.inc()
             return None
         parcel = self._lender.parcel()
         self._last = number = (self._last + 1) & 0xFFFFFFFF
-        query = FastQuery(number, lent, encode, parcel.news, parcel.gone)
+        sent = FastQuery(number, lent, encode, parcel.news, parcel.gone)
         try:
-            body = pickle.dumps(query, pickle.HIGHEST_PROTOCOL)
+            body = pickle.dumps(sent, pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, TypeError, AttributeError, ValueError):
             # What the worker was to be sent with it is lost to it.
             _log.exception("a query cannot be sent to a fast worker")

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tsdb.clock import SystemClock
 from tsdb.engine.lending import PARCEL_RUNS_MAX, Borrower
 from tsdb.processes.allocator import give_back, keep_memory
 from tsdb.processes.fork_server import name_process
 from tsdb.processes.messages import Gone, receive_object
-from tsdb.query import Records, run_checked
+from tsdb.query import run_checked
 from tsdb.query.lifetime import QueryLife
+from tsdb.query.promql import LentPromql, PromqlBorrower
 from tsdb.query.series_aggregate import LentAggregate, borrowed_records
 from tsdb.servers._inline import SoftDeadline, SoftDeadlineExceeded, start_watch
 
@@ -42,10 +43,14 @@ HEADER = struct.Struct("<IBdI")
 """Of an answer: the number of the request, its outcome, the seconds it took, the size of what follows."""
 
 
-class Encode(Protocol):
-    """Encodes rows; it travels."""
+Lent: TypeAlias = LentAggregate | LentPromql
+"""What a worker can compute."""
 
-    def __call__(self, records: Records, /) -> Iterable[bytes]: ...
+
+class Encode(Protocol):
+    """Encodes what was computed, rows or the answer of a PromQL query; it travels."""
+
+    def __call__(self, found: Any, /) -> Iterable[bytes]: ...
 
 
 class Outcome(IntEnum):
@@ -59,7 +64,7 @@ class FastQuery(NamedTuple):
     """One query, with what the worker needs for it and does not have."""
 
     number: int
-    lent: LentAggregate
+    lent: Lent
     encode: Encode
     news: Sequence[tuple[int, Any]]
     gone: Sequence[int]
@@ -89,6 +94,7 @@ class _Worker:
         self._connection = connection
         self._soft_deadline_seconds = soft_deadline_seconds
         self._borrower = borrower
+        self._promql = PromqlBorrower(borrower)
         self._clock = SystemClock()
         self._answered = 0
 
@@ -120,9 +126,14 @@ class _Worker:
         return run_checked(deadline, lambda: self._encode(request))
 
     def _encode(self, request: FastQuery) -> bytes:
-        records = borrowed_records(request.lent, self._borrower, QueryLife(self._clock, None))
+        lent, life = request.lent, QueryLife(self._clock, None)
+        found: object
+        if isinstance(lent, LentPromql):
+            found = self._promql.evaluate(lent, life)
+        else:
+            found = borrowed_records(lent, self._borrower, life)
         pieces, size = [], 0
-        for piece in request.encode(records):
+        for piece in request.encode(found):
             pieces.append(piece)
             size += len(piece)
             if size > ANSWER_BYTES_MAX:

@@ -16,8 +16,9 @@ from tsdb.query import TableRecords
 from tsdb.query.promql import QueryTimes, rows_of
 from tsdb.servers._inline import InlinePolicy
 from tsdb.servers._prometheus_errors import prometheus_error_body, prometheus_error_status
-from tsdb.servers._prometheus_json import Timings, encode_answer
+from tsdb.servers._prometheus_json import Timings, encode_answer, encode_pieces
 from tsdb.servers._scheduler import QueryScheduler
+from tsdb.servers.fast_workers import FastWorkers
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._formats import FormatOptions
 from tsdb.servers.http._messages import JSON, AnyResponse, Params, Request, Response
@@ -70,7 +71,11 @@ class PrometheusApiRoutes:
         facts = ask.session.database, span.end_ms - span.start_ms, span.step_ms
         candidate = self._inline.candidate(ask.is_alone and self._app.in_flight == 1, text, *facts)
         shown = self._work.shown(ask, text, evaluate, span)
-        return Response(await self._work.run(shown, candidate, ask.seconds_max), content_type=JSON)
+        # Statistics of a query are those of this process.
+        encode = None if has_stats else partial(encode_pieces, is_range=is_range, series_max=limit)
+        elsewhere = None if encode is None else self._work.elsewhere(ask, text, span, encode)
+        body = await self._work.run(shown, candidate, ask.seconds_max, elsewhere)
+        return Response(body, content_type=JSON)
 
     async def format_query(self, request: Request) -> AnyResponse:
         """Lay a query out."""
@@ -131,9 +136,10 @@ def prometheus_api_routes(
     threads_max: int = THREADS_MAX,
     inline: InlinePolicy | None = None,
     scheduler: QueryScheduler | None = None,
+    fast_workers: FastWorkers | None = None,
 ) -> PrometheusApiRoutes:
     """Add Prometheus' HTTP API. The result is to be closed after the server has stopped."""
-    work = PromqlWork(gate, threads_max, scheduler or QueryScheduler())
+    work = PromqlWork(gate, threads_max, scheduler or QueryScheduler(), fast_workers)
     routes, listings = PrometheusApiRoutes(app, work, inline or InlinePolicy()), ListingRoutes(work, PREFIX)
     status = StatusRoutes(work, facts or ServerFacts())
     both, get = ("GET", "POST"), ("GET",)

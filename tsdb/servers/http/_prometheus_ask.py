@@ -6,22 +6,26 @@ Parameters come from the query string or a form; the query string takes preceden
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TypeVar
 
 import orjson
 
 from tsdb.database import DatabaseGate, DatabasePort, resolve_database
+from tsdb.engine.lending import Lender
 from tsdb.errors import Cancelled, InvalidArguments
 from tsdb.model import DEFAULT_DATABASE, Matcher
 from tsdb.promql import parse_selector
 from tsdb.promql.evaluation import LOOKBACK_MS
 from tsdb.query import Channel, Session
-from tsdb.query.promql import Period, QueryTimes
-from tsdb.servers._inline import Candidate
+from tsdb.query.promql import LendablePromql, LentPromql, Period, QueryTimes, SharedTables, make_lendable
+from tsdb.servers._inline import Candidate, SoftDeadlineExceeded
 from tsdb.servers._prometheus_parameters import check_span, parse_step_ms, parse_time_ms
 from tsdb.servers._scheduler import QueryScheduler
 from tsdb.servers._steps import StepPool
+from tsdb.servers.fast_workers import Encode, FastAnswer, FastWorkers
 from tsdb.servers.http._ingest import find_header
 from tsdb.servers.http._messages import JSON, Params, Request, Response
 from tsdb.servers.http._sql import read_form
@@ -35,9 +39,17 @@ _T = TypeVar("_T")
 class PromqlWork:
     """The threads on which the routes work. `close` it when the server has stopped."""
 
-    def __init__(self, gate: DatabaseGate, threads_max: int, scheduler: QueryScheduler) -> None:
+    def __init__(
+        self,
+        gate: DatabaseGate,
+        threads_max: int,
+        scheduler: QueryScheduler,
+        fast_workers: FastWorkers | None = None,
+    ) -> None:
         self.gate = gate
         self.threads_max = threads_max
+        self._fast_workers = fast_workers
+        self._tables = SharedTables()
         self._pool = StepPool("promql", threads_max, scheduler=scheduler)
 
     @property
@@ -74,11 +86,31 @@ class PromqlWork:
 
         return work
 
+    def elsewhere(
+        self, ask: Ask, text: str, span: QueryTimes, encode: Encode
+    ) -> Callable[[Hashable], Awaitable[FastAnswer | None]] | None:
+        """Return what has a query answered by a fast worker."""
+        if self._fast_workers is None:
+            return None
+        return partial(self._fast_workers.answer, start=lambda: self._begin_lent(ask, text, span), encode=encode)
+
+    def _begin_lent(self, ask: Ask, text: str, span: QueryTimes) -> LentWork:
+        """Show a query in the process list and take what it reads."""
+        with ExitStack() as stack:
+            check = stack.enter_context(self.database.running_promql(text, ask.session, span))
+            source = self.database.promql.source(ask.session, check)
+            query = make_lendable(text, source, span, self._tables)
+            if query is None:
+                raise SoftDeadlineExceeded
+            stack.callback(query.close)
+            return LentWork(query, source.check, stack.pop_all())
+
     async def run(
         self,
         work: Callable[[Callable[[], None]], _T],
         candidate: Candidate | None = None,
         seconds_max: float | None = None,
+        elsewhere: Callable[[Hashable], Awaitable[tuple[_T, float] | None]] | None = None,
     ) -> _T:
         """Run a query; it gets what it is to call at each step, which raises when the request was cancelled."""
         stopped = threading.Event()
@@ -88,8 +120,37 @@ class PromqlWork:
                 raise Cancelled("the query was cancelled")
 
         return await self._pool.run(
-            lambda: work(check), cancel=stopped.set, candidate=candidate, seconds_max=seconds_max
+            lambda: work(check),
+            cancel=stopped.set,
+            candidate=candidate,
+            seconds_max=seconds_max,
+            elsewhere=elsewhere,
         )
+
+
+class LentWork:
+    """A query that a fast worker evaluates: shown in the process list, and its regions held, until it has."""
+
+    def __init__(self, query: LendablePromql, check: Callable[[], None], held: ExitStack) -> None:
+        self._query = query
+        self._check = check
+        self._held = held
+
+    def lend(self, lender: Lender) -> LentPromql | None:
+        return self._query.lend(lender)
+
+    def end_lent(self, *, is_answered: bool) -> None:
+        """Let go of everything; raises if the query was killed in the meantime, or is past its deadline."""
+        if not is_answered:
+            self.close()
+            return
+        with self._held:
+            self._check()
+
+    def close(self) -> None:
+        """The query has no answer, and is not counted: it runs again, or its client has left."""
+        with suppress(SoftDeadlineExceeded), self._held:
+            raise SoftDeadlineExceeded
 
 
 class Ask:
