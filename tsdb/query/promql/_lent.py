@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from tsdb.engine.lending import Borrower, Lender, LentRegion
 from tsdb.engine.reading import RegionReader, no_check
-from tsdb.engine.region.reader import LocalReader
 from tsdb.model import DatabaseInfo, MetricView, RegionId, TableInfo
 from tsdb.promql import VectorSelector, walk
 from tsdb.promql.evaluation import Answer, Limits, SampleBudget
@@ -175,5 +174,5 @@ class _Regions:
         timeout: Duration | None = None,
         view: MetricView | None = None,
         check: Callable[[], None] = no_check,
-    ) -> LocalReader:
+    ) -> RegionReader:
         return self._borrower.open(self._lent[region_id], view=view)

@@ -1,16 +1,16 @@
 """Fast workers: processes that compute small queries while several clients ask at a time.
 
 One process executes Python on one core at a time, however many threads it has. So when a client is not alone, an
-aggregate over series that takes milliseconds is computed in another process:
+aggregate over series or a PromQL query that takes milliseconds is computed in another process:
 
     event loop                                              fast worker
     ──────────                                              ───────────
-    statement of a known shape ─▶ its snapshot is lent ──▶  reads the same files, and memtables in shared memory
+    query of a known shape ─────▶ its snapshot is lent ──▶  reads the same files, and memtables in shared memory
     waits ◀──────────────────── the encoded answer ───────  aggregates, encodes
 
 - Everything with state stays here: the catalog, permissions, the process list, snapshots. What is acknowledged is
   visible: the snapshot is taken here, when the query has its turn.
-- Queries take turns in the order of their arrival; a worker has two at a time and need not wait for the next.
+- Queries take turns in the order of their arrival; a worker has three at a time and need not wait for the next.
 - A worker answers or declines. What it declines, because it takes longer than the soft deadline or has a large answer,
   runs as if there were no workers, and so does everything when a worker has ended. It is not tried again for a while.
 - Workers are started when they are first needed, and end when they are not needed for a minute.
