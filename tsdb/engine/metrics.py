@@ -38,6 +38,10 @@ COMPACTION_SECONDS = histogram(
     "tsdb_engine_compaction_elapsed_seconds", "Time from the start of a compaction to its end."
 )
 
+COMPACTION_PAUSED_SECONDS = counter(
+    "tsdb_engine_compaction_paused_seconds_total", "Time that compactions paused because writers waited for memory."
+)
+
 INDEX_APPLIED = counter("tsdb_engine_index_files_total", "Data files of which queries used an inverted index.")
 INDEX_EXCLUDED_SERIES = counter(
     "tsdb_engine_index_series_excluded_total", "Series that queries need not look at because of inverted indexes."

@@ -26,6 +26,7 @@ from tsdb.engine.errors import StorageUnavailable
 from tsdb.engine.region.background import Background, Priority
 from tsdb.engine.region.compact import FIRST_LOOK, IDLE_LOOK, LOOK_INTERVAL, first_look_ns
 from tsdb.engine.region.housekeeping import COMPACTIONS_QUEUED_MAX
+from tsdb.engine.region.pause import PAUSE_SECONDS_MAX, Pauses
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.errors import Cancelled
 from tsdb.model import region_id
@@ -287,4 +288,45 @@ def test_housekeeping_does_not_change_when_a_region_with_one_file_is_looked_at(t
     engine.housekeeping.tick()
     lives.settle(engine)
     assert engine._region(REGION).compaction.due_ns == due_ns
+    engine.close()
+
+
+def test_a_compaction_pauses_while_writers_wait(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    create(engine)
+    context, naps = engine.context, list[float]()
+    context.buffer.wait(100)
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 5:
+            context.buffer.wait(-100)
+
+    Pauses(context, lambda: None, sleep).pause()
+    assert len(naps) == 5
+    Pauses(context, lambda: None, sleep).pause()
+    assert len(naps) == 5
+    engine.close()
+
+
+def test_a_paused_compaction_comes_to_its_end(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    create(engine)
+    engine.context.buffer.wait(100)
+    naps = list[float]()
+    pauses = Pauses(engine.context, lambda: None, naps.append)
+    for _ in range(3):
+        pauses.pause()
+    assert sum(naps) == pytest.approx(PAUSE_SECONDS_MAX, abs=0.1)
+
+    def give_up() -> None:
+        raise Cancelled("files that were to be merged are gone")
+
+    with pytest.raises(Cancelled):
+        Pauses(engine.context, give_up, naps.append).pause()
+    for number in range(3):
+        flushed(engine, row("h", number))
+    engine.context.buffer.wait(-100)
+    engine.compact(REGION).result(30)
+    assert len(engine.files(REGION)) == 1
     engine.close()

@@ -40,6 +40,7 @@ from tsdb.engine.region.compaction_history import CompactionResult
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.job import install, pass_error, refuse, run_job
+from tsdb.engine.region.pause import Pauses
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.state import CompactionRequest, StrictWindows
 from tsdb.engine.region.trim import expire
@@ -210,7 +211,10 @@ def write_job(context: EngineContext, region: Region, job: CompactionJob) -> lis
     crash_point("compact.before_files")
     check, tuning = partial(_check, context, region, job), context.options.tuning.merge
 
+    pauses = Pauses(context, check)
+
     def note_rows(rows: int) -> None:
+        pauses.pause()
         for record in job.records:
             record.rows_written += rows
 
