@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -50,19 +51,26 @@ LAYERS = {
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and module of every import of the product in a file, those inside functions included."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in _import_nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             if node.level:
                 yield node.lineno, "(relative)"
                 continue
             names = [node.module or ""]
             if node.module == "tsdb":
                 names = [f"tsdb.{alias.name}" for alias in node.names]
-        else:
-            continue
         yield from ((node.lineno, name) for name in names if name.split(".")[0] == "tsdb")
+
+
+@cache
+def _import_nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    return tuple(node for node in _nodes(path) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+def _nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def _sources() -> list[Path]:
@@ -140,7 +148,7 @@ def test_the_engine_knows_its_log_by_the_protocol_only() -> None:
         # A protocol that is narrowed to one of its implementations is bypassed.
         offences += [
             f"{path.relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}"
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for node in _nodes(path)
             if isinstance(node, ast.Attribute)
             and ast.unparse(node.value).endswith("wal")
             and (node.attr.startswith("_") or not hasattr(LogStore, node.attr))
@@ -178,7 +186,7 @@ def test_other_packages_know_regions_by_their_interface_only() -> None:
         for line, module in _imports(path):
             if module.startswith("tsdb.engine") and module not in ENGINE_INTERFACE:
                 offences.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _import_nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module in ("tsdb.engine", "tsdb.engine.reading"):
                 public = import_module(node.module).__all__
                 names = [alias.name for alias in node.names if alias.name not in public]
