@@ -82,6 +82,17 @@ CROSS_CHECKS = [
         "wal.dir: is required with storage type S3: the log stays on a local disk",
     ),
     (
+        "standalone",
+        "[wal.shared]\nenable = true",
+        "wal.shared.enable: the log cannot be shared with storage type File: choose another type, or a provider by "
+        "wal.shared.storage",
+    ),
+    (
+        "standalone",
+        '[wal.shared]\nstorage = "cold"',
+        "wal.shared.storage: 'cold' is not the name of a storage provider; there are: none",
+    ),
+    (
         "frontend",
         '[mysql.tls]\nmode = "require"\ncert_path = "c.pem"',
         "mysql.tls.key_path: is required with TLS mode require",

@@ -25,17 +25,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.engine.harness import OPTIONS, REGION, Row, create, delete, open_engine, put, read, scan
+from tests.engine.harness import OPTIONS, REGION, WAL_OPTIONS, Row, create, delete, open_engine, put, read, scan
 from tests.engine.memory_log import Disk, MemoryLog
 from tests.engine.reads import count_rows, newest_rows, scan_batches
 from tsdb.engine import Engine, StrictWindows, TreeOptions
 from tsdb.engine.compaction import Pick, is_closed
+from tsdb.engine.log.shared import Acknowledge, SharedSettings, open_shared_log
 from tsdb.engine.manifest import FileMeta
 from tsdb.engine.reading import SeriesRequest
 from tsdb.engine.region.compact import install_job, write_job
 from tsdb.engine.region.compact_plan import make_job
 from tsdb.engine.region.flush_plan import stored_schema
 from tsdb.engine.tuning import EngineTuning, MemtableTuning, ScanTuning
+from tsdb.engine.wal import Wal
 from tsdb.errors import InvalidArguments
 from tsdb.ids import SeededIds
 from tsdb.model import (
@@ -53,6 +55,7 @@ from tsdb.model import (
     can_widen,
     cast_or_null,
 )
+from tsdb.store import MemoryStore
 from tsdb.units import Duration
 
 EXAMPLES = int(os.environ.get("TSDB_MODEL_EXAMPLES", "60"))
@@ -485,7 +488,44 @@ class RegionModelOverMemoryLog(RegionModel):
         return open_engine(self.root, options=SMALL, ids=self.ids, log=MemoryLog(self.disk))
 
 
+class RegionModelOverSharedLog(RegionModel):
+    """The same over a log in an object store, which also loses its local directory now and then."""
+
+    acknowledge = Acknowledge.STORE
+
+    def open(self) -> Engine:
+        if not hasattr(self, "bucket"):
+            self.bucket = MemoryStore()
+        shutil.rmtree(self.root / "wal", ignore_errors=True)
+        log = open_shared_log(
+            self.bucket,
+            self.root / "wal",
+            SharedSettings(acknowledge=self.acknowledge, burst=1 << 20),
+            open_local=lambda: Wal.open(self.root / "wal", WAL_OPTIONS)[0],
+            ids=self.ids,
+        )
+        return open_engine(self.root, options=SMALL, ids=self.ids, log=log)
+
+
+class RegionModelOverLocalAndSharedLog(RegionModelOverSharedLog):
+    """The same with a local log before the shared one; the disk is lost after everything is shipped."""
+
+    acknowledge = Acknowledge.LOCAL
+
+
 RegionModelOverMemoryLog.TestCase.settings = settings(RegionModel.TestCase.settings, max_examples=max(1, EXAMPLES // 4))
+RegionModelOverSharedLog.TestCase.settings = settings(RegionModel.TestCase.settings, max_examples=max(1, EXAMPLES // 6))
+RegionModelOverLocalAndSharedLog.TestCase.settings = RegionModelOverSharedLog.TestCase.settings
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestRegionModelOverSharedLog(RegionModelOverSharedLog.TestCase):  # type: ignore[misc]
+    """Runs the state machine over the log in an object store."""
+
+
+@pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)
+class TestRegionModelOverLocalAndSharedLog(RegionModelOverLocalAndSharedLog.TestCase):  # type: ignore[misc]
+    """Runs the state machine over a local log that is shipped."""
 
 
 @pytest.mark.timeout(7200 if EXAMPLES > 100 else 300)

@@ -1,7 +1,8 @@
 """A store that fails as one at the other end of a network does.
 
 `FaultyStore` passes calls on to another store. Faults are armed by operation and by a part of the path: a call fails
-without effect, takes effect and loses its reply, takes its time, or returns less than was asked for. `down()` lets
+without effect, takes effect and loses its reply, takes its time, or returns less than was asked for. A request may also
+reach the store long after it was given up, or a second time: that happens when the test calls `arrive`. `down()` lets
 everything fail until `up()`.
 """
 
@@ -11,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -56,6 +57,10 @@ class FaultyStore:
         self._gate: threading.Event | None = None
         self._delay_seconds = 0.0
         self._is_paused = False
+        self.before_call: Callable[[str, str], None] | None = None
+        """Called before every call, with its operation and path: what others do meanwhile."""
+        self.under_way: list[Callable[[], object]] = []
+        """Requests that are going to reach the store, when `arrive` is called."""
 
     def fail(self, operation: str = "any", name: str = "", *, nth: int = 1, times: int = 1) -> None:
         """Let calls fail without effect, from the n-th on."""
@@ -68,6 +73,19 @@ class FaultyStore:
     def shorten(self, operation: str = "get_range", name: str = "", *, nth: int = 1, times: int = 1) -> None:
         """Let reads return less than they should."""
         self._arm("shorten", operation, name, nth, times)
+
+    def arrive_later(self, operation: str = "any", name: str = "", *, nth: int = 1, times: int = 1) -> None:
+        """Let calls fail without effect for now: they reach the store later."""
+        self._arm("later", operation, name, nth, times)
+
+    def arrive_twice(self, operation: str = "any", name: str = "", *, nth: int = 1, times: int = 1) -> None:
+        """Let calls take effect, and reach the store once more later."""
+        self._arm("twice", operation, name, nth, times)
+
+    def arrive(self, position: int = 0) -> None:
+        """Let a request that is under way reach the store; nobody waits for its answer any more."""
+        with suppress(StoreError):
+            self.under_way.pop(position)()
 
     def down(self) -> None:
         self.fail(times=-1)
@@ -147,6 +165,8 @@ class FaultyStore:
         """Count a call; return what is to become of it."""
         if self._is_paused:
             return ""
+        if self.before_call is not None:
+            self.before_call(operation, path)
         if self._delay_seconds:
             time.sleep(self._delay_seconds)
         if self._gate is not None:
@@ -161,6 +181,10 @@ class FaultyStore:
     def _call(self, operation: str, path: str, call: Callable[[], T]) -> T:
         kind = self._begin(operation, path)
         if kind == "fail":
+            raise _failure(path)
+        if kind in ("later", "twice"):
+            self.under_way.append(call)
+        if kind == "later":
             raise _failure(path)
         found = call()
         if kind == "lose":

@@ -199,6 +199,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "wal.read_batch_size",
         "tests/engine/region/test_pressure.py::test_read_batch_size_is_how_many_entries",
     ),
+    "wal.shared.*": (
+        STANDALONE,
+        "shared_log_options(config.wal",
+        "tests/components/test_shared_log.py::test_every_acknowledged_row_survives_the_loss_of_the_log_directory",
+    ),
     "wal.sync_write": (STANDALONE, "wal.sync_write", "tests/engine/wal/test_disk_faults.py"),
     "region_engine[].mito.num_workers": (
         STANDALONE,

@@ -18,7 +18,16 @@ from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
-from tsdb.engine import Engine, EngineOptions, Wal, WalSettings
+from tsdb.engine import (
+    Engine,
+    EngineOptions,
+    LogStore,
+    SharedSettings,
+    Wal,
+    WalSettings,
+    check_not_shared,
+    open_shared_log,
+)
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
@@ -34,11 +43,22 @@ SPILL_DIRECTORY = "spill"
 
 
 @dataclass(frozen=True, slots=True)
+class SharedLogOptions:
+    """Where the log is shared, and how."""
+
+    store: ObjectStore
+    place: str
+    settings: SharedSettings
+
+
+@dataclass(frozen=True, slots=True)
 class LocalOptions:
     """The settings of the parts of a local database."""
 
     engine: EngineOptions = field(default_factory=EngineOptions)
     wal: WalSettings = field(default_factory=WalSettings)
+    shared_log: SharedLogOptions | None = None
+    """Ship the log to an object store."""
     query: QueryEngineOptions = field(default_factory=QueryEngineOptions)
     database: DatabaseOptions = field(default_factory=DatabaseOptions)
     authenticator: Authenticator = field(default_factory=Authenticator)
@@ -94,7 +114,7 @@ def open_local(
     with ExitStack() as undo:
         engine = Engine.open(
             store,
-            Wal.open(wal_directory, options.wal, clock=clock)[0],
+            open_log(wal_directory, options, clock),
             options=options.engine,
             regions=regions,
             clock=clock,
@@ -125,6 +145,22 @@ def open_local(
         )
         undo.pop_all()
     return LocalDatabase(Database(services), engine, kv)
+
+
+def open_log(directory: Path, options: LocalOptions, clock: Clock) -> LogStore:
+    """Open the log of a directory, or the one that is shared."""
+    shared = options.shared_log
+    if shared is None:
+        check_not_shared(directory)
+        return Wal.open(directory, options.wal, clock=clock)[0]
+    return open_shared_log(
+        shared.store,
+        directory,
+        shared.settings,
+        open_local=lambda: Wal.open(directory, options.wal, clock=clock)[0],
+        place=shared.place,
+        clock=clock,
+    )
 
 
 def open_directory(

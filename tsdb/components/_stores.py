@@ -52,11 +52,18 @@ class OpenStores:
     default: ObjectStore
     providers: dict[str, ObjectStore]
     """By the names that tables use, in lower case."""
+    places: dict[str, str]
+    """Where each of them is, as people write it."""
 
     @property
     def routed(self) -> ObjectStore:
         """One store that leads to all of them."""
         return RoutedStore(self.default, self.providers)
+
+    def find(self, name: str) -> tuple[ObjectStore, str]:
+        """Return a store and its place; without a name, the default one."""
+        found = self.default if not name else self.providers[name.lower()]
+        return found, self.places[name.lower() or DEFAULT_STORE]
 
 
 def open_stores(storage: StorageBase) -> OpenStores:
@@ -67,7 +74,9 @@ def open_stores(storage: StorageBase) -> OpenStores:
     others = {name: open_store(name, each) for name, each in providers.items()}
     cache = make_file_cache(storage, [storage, *providers.values()])
     return OpenStores(
-        with_cache(default, cache), {name: with_cache(each, cache, name) for name, each in others.items()}
+        with_cache(default, cache),
+        {name: with_cache(each, cache, name) for name, each in others.items()},
+        {name: _place(name, each) for name, each in {DEFAULT_STORE: storage, **providers}.items()},
     )
 
 
@@ -104,6 +113,11 @@ def _prices(storage: _Storage) -> RequestPrices:
 def _directory(storage: _Storage) -> Path:
     assert isinstance(storage, StorageBase | FileProvider)
     return Path(storage.data_home)
+
+
+def _place(name: str, section: _Storage) -> str:
+    settings = remote_settings(name, section)
+    return str(_directory(section)) if settings is None else settings.place
 
 
 def _check_places(storage: StorageBase) -> None:

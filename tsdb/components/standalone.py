@@ -16,10 +16,11 @@ from tsdb.components._local import (
     SPILL_DIRECTORY,
     LocalDatabase,
     LocalOptions,
+    SharedLogOptions,
     open_directory,
 )
 from tsdb.components._process import Service
-from tsdb.components._stores import open_stores
+from tsdb.components._stores import OpenStores, open_stores
 from tsdb.config import (
     IndexMode,
     MitoOptions,
@@ -29,7 +30,7 @@ from tsdb.config import (
     settings_of,
 )
 from tsdb.database import DatabaseGate, DatabaseOptions, RecordType, Session, SlowQuerySettings
-from tsdb.engine import EngineOptions, TreeOptions, WalSettings
+from tsdb.engine import Acknowledge, EngineOptions, SharedSettings, TreeOptions, WalSettings
 from tsdb.errors import TsdbError
 from tsdb.ingest import TableRows
 from tsdb.ingest.influx import KEYS_BYTES_MAX, line_parser
@@ -71,6 +72,9 @@ MERGE_BYTES_MAX, MERGE_PART = 256 << 20, 16
 
 SERIES_MEMORY_MAX, SERIES_MEMORY_PART = 64 << 20, 32
 """What may be kept of the series of tables, where a thirty-second of the memory limit is not less."""
+
+UNSHIPPED_BYTES_MAX, UNSHIPPED_PART = 256 << 20, 8
+"""What a shared log may hold that is not shipped, where an eighth of the memory limit is not less."""
 
 _log = get_logger("tsdb.standalone")
 
@@ -231,6 +235,7 @@ class Standalone:
             store=stores.routed,
             options=replace(
                 _local_options(config, home, self._forker, storages=frozenset(stores.providers)),
+                shared_log=shared_log_options(config.wal, stores, config.memory.limit),
                 authenticator=self._authenticator,
                 memory_report=self._governor.report,
             ),
@@ -376,3 +381,22 @@ def wal_options(wal: WalOptions) -> WalSettings:
         purge_threshold=wal.purge_threshold,
         read_batch_size=wal.read_batch_size,
     )
+
+
+def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size) -> SharedLogOptions | None:
+    """The settings of `[wal.shared]` as the log takes them; None if it is not shared."""
+    shared = wal.shared
+    if not shared.enable:
+        return None
+    store, place = stores.find(shared.storage)
+    settings = SharedSettings(
+        acknowledge=Acknowledge(shared.acknowledge.value),
+        interval=shared.interval,
+        max_batch=shared.max_batch,
+        in_flight=shared.in_flight,
+        buffer_bytes_max=Size(min(UNSHIPPED_BYTES_MAX, limit // UNSHIPPED_PART)),
+        purge_interval=wal.purge_interval,
+        purge_threshold=wal.purge_threshold,
+        read_batch_size=wal.read_batch_size,
+    )
+    return SharedLogOptions(store, place, settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tsdb.config._derive import memory_bytes
     from tsdb.config._engine import MitoOptions, WalOptions
     from tsdb.config._example import render_example
-    from tsdb.config._fields import Address, IndexMode, TlsMode
+    from tsdb.config._fields import AcknowledgeMode, Address, IndexMode, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
     from tsdb.config._operations import SlowQueryOptions
@@ -52,6 +52,7 @@ _LAZY = {
     "S3Options": "_storage",
     "StorageBase": "_storage",
     "FrontendConfig": "_components",
+    "AcknowledgeMode": "_fields",
     "IndexMode": "_fields",
     "LoadedConfig": "_load",
     "MetasrvConfig": "_components",
@@ -72,6 +73,7 @@ _LAZY = {
 
 __all__ = [
     "OPTIONS",
+    "AcknowledgeMode",
     "Address",
     "AzblobOptions",
     "Component",

@@ -60,6 +60,21 @@ def _wal_directory_is_known(config: ComponentConfig) -> Iterator[Problem]:
         )
 
 
+def _shared_log_has_a_storage(config: ComponentConfig) -> Iterator[Problem]:
+    if not isinstance(config, StandaloneConfig | DatanodeConfig):
+        return
+    shared, path = config.wal.shared, ("wal", "shared")
+    names = [provider_name(each).lower() for each in config.storage.providers]
+    if shared.storage and shared.storage.lower() not in names:
+        known = ", ".join(names) or "none"
+        yield ((*path, "storage"),), f"{shared.storage!r} is not the name of a storage provider; there are: {known}"
+    if shared.enable and not shared.storage and config.storage.type is StorageType.FILE:
+        yield (
+            ((*path, "enable"), ("storage", "type")),
+            "the log cannot be shared with storage type File: choose another type, or a provider by wal.shared.storage",
+        )
+
+
 def _providers_have_names(config: ComponentConfig) -> Iterator[Problem]:
     """A table names its storage in lower or upper case, and its files lie below that name."""
     if not isinstance(config, StandaloneConfig | DatanodeConfig):
@@ -150,6 +165,7 @@ _RULES: tuple[Callable[[ComponentConfig], Iterator[Problem]], ...] = (
     _one_mito_engine,
     _reject_above_buffer,
     _wal_directory_is_known,
+    _shared_log_has_a_storage,
     _providers_have_names,
     _tls_has_certificate_and_key,
     _one_export_method,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
+    AcknowledgeMode,
+    AcknowledgeModeValue,
     CountValue,
     FlagValue,
     IndexMode,
@@ -20,6 +22,32 @@ from tsdb.config._fields import (
     StringValue,
 )
 from tsdb.units import Duration, Size
+
+
+class SharedWalOptions(Section):
+    """The log in an object store."""
+
+    enable: FlagValue = Field(
+        default=False,
+        description="Ship the write-ahead log to an object store: rows that are not flushed survive the loss of the "
+        "disk.",
+    )
+    acknowledge: AcknowledgeModeValue = Field(
+        default=AcknowledgeMode.STORE,
+        description="When a write is acknowledged: store (the object store has it; no local log is written) or local "
+        "(the local log has it; it is shipped later).",
+    )
+    interval: PositiveDurationValue = Field(
+        default=Duration.parse("100ms"),
+        description="Interval between objects under load. A write that finds nothing on its way is sent at once.",
+    )
+    max_batch: PositiveSizeValue = Field(
+        default=Size.parse("8MB"), description="Size of an object that is sent without waiting for the interval."
+    )
+    in_flight: PositiveValue = Field(default=4, description="Number of objects sent in parallel.")
+    storage: StringValue = Field(
+        default="", description="Name of the storage provider that holds the log. Empty: the storage of the data files."
+    )
 
 
 class WalOptions(Section):
@@ -44,6 +72,7 @@ class WalOptions(Section):
         default=False,
         description="Sync to disk before a write is acknowledged; false: sync once a second.",
     )
+    shared: SharedWalOptions = Field(default=SharedWalOptions(), description="The write-ahead log in an object store.")
 
 
 class InvertedIndexOptions(Section):

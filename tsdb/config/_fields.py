@@ -272,6 +272,13 @@ class LogLevel(StrEnum):
     WARN = "warn"
 
 
+class AcknowledgeMode(StrEnum):
+    """When a write to a shared log is acknowledged."""
+
+    STORE = "store"
+    LOCAL = "local"
+
+
 class IndexMode(StrEnum):
     AUTO = "auto"
     DISABLE = "disable"
@@ -359,6 +366,7 @@ SecretValue = Annotated[SecretStr, BeforeValidator(_secret)]
 HeadersValue = Annotated[dict[str, SecretStr], BeforeValidator(_headers)]
 TlsModeValue = Annotated[TlsMode, _choice(TlsMode)]
 LogLevelValue = Annotated[LogLevel, _choice(LogLevel, {"warning": LogLevel.WARN})]
+AcknowledgeModeValue = Annotated[AcknowledgeMode, _choice(AcknowledgeMode)]
 IndexModeValue = Annotated[IndexMode, _choice(IndexMode)]
 MemtableTypeValue = Annotated[MemtableType, _choice(MemtableType)]
 SelectorValue = Annotated[Selector, _choice(Selector)]

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.log import SegmentFacts
+from tsdb.engine.log import LogStore, SegmentFacts
+from tsdb.engine.log.shared import Acknowledge, SharedSettings, check_not_shared, open_shared_log
 from tsdb.engine.region.compaction_history import CompactionRecord
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.quarantine import VerifiedFiles
@@ -27,19 +28,24 @@ from tsdb.engine.rows.partition_tree import TreeOptions
 from tsdb.engine.wal import Wal, WalSettings
 
 __all__ = [
+    "Acknowledge",
     "CompactionRecord",
     "Engine",
     "EngineOptions",
     "FileFacts",
     "JobStatus",
+    "LogStore",
     "RegionStat",
     "Regions",
     "SchemaOutdated",
     "SegmentFacts",
+    "SharedSettings",
     "StrictWindows",
     "TreeOptions",
     "VerifiedFiles",
     "Wal",
     "WalSettings",
+    "check_not_shared",
+    "open_shared_log",
     "region_directory",
 ]

@@ -2,6 +2,7 @@
 
 StorageUnavailable        the log or the store failed: nothing more is accepted until a restart
 StorageFull               there is no space left: what was accepted is safe, try again when there is space
+LogFenced                 another process has taken over the log: stop, what it acknowledges is elsewhere
 WalCorrupted              the log holds damage that may have cost acknowledged rows: repair it explicitly
 EntryOutOfOrder           an entry does not follow its region's last one: the one before it was refused
 ManifestNotFound          there is no region in this directory
@@ -51,6 +52,17 @@ class StorageUnavailable(TsdbError):
     """Storage failed in a way that retrying cannot mend."""
 
     status = Status.STORAGE_UNAVAILABLE
+
+
+class LogFenced(StorageUnavailable):
+    """Another process has taken over the log; nothing that was not acknowledged will be."""
+
+    def __init__(self, reason: str, **fields: object) -> None:
+        super().__init__(
+            f"the shared log has another owner: {reason}",
+            **fields,
+            hint="only one server may use a log; end the other one, or restart this one to take the log back",
+        )
 
 
 class StorageFull(TsdbError):

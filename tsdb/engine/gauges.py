@@ -25,6 +25,10 @@ _KEPT = Family(
     "tsdb_engine_kept_series_bytes", "gauge", (), "Part of the write buffer that holds series kept across flushes."
 )
 _LOG = Family("tsdb_engine_wal_bytes", "gauge", (), "Size of the write-ahead log on disk.")
+_UNSHIPPED = Family(
+    "tsdb_wal_shared_unshipped_bytes", "gauge", (), "Entries of a shared log that the object store does not have yet."
+)
+_LAG = Family("tsdb_wal_shared_lag_seconds", "gauge", (), "Age of the oldest entry that is not shipped.")
 _REGIONS = Family("tsdb_engine_regions", "gauge", (), "Open regions.")
 _FILES = Family("tsdb_engine_data_files", "gauge", (), "Data files of all regions.")
 _QUARANTINED = Family("tsdb_engine_quarantined_files", "gauge", (), "Data files that are damaged and kept apart.")
@@ -82,7 +86,10 @@ class _EngineCollector(Collector):
         files = [handle.meta for engine in engines for region in engine.open_regions for handle in region.version.files]
         yield _gauge(_BUFFER, sum(engine.context.buffer.used for engine in engines))
         yield _gauge(_KEPT, sum(engine.context.buffer.kept for engine in engines))
-        yield _gauge(_LOG, sum(engine.context.wal.statistics().total_bytes for engine in engines))
+        logs = [engine.context.wal.statistics() for engine in engines]
+        yield _gauge(_LOG, sum(log.total_bytes for log in logs))
+        yield _gauge(_UNSHIPPED, sum(log.unshipped_bytes for log in logs))
+        yield _gauge(_LAG, max((log.unshipped_seconds for log in logs), default=0.0))
         yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
         quarantined = sum(len(region.quarantined) for engine in engines for region in engine.open_regions)
@@ -98,7 +105,7 @@ class _EngineCollector(Collector):
 _collector = _EngineCollector()
 collected(
     _collector,
-    *(_BUFFER, _KEPT, _LOG, _REGIONS, _FILES, _QUARANTINED, _BYTES, _INDEX_BYTES, _ROWS, _SERIES),
+    *(_BUFFER, _KEPT, _LOG, _UNSHIPPED, _LAG, _REGIONS, _FILES, _QUARANTINED, _BYTES, _INDEX_BYTES, _ROWS, _SERIES),
     *(*_CACHES.values(), _FREE),
 )
 

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from tsdb.engine.wal._continuity import Continuity, Corruption
+from tsdb.engine.log.continuity import Continuity, Corruption
 
 
 def read(log: str) -> Continuity:

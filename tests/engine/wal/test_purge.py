@@ -10,8 +10,7 @@ import pytest
 from tests.engine.wal.logs import ALL, append, make_entry, open_wal, opened, replayed, segments
 from tests.faults import FaultyFiles
 from tsdb.engine.errors import StorageUnavailable
-from tsdb.engine.wal._purge import END_BYTES_MIN, plan_purge
-from tsdb.engine.wal._recover import SegmentState
+from tsdb.engine.log.purge import END_BYTES_MIN, SegmentState, plan_purge
 
 
 @pytest.mark.parametrize(

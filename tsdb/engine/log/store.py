@@ -52,6 +52,10 @@ class LogStatistics:
     refused_full: int = 0
     queued_bytes: int = 0
     unsynced_bytes: int = 0
+    unshipped_bytes: int = 0
+    """Entries of a shared log that the object store does not have yet."""
+    unshipped_seconds: float = 0.0
+    """How long ago the oldest of them was appended."""
     is_full: bool = False
     is_broken: bool = False
 
@@ -65,7 +69,8 @@ class SegmentFacts:
     entries: int
     since_ms: int
     state: str
-    """active (being written), pinned (regions need it), held (kept because of damage) or unneeded."""
+    """active (being written), pinned (regions need it), held (kept because of damage), unneeded, or unshipped (entries
+    of a shared log that the object store does not have yet)."""
     reason: str
     pinning: tuple[int, ...]
     """The regions with entries in it that are in no data file yet."""

@@ -1,6 +1,6 @@
 """The write-ahead log on a local disk, a `LogStore`. Format and rules: `docs/format/wal.md`."""
 
-from tsdb.engine.wal._continuity import Corruption, EntryRange
+from tsdb.engine.log.continuity import Corruption, EntryRange
 from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._recover import Recovery, TornTail
 from tsdb.engine.wal._replay import Replay

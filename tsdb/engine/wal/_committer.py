@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 from tsdb.engine.errors import StorageFull, StorageUnavailable
 from tsdb.engine.log.frame import Frame, frame_bytes
+from tsdb.engine.log.index import LogIndex
 from tsdb.engine.wal._ballast import Ballast
-from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._options import WalSettings
 from tsdb.engine.wal._writer import Mark, SegmentWriter, SyncFailed
 from tsdb.errors import DeadlineExceeded, TsdbError

@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from tsdb.engine.log.continuity import UNKNOWN_LENGTH, Continuity, Corruption, EntryRange
 from tsdb.engine.log.frame import FRAME_ALIGNMENT, FrameKind, decode_payload, decode_seal
-from tsdb.engine.wal._continuity import UNKNOWN_LENGTH, Continuity, Corruption, EntryRange
+from tsdb.engine.log.purge import SegmentState
 from tsdb.engine.wal._marker import CleanMarker, read_marker
 from tsdb.engine.wal._segment import (
     SEGMENT_HEADER_BYTES,
@@ -60,19 +61,6 @@ class Recovery:
     corruptions: tuple[Corruption, ...]
     regions: dict[int, EntryRange]
     """The regions of which the log holds entries."""
-
-
-@dataclass(slots=True)
-class SegmentState:
-    """A segment and the last entry of each region in it."""
-
-    number: int
-    size_bytes: int
-    max_entries: dict[int, int] = field(default_factory=dict)
-    entries: int = 0
-    """How many entries it holds, those of dropped regions included."""
-    since_ms: int = 0
-    """When it was begun; 0 if damage hides that."""
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tsdb.engine.errors import StorageUnavailable, WalCorrupted
 from tsdb.engine.log.frame import FrameHeader, FrameKind, ReplayedFrame, decode_payload
-from tsdb.engine.wal._index import LogIndex
-from tsdb.engine.wal._recover import RecoveredLog, SegmentState
+from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.purge import SegmentState
+from tsdb.engine.wal._recover import RecoveredLog
 from tsdb.engine.wal._segment import ScannedFrame, SegmentReader, scan, segment_path
 from tsdb.store import Files
 

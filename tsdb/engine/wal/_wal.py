@@ -12,12 +12,12 @@ from pathlib import Path
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.errors import StorageFull, StorageUnavailable
 from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, SegmentFacts, encode_frame_payload
+from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.purge import PurgePlan
 from tsdb.engine.wal._ballast import Ballast
 from tsdb.engine.wal._committer import Committer
-from tsdb.engine.wal._index import LogIndex
 from tsdb.engine.wal._marker import CleanMarker, remove_marker, write_marker
 from tsdb.engine.wal._options import WalSettings
-from tsdb.engine.wal._purge import PurgePlan
 from tsdb.engine.wal._recover import RecoveredLog, Recovery, recover
 from tsdb.engine.wal._replay import Replay
 from tsdb.engine.wal._segment import segment_path, torn_path
@@ -57,7 +57,9 @@ class Wal:
         self._skip_corrupt = skip_corrupt
         self._purging = threading.Lock()
         self._purged_segments = 0
-        self._index = LogIndex(recovered, skip_corrupt=skip_corrupt)
+        self._index = LogIndex(
+            recovered.segments, recovered.continuity, recovered.report.corruptions, skip_corrupt=skip_corrupt
+        )
         self._ballast = Ballast(directory, files=files, size_bytes=options.ballast_bytes, clock=clock)
         self._writer = SegmentWriter(
             directory, files=files, clock=clock, index=self._index, file_bytes_max=options.file_size
@@ -111,6 +113,11 @@ class Wal:
     def is_broken(self) -> bool:
         """Nothing more is accepted until a restart."""
         return self._committer.is_broken
+
+    @property
+    def recovered_entries(self) -> Mapping[int, int]:
+        """The last entry of each region that the log held when it was opened."""
+        return self._recovered.continuity.last_entries()
 
     def append(self, frames: Sequence[Frame], *, timeout: Duration | None = None) -> Future[None]:
         """Append frames, all of which are accepted or none.

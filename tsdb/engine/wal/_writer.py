@@ -28,7 +28,7 @@ from tsdb.engine.log.frame import (
     frame_bytes,
     padding,
 )
-from tsdb.engine.wal._index import LogIndex
+from tsdb.engine.log.index import LogIndex
 from tsdb.engine.wal._segment import SEGMENT_HEADER_BYTES, encode_segment_header, segment_path
 from tsdb.store import Buffer, Files, crash_point, write_all
 

@@ -87,6 +87,11 @@ class Continuity:
         track.last = entry_id
         track.damages_seen = len(self._untrusted)
 
+    def see_frames(self, region_id: int, first: int, last: int) -> None:
+        """Sound frames of one region, from the first entry to the last."""
+        self.see_frame(region_id, first)
+        self._tracks[region_id].last = last
+
     def see_lost_frame(self, region_id: int, entry_id: int, corruption: Corruption) -> None:
         """A frame with a valid header and a damaged payload."""
         self._corruptions.append(corruption)

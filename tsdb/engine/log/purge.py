@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tsdb.engine.log import SegmentFacts
-from tsdb.engine.wal._recover import SegmentState
+from tsdb.engine.log.store import SegmentFacts
 
 END_BYTES_MIN = 1 << 20
 """A segment that is being written is ended for a purge when it has grown to this."""
+
+
+@dataclass(slots=True)
+class SegmentState:
+    """A segment and the last entry of each region in it."""
+
+    number: int
+    size_bytes: int
+    max_entries: dict[int, int] = field(default_factory=dict)
+    entries: int = 0
+    """How many entries it holds, those of dropped regions included."""
+    since_ms: int = 0
+    """When it was begun; 0 if damage hides that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +41,22 @@ def plan_purge(
     threshold_bytes: int,
     held_from: int | None = None,
     unflushable: Collection[int] = (),
+    has_active: bool = True,
 ) -> PurgePlan:
-    """Choose the oldest segments that no region needs, never the last, which is being written.
+    """Choose the oldest segments that no region needs, never the last if that is being written.
 
     Segments from `held_from` on are kept whatever they hold. Regions that are `unflushable` pin segments like others,
     but asking for their flush is of no use.
     """
     pins = [_pins(segment, flushed) for segment in segments]
     count = 0
-    while count < len(segments) - 1 and not pins[count]:
+    while count < len(segments) - has_active and not pins[count]:
         if held_from is not None and segments[count].number >= held_from:
             break
         count += 1
     rest_bytes = sum(segment.size_bytes for segment in segments[count:])
     is_over = rest_bytes > threshold_bytes
-    is_idle = count == len(segments) - 1 and not pins[-1] and bool(segments[-1].max_entries)
+    is_idle = has_active and count == len(segments) - 1 and not pins[-1] and bool(segments[-1].max_entries)
     should_rotate = is_idle and (is_over or segments[-1].size_bytes >= END_BYTES_MIN)
     pinning: dict[int, None] = {}
     for segment, regions in zip(segments[count:], pins[count:], strict=True):

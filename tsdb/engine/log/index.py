@@ -7,14 +7,14 @@ Nothing of it is stored: segments say what they contain, manifests what is flush
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
-from tsdb.engine.log import SegmentFacts
+from tsdb.engine.log.continuity import Continuity, Corruption
 from tsdb.engine.log.frame import Frame, FrameKind
-from tsdb.engine.wal._purge import PurgePlan, describe_segment, plan_purge
-from tsdb.engine.wal._recover import RecoveredLog, SegmentState
+from tsdb.engine.log.purge import PurgePlan, SegmentState, describe_segment, plan_purge
+from tsdb.engine.log.store import SegmentFacts
 
 _ANY = -1
 """The last entry of a region of which nothing is known: its next entry may have any id."""
@@ -23,19 +23,27 @@ _ANY = -1
 class LogIndex:
     """Thread-safe."""
 
-    def __init__(self, recovered: RecoveredLog, *, skip_corrupt: bool = False) -> None:
+    def __init__(
+        self,
+        segments: Iterable[SegmentState],
+        continuity: Continuity,
+        corruptions: Iterable[Corruption],
+        *,
+        skip_corrupt: bool = False,
+        has_active: bool = True,
+    ) -> None:
+        """`has_active` says that the last segment is being written, so that it cannot be deleted."""
+        self._has_active = has_active
         self._lock = threading.Lock()
-        self._segments = {
-            found.number: replace(found, max_entries=dict(found.max_entries)) for found in recovered.segments
-        }
-        self._last_entries = recovered.continuity.last_entries()
+        self._segments = {found.number: replace(found, max_entries=dict(found.max_entries)) for found in segments}
+        self._last_entries = continuity.last_entries()
         # A seal would prove to the next start that regions are whole of which this one could not be sure.
-        self._can_seal = recovered.continuity.is_proved or skip_corrupt
+        self._can_seal = continuity.is_proved or skip_corrupt
         self._flushed: dict[int, int] = {}
         self.has_flushed = False
         """Something was flushed since the last plan of a purge."""
         self._quarantined: frozenset[int] = frozenset()
-        self._held_from = min((found.segment for found in recovered.report.corruptions), default=None)
+        self._held_from = min((found.segment for found in corruptions), default=None)
 
     def check(self, frames: Sequence[Frame], accepted: dict[int, int]) -> None:
         """Refuse frames that would leave a hole. `accepted` are the last entries of frames that go before these.
@@ -99,12 +107,13 @@ class LogIndex:
                 threshold_bytes=threshold_bytes,
                 held_from=self._held_from,
                 unflushable=self._quarantined,
+                has_active=self._has_active,
             )
 
     def describe(self) -> list[SegmentFacts]:
         """Describe the segments, oldest first."""
         with self._lock:
-            last = max(self._segments, default=None)
+            last = max(self._segments, default=None) if self._has_active else None
             return [
                 describe_segment(
                     self._segments[number], flushed=self._flushed, held_from=self._held_from, is_last=number == last

@@ -1,0 +1,110 @@
+"""Where the objects of the shared log are.
+
+    wal/{node}/{term}/open                     the term is taken: by whom, when
+    wal/{node}/{term}/{number}.log             entries, or a fence; numbers 0, 1, 2, … without holes up to the tip
+    wal/{node}/{term}/floor/{number}           numbers below may have been deleted; the largest name counts
+    wal/{node}/{term}/sealed/{number}          the tip: the number of the first fence
+
+Floors and tips are names, never contents: a request that is repeated, or arrives late, cannot take one back. A floor is
+known by a listing, which every supported service answers with all objects whose creation was acknowledged before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tsdb.store import ObjectMeta
+
+ROOT = "wal"
+_TERM_BITS = 40
+_NAME = re.compile(r"([0-9a-f]{8})/(?:(open)|([0-9a-f]{16})\.log|(floor|sealed)/([0-9a-f]{16}))")
+
+
+def node_prefix(node: int) -> str:
+    return f"{ROOT}/{node}"
+
+
+def term_prefix(node: int, term: int) -> str:
+    return f"{ROOT}/{node}/{term:08x}"
+
+
+def opening_path(node: int, term: int) -> str:
+    return f"{term_prefix(node, term)}/open"
+
+
+def object_path(node: int, term: int, number: int) -> str:
+    return f"{term_prefix(node, term)}/{number:016x}.log"
+
+
+def floor_path(node: int, term: int, number: int) -> str:
+    return f"{term_prefix(node, term)}/floor/{number:016x}"
+
+
+def sealed_path(node: int, term: int, tip: int) -> str:
+    return f"{term_prefix(node, term)}/sealed/{tip:016x}"
+
+
+def segment_number(term: int, number: int) -> int:
+    """One number for an object, in the order of the log: what a segment is to the local log."""
+    return term << _TERM_BITS | number
+
+
+def object_of(segment: int) -> tuple[int, int]:
+    """Return term and number again."""
+    return segment >> _TERM_BITS, segment & ((1 << _TERM_BITS) - 1)
+
+
+@dataclass(slots=True)
+class TermListing:
+    """What a listing shows of one term."""
+
+    term: int
+    floor: int = 0
+    floors: list[int] = field(default_factory=list)
+    """Those that are outdated included."""
+    tip: int | None = None
+    """None if nobody is known to have sealed it."""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """The size of each object, by number, also of those that are no part of the log any more."""
+
+    @property
+    def is_drained(self) -> bool:
+        """Nothing of it is needed."""
+        return self.tip is not None and self.floor >= self.tip
+
+    @property
+    def garbage(self) -> list[int]:
+        """Numbers of objects below the floor and above the tip. The fence at the tip stays for ever."""
+        return [each for each in self.sizes if each < self.floor or (self.tip is not None and each > self.tip)]
+
+    def first_missing(self) -> int:
+        number = self.floor
+        while number in self.sizes:
+            number += 1
+        return number
+
+
+def group_listing(found: Iterable[ObjectMeta], node: int) -> dict[int, TermListing]:
+    """Sort a listing by terms, the oldest first; names that are none of ours are ignored."""
+    terms: dict[int, TermListing] = {}
+    for meta, term, match in _ours(found, node):
+        listing = terms.setdefault(term, TermListing(term))
+        if match[3]:
+            listing.sizes[int(match[3], 16)] = meta.size_bytes
+        elif match[4] == "floor":
+            listing.floors.append(int(match[5], 16))
+            listing.floor = max(listing.floors)
+        elif match[4] == "sealed":
+            tip = int(match[5], 16)
+            listing.tip = tip if listing.tip is None else min(tip, listing.tip)
+    return dict(sorted(terms.items()))
+
+
+def _ours(found: Iterable[ObjectMeta], node: int) -> Iterator[tuple[ObjectMeta, int, re.Match[str]]]:
+    prefix = f"{node_prefix(node)}/"
+    for meta in found:
+        match = _NAME.fullmatch(meta.path.removeprefix(prefix))
+        if meta.path.startswith(prefix) and match:
+            yield meta, int(match[1], 16), match

@@ -1,0 +1,299 @@
+"""The shared log: a `LogStore` whose entries are shipped to an object store.
+
+    acknowledge = store    append ─▶ outbox ─▶ object store ─▶ acknowledged
+    acknowledge = local    append ─▶ local log ─▶ acknowledged
+                                  └▶ outbox ─▶ object store, later
+
+With `store` nothing is written to a local disk, and a server that starts on an empty one finds every acknowledged
+entry. With `local` the object store is behind by about an interval; entries that it lacks are shipped after a restart.
+
+Invariants:
+
+- Objects are acknowledged in the order of their numbers, and an entry of a region only behind the one before it.
+- The owner of a node's log has its highest term. Whoever takes a term seals those before it first, then reads them.
+- A floor is raised before anything below it is deleted, and only over entries that are in data files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from tsdb.clock import Clock
+from tsdb.engine.log.frame import Frame, FrameKind, encode_frame_payload
+from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.shared.collecting import Collector
+from tsdb.engine.log.shared.container import EncodedObject, StoredFrame, as_frame
+from tsdb.engine.log.shared.history import History
+from tsdb.engine.log.shared.layout import object_of, object_path, segment_number
+from tsdb.engine.log.shared.outbox import Shipment
+from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
+from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
+from tsdb.engine.log.shared.shipper import Shipper
+from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
+from tsdb.errors import StartError, TsdbError
+from tsdb.store import ObjectStore, Purpose, StoreError, requests_for
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+_log = get_logger("tsdb.wal")
+_APPENDABLE = frozenset({FrameKind.DATA, FrameKind.DELETE, FrameKind.DROP_REGION})
+
+
+class LocalLog(LogStore, Protocol):
+    """The log on the local disk, as far as the shared one needs it."""
+
+    @property
+    def recovered_entries(self) -> Mapping[int, int]:
+        """The last entry of each region that the log held when it was opened."""
+
+
+class SharedLog:
+    """The log of one term, which it owns until it is fenced. Thread-safe."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        term: int,
+        nonce: bytes,
+        history: History,
+        local: LocalLog | None,
+        is_stale: bool,
+        place: str,
+        settings: SharedSettings,
+        clock: Clock,
+        make_collector: Callable[[LogIndex], Collector],
+        on_sealed: Callable[[Collector, bool], None],
+    ) -> None:
+        """`is_stale` says that the shared log went on elsewhere after the local one was written.
+
+        `on_sealed` ends the term in the store; the flag says that nothing of the log is needed any more.
+        """
+        self._store = store
+        self._term = term
+        self._history = history
+        self._local = local
+        self._is_stale = is_stale
+        self._place = place
+        self._settings = settings
+        self._clock = clock
+        self._on_sealed = on_sealed
+        corruptions = history.continuity.corruptions()
+        self._index = LogIndex(history.segments, history.continuity, corruptions, has_active=False)
+        self._ahead: dict[int, int] = {}
+        """The last entry of each region that has entries on their way."""
+        self._collector = make_collector(self._index)
+        self._purging = threading.Lock()
+        self._purged_objects = 0
+        self._appended_frames = 0
+        self._raw_bytes = 0
+        self.shipper = Shipper(
+            store,
+            node=settings.node,
+            term=term,
+            nonce=nonce,
+            settings=settings,
+            clock=clock,
+            check=self._check,
+            record=self._record,
+        )
+
+    @property
+    def term(self) -> int:
+        return self._term
+
+    @property
+    def directory(self) -> Path | None:
+        return None if self._local is None else self._local.directory
+
+    @property
+    def purge_interval(self) -> Duration:
+        return self._settings.purge_interval
+
+    @property
+    def may_purge(self) -> bool:
+        return self._index.has_flushed or (self._local is not None and self._local.may_purge)
+
+    @property
+    def _acknowledges_locally(self) -> bool:
+        return self._settings.acknowledge is Acknowledge.LOCAL
+
+    def append(self, frames: Sequence[Frame]) -> Future[None]:
+        if any(frame.kind not in _APPENDABLE for frame in frames):
+            raise ValueError("only DATA, DELETE and DROP_REGION frames can be appended")
+        if not self._acknowledges_locally:
+            return self.shipper.append(frames)
+        assert self._local is not None
+        # Before the local log takes them: what it acknowledges must be shipped.
+        self.shipper.wait_for_room(0)
+        logged = self._local.append(frames)
+        if not logged.done() or logged.exception() is None:
+            self.shipper.append(frames, logged, waits=False)
+        return logged
+
+    def prove_ownership(self) -> Future[None]:
+        """Complete if the log was still ours after this call: an object, empty if need be, was stored."""
+        return self.shipper.append(())
+
+    def read(self, after: Mapping[int, int]) -> LogReading:
+        if self._local is None:
+            return self._read_shared(after)
+        local_last = self._local.recovered_entries
+        self._check_not_stale(after, local_last)
+        local = self._local.read(after)
+        shared = self._read_shared(after, known=local_last)
+        return JoinedReading(local, shared, self._history.last_entries(), ship=self._ship, fill=self._fill)
+
+    def floor(self, region_id: int, entry_id: int) -> None:
+        self._index.set_flushed(region_id, entry_id)
+        if self._local is not None:
+            self._local.floor(region_id, entry_id)
+
+    def drop_region(self, region_id: int) -> Future[None]:
+        self._index.forget(region_id)
+        if self._local is not None:
+            dropped = self._local.drop_region(region_id)
+            if self._acknowledges_locally:
+                self.shipper.append([_drop_marker(region_id)], dropped, waits=False)
+                return dropped
+        return self.shipper.append([_drop_marker(region_id)])
+
+    def purge(self) -> PurgeResult:
+        if not self._purging.acquire(blocking=False):
+            return PurgeResult((), ())
+        try:
+            return self._purge()
+        finally:
+            self._purging.release()
+
+    def segments(self) -> list[tuple[str, SegmentFacts]]:
+        """Describe the local segments, then the objects in the store, then what is not shipped."""
+        found = [] if self._local is None else self._local.segments()
+        for facts in self._index.describe():
+            path = object_path(self._settings.node, *object_of(facts.number))
+            found.append((f"{self._place}/{path}", facts))
+        unshipped = self._unshipped()
+        return found if unshipped is None else [*found, (self._place, unshipped)]
+
+    def statistics(self) -> LogStatistics:
+        local = LogStatistics(0, 0) if self._local is None else self._local.statistics()
+        objects, total_bytes = self._index.totals()
+        state, shipper = self.shipper.state, self.shipper
+        return replace(
+            local,
+            segments=local.segments + objects,
+            total_bytes=local.total_bytes + total_bytes,
+            appended_frames=max(local.appended_frames, self._appended_frames),
+            raw_bytes=max(local.raw_bytes, self._raw_bytes),
+            commits=local.commits + state.puts,
+            purged_segments=local.purged_segments + self._purged_objects,
+            queued_bytes=local.queued_bytes + (0 if self._acknowledges_locally else shipper.unshipped_bytes),
+            unshipped_bytes=shipper.unshipped_bytes,
+            unshipped_seconds=shipper.lag_ns / 1e9,
+            is_broken=local.is_broken or shipper.broken is not None,
+        )
+
+    def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
+        self.shipper.on_broken(receive)
+        if self._local is not None:
+            self._local.on_broken(receive)
+
+    def seal(self, *, clean: bool = True) -> None:
+        is_shipped = self.shipper.close(self._settings.close_timeout.seconds)
+        if self._local is not None:
+            self._local.seal(clean=clean)
+        if not is_shipped:
+            _log.error("the shared log was not shipped to its end", unshipped_bytes=self.shipper.unshipped_bytes)
+            return
+        if clean:
+            try:
+                with requests_for(Purpose.LOG):
+                    self._on_sealed(self._collector, self._is_drained())
+            except StoreError as error:
+                # The next start does it.
+                _log.warning("the term of the shared log was not sealed", term=self._term, error=error)
+
+    def _is_drained(self) -> bool:
+        """Whether everything is in data files; then what is left is deleted."""
+        plan = self._index.plan_purge(self._settings.purge_threshold)
+        self._collector.collect(plan.deletable)
+        return not self._index.totals()[0]
+
+    def _purge(self) -> PurgeResult:
+        local = PurgeResult((), ()) if self._local is None else self._local.purge()
+        plan = self._index.plan_purge(self._settings.purge_threshold)
+        try:
+            with requests_for(Purpose.LOG):
+                deleted = self._collector.collect(plan.deletable)
+        except StoreError as error:
+            _log.warning("the shared log could not be purged, that is tried later", error=error)
+            deleted = ()
+        self._purged_objects += len(deleted)
+        pinning = dict.fromkeys((*local.pinning, *plan.pinning))
+        return PurgeResult((*local.deleted, *deleted), tuple(pinning))
+
+    def _record(self, batch: Shipment, encoded: EncodedObject, created_ms: int) -> None:
+        """An object is acknowledged. Called in order, under the lock of the shipper."""
+        frames = batch.frames
+        segment = segment_number(self._term, batch.number)
+        self._index.record(segment, encoded.size_bytes, frames, since_ms=created_ms)
+        self._appended_frames += len(frames)
+        self._raw_bytes += sum(frame.payload.raw_bytes for frame in frames)
+        for frame in frames:
+            if self._ahead.get(frame.region_id) == frame.entry_id:
+                del self._ahead[frame.region_id]
+
+    def _check(self, frames: Sequence[Frame]) -> None:
+        """Refuse entries that would leave a hole; with a local log, that does it."""
+        if not self._acknowledges_locally:
+            self._index.check(frames, self._ahead)
+
+    def _read_shared(self, after: Mapping[int, int], known: Mapping[int, int] | None = None) -> SharedReading:
+        return SharedReading(
+            self._store,
+            self._settings.node,
+            self._history,
+            after,
+            known=known or {},
+            index=self._index,
+            settings=self._settings,
+        )
+
+    def _check_not_stale(self, after: Mapping[int, int], local_last: Mapping[int, int]) -> None:
+        newer = [region for region, floor in after.items() if local_last.get(region, floor) > floor]
+        if self._is_stale and newer:
+            raise StartError(
+                f"the log in {self.directory} has entries that are not flushed, but the shared log went on elsewhere",
+                hint="they were written before the server moved; move the directory away to go on without them",
+            )
+
+    def _ship(self, frames: list[Frame]) -> None:
+        self.shipper.append(frames)
+
+    def _fill(self, stored: list[StoredFrame]) -> None:
+        if self._acknowledges_locally:
+            assert self._local is not None
+            self._local.append([as_frame(each) for each in stored]).result(self._settings.append_timeout.seconds)
+
+    def _unshipped(self) -> SegmentFacts | None:
+        shipper, state = self.shipper, self.shipper.state
+        size, entries = shipper.unshipped_bytes, shipper.unshipped_entries
+        if not size and not entries and shipper.broken is None:
+            return None
+        reason = f"the oldest waits for {shipper.lag_ns / 1e9:.1f} s"
+        if shipper.broken is not None:
+            reason = str(shipper.broken)
+        elif state.failing_since_ms:
+            reason = f"the object store fails: {state.last_error}"
+        now_ms = self._clock.now_ns() // 1_000_000
+        since_ms = state.failing_since_ms or now_ms - shipper.lag_ns // 1_000_000
+        return SegmentFacts(segment_number(self._term + 1, 0) - 1, size, entries, since_ms, "unshipped", reason, ())
+
+
+def _drop_marker(region_id: int) -> Frame:
+    return Frame(region_id, 0, encode_frame_payload(b""), kind=FrameKind.DROP_REGION)

@@ -1,0 +1,20 @@
+"""What the shared log counts for `/metrics`; `docs/metrics.md` lists it."""
+
+from __future__ import annotations
+
+from tsdb.telemetry import counter, gauge, histogram
+
+PUTS = counter(
+    "tsdb_wal_shared_puts_total",
+    "Objects of the shared log that were sent, by result: stored, unknown (sent again) or fenced.",
+    labels=("result",),
+)
+STORED = PUTS.labels("stored")
+UNKNOWN = PUTS.labels("unknown")
+FENCED = PUTS.labels("fenced")
+BYTES = counter("tsdb_wal_shared_bytes_total", "Bytes of objects of the shared log that were stored.")
+PUT_SECONDS = histogram("tsdb_wal_shared_put_seconds", "Time that storing an object of the shared log takes.")
+DELETED = counter("tsdb_wal_shared_deleted_objects_total", "Objects of the shared log that were deleted.")
+OPEN_SECONDS = gauge(
+    "tsdb_wal_shared_open_seconds", "Time that sealing older terms and reading what they hold took at the start."
+)

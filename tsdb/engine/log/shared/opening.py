@@ -1,0 +1,155 @@
+"""Opening the shared log: take a term, seal those before it, read what they hold."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from tsdb.clock import Clock, SystemClock
+from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.shared.collecting import Collector
+from tsdb.engine.log.shared.container import NONCE_BYTES
+from tsdb.engine.log.shared.history import History, read_history
+from tsdb.engine.log.shared.layout import TermListing
+from tsdb.engine.log.shared.log import LocalLog, SharedLog
+from tsdb.engine.log.shared.marker import SharedMarker, mark_shared, write_marker
+from tsdb.engine.log.shared.metrics import OPEN_SECONDS
+from tsdb.engine.log.shared.sealing import place_fence
+from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
+from tsdb.engine.log.shared.terms import Opening, list_terms, note_tip, persist, read_opening, take_term
+from tsdb.errors import StartError
+from tsdb.ids import SYSTEM_IDS, Ids
+from tsdb.store import Files, ObjectStore, Purpose, StoreError, requests_for
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.wal")
+
+
+def open_shared_log(
+    store: ObjectStore,
+    directory: Path,
+    settings: SharedSettings,
+    *,
+    open_local: Callable[[], LocalLog],
+    place: str = "",
+    files: Files | None = None,
+    clock: Clock | None = None,
+    ids: Ids = SYSTEM_IDS,
+    starts: bool = True,
+) -> SharedLog:
+    """Take over the log of a node. From here on, a process that had it before can acknowledge nothing more.
+
+    `directory` is that of the local log; `open_local` opens it, if it is used or holds something. Without `starts`, no
+    thread ships anything. StartError if the store does not answer.
+    """
+    files, clock = files or Files(), clock or SystemClock()
+    marker = mark_shared(files, directory, place=place, ids=ids)
+    started_ns = clock.monotonic_ns()
+    try:
+        with requests_for(Purpose.LOG):
+            opened = _Opened(store, settings, marker, clock, ids)
+    except StoreError as error:
+        raise StartError(f"cannot open the shared log in {place}: {error.message}", hint=error.hint) from error
+    OPEN_SECONDS.set((clock.monotonic_ns() - started_ns) / 1e9)
+    needs_local = settings.acknowledge is Acknowledge.LOCAL or has_segments(directory)
+
+    def end(collector: Collector, is_drained: bool) -> None:
+        opened.end_term(collector, is_drained=is_drained)
+        write_marker(files, directory, marker._replace(is_drained=is_drained))
+
+    log = SharedLog(
+        store,
+        term=opened.term,
+        nonce=opened.nonce,
+        history=opened.history,
+        local=open_local() if needs_local else None,
+        is_stale=opened.is_stale,
+        place=place,
+        settings=settings,
+        clock=clock,
+        make_collector=opened.make_collector,
+        on_sealed=end,
+    )
+    if starts:
+        log.shipper.start()
+    return log
+
+
+def has_segments(directory: Path) -> bool:
+    """Whether a local log is there."""
+    return any(directory.glob("*.wal"))
+
+
+class _Opened:
+    """The store's side of one life of the log."""
+
+    def __init__(
+        self, store: ObjectStore, settings: SharedSettings, marker: SharedMarker, clock: Clock, ids: Ids
+    ) -> None:
+        self._store = store
+        self._node = settings.node
+        self._parallelism = settings.read_parallelism
+        self._clock = clock
+        self._by = f"{socket.gethostname()}, process {os.getpid()}"
+        nonce = ids.token(NONCE_BYTES)
+        self.nonce = bytes.fromhex(nonce)
+        known = persist(lambda: list_terms(store, self._node))
+        newest = max(known, default=0)
+        before = read_opening(store, self._node, newest) if known else None
+        self.is_stale = before is not None and before.directory != marker.directory
+        opening = Opening(nonce, marker.directory, clock.now_ns() // 1_000_000, self._by)
+        self.term = take_term(store, self._node, after=newest, opening=opening)
+        self._listings = self._seal_older()
+        self.history = self._read(settings)
+        self._note_tips()
+        _log.info(
+            "the shared log is open",
+            term=self.term,
+            objects=len(self.history.objects),
+            terms=len(self._listings),
+            is_stale=self.is_stale,
+        )
+
+    def make_collector(self, index: LogIndex) -> Collector:
+        return Collector(self._store, self._node, index, self._listings)
+
+    def end_term(self, collector: Collector, *, is_drained: bool) -> None:
+        """Seal the own term, after everything was acknowledged."""
+        listing = self._fence(self.term, "the server was stopped")
+        history = read_history(self._store, self._node, [listing], parallelism=self._parallelism, keep_bytes_max=0)
+        tip = history.tips.get(self.term)
+        if tip is None:
+            raise StoreError("the fence of the shared log cannot be read", term=self.term)
+        note_tip(self._store, self._node, self.term, tip)
+        if is_drained:
+            collector.finish(self.term, tip)
+
+    def _seal_older(self) -> list[TermListing]:
+        """Seal all terms before the own one, and list what they hold."""
+        # Listed again: another process may have taken one meanwhile.
+        listings = persist(lambda: list_terms(self._store, self._node))
+        older = [each for each in listings.values() if each.term < self.term]
+        return [each if each.tip is not None else self._fence(each.term, "a server was started") for each in older]
+
+    def _fence(self, term: int, reason: str) -> TermListing:
+        return place_fence(
+            self._store, self._node, term, nonce=self.nonce, by=self._by, reason=reason, clock=self._clock
+        )
+
+    def _read(self, settings: SharedSettings) -> History:
+        return read_history(
+            self._store,
+            self._node,
+            [each for each in self._listings if not each.is_drained],
+            parallelism=settings.read_parallelism,
+            keep_bytes_max=settings.read_bytes_max,
+        )
+
+    def _note_tips(self) -> None:
+        for listing in self._listings:
+            tip = self.history.tips.get(listing.term)
+            if listing.tip is None and tip is not None:
+                note_tip(self._store, self._node, listing.term, tip)
+                listing.tip = tip
