@@ -21,6 +21,7 @@ class Proxy:
         self.lost_reply_bytes = 0
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._silent: set[socket.socket] = set()
         self._loses_replies = False
         self._refuses = False
         self._lost = threading.Event()
@@ -39,6 +40,11 @@ class Proxy:
         """Close every connection at once, also new ones."""
         self._refuses = True
         self.cut()
+
+    def silence(self) -> None:
+        """Forward nothing more on the connections there are, without closing them; new ones work."""
+        with self._lock:
+            self._silent.update(end for pair in self._pairs for end in pair)
 
     def heal(self) -> None:
         """Cut the connections that have lost something, and forward everything again."""
@@ -84,6 +90,8 @@ class Proxy:
     def _forward(self, source: socket.socket, sink: socket.socket, is_reply: bool) -> None:
         with suppress(OSError), source:
             while data := source.recv(_CHUNK):
+                if source in self._silent:
+                    continue
                 if is_reply and self._loses_replies:
                     self.lost_reply_bytes += len(data)
                     self._lost.set()

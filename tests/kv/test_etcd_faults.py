@@ -219,6 +219,31 @@ def test_connections_that_break_all_the_time_do_not_break_transactions_or_watche
     store.close()
 
 
+def test_a_connection_that_is_dead_without_being_closed_is_replaced(proxy: Proxy) -> None:
+    store = connect(proxy.url, tuning=replace(QUICK, attempt_seconds=0.3))
+    assert store.transact([], [PutKey("a", b"1")])
+    proxy.silence()
+    assert store.transact([Equals("a", b"1")], [PutKey("a", b"2")])
+    assert store.get("a") == b"2"
+    assert proxy.accepted == 2
+    store.close()
+
+
+@only_slow
+def test_a_watch_notices_by_itself_that_its_connection_is_dead(etcd: EtcdProcess, proxy: Proxy) -> None:
+    prefix = new_prefix()
+    direct = connect(etcd.url, prefix=prefix)
+    store = connect(proxy.url, prefix=prefix, tuning=replace(QUICK, ping_seconds=5.0, ping_timeout_seconds=1.0))
+    watch = store.watch("a")
+    assert isinstance(watch.wait(PATIENCE), WatchReset)
+    for number in range(2):
+        proxy.silence()
+        assert direct.transact([], [PutKey("a", str(number).encode())])
+        assert values_until(watch, str(number).encode()) == [str(number).encode()]
+    store.close()
+    direct.close()
+
+
 def test_a_watch_whose_history_was_compacted_shows_everything_anew(etcd: EtcdProcess, proxy: Proxy) -> None:
     prefix = new_prefix()
     direct = connect(etcd.url, prefix=prefix)

@@ -3,8 +3,8 @@
     settings = EtcdSettings(parse_endpoints("10.0.0.1:2379,10.0.0.2:2379"), key_prefix="tsdb/")
     kv = EtcdKv(settings)
 
-etcd 3.4 or newer. A module has one idea: `_client` asks members, `_transactions` learn their outcome, `_watch` goes on
-where a stream ended, `_failures` says what an error means. Why there is an own client: decision 0022.
+Tested with etcd 3.5. `_client` asks the members, `_transactions` learns the outcome of a change, `_watch` goes on where
+a stream ended, `_failures` says what an error means. Why there is an own client: decision 0022.
 """
 
 from tsdb.kv.etcd._members import EtcdMember

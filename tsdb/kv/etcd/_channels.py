@@ -2,6 +2,9 @@
 
 gRPC's own choice among addresses is not used: it prefers any connection that is open, also one to a member that hangs
 or has no leader, and does not say which member it asked. Here a failure moves the preference to the next member.
+
+A connection can be dead without anybody having closed it. Open streams find out by pings, which etcd does not allow
+without a stream, so a channel on which calls time out one after the other is replaced.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTls, EtcdTuning
 
 _RECONNECT_MIN_MS = 50
 _RECONNECT_MAX_MS = 1000
+_TIMEOUTS_MAX = 2
 
 
 class Channels:
@@ -28,6 +32,7 @@ class Channels:
         self._options = _options(tuning)
         self._lock = threading.Lock()
         self._open: dict[Endpoint, grpc.Channel] = {}
+        self._timeouts: dict[Endpoint, int] = {}
         self._preferred = 0
         self._is_closed = False
 
@@ -39,6 +44,22 @@ class Channels:
         with self._lock:
             if self.preferred() == endpoint:
                 self._preferred = (self._preferred + 1) % len(self.endpoints)
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """Take note that the connection to a member works."""
+        if self._timeouts.get(endpoint):
+            self._timeouts[endpoint] = 0
+
+    def timed_out(self, endpoint: Endpoint) -> None:
+        """Take note of a call without a reply; replace the channel if it was not the first."""
+        with self._lock:
+            self._timeouts[endpoint] = self._timeouts.get(endpoint, 0) + 1
+            if self._timeouts[endpoint] < _TIMEOUTS_MAX:
+                return
+            self._timeouts[endpoint] = 0
+            channel = self._open.pop(endpoint, None)
+        if channel is not None:
+            channel.close()
 
     def channel(self, endpoint: Endpoint) -> grpc.Channel:
         with self._lock:
@@ -67,7 +88,9 @@ def _options(tuning: EtcdTuning) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", tuning.reply_bytes_max),
         ("grpc.max_send_message_length", -1),  # etcd says how much it takes, and what it says is told
         ("grpc.keepalive_time_ms", round(tuning.ping_seconds * 1000)),
+        # Without the second of these, a ping without a reply ends the connection only after a minute.
         ("grpc.keepalive_timeout_ms", round(tuning.ping_timeout_seconds * 1000)),
+        ("grpc.http2.ping_timeout_ms", round(tuning.ping_timeout_seconds * 1000)),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MIN_MS),
         ("grpc.min_reconnect_backoff_ms", _RECONNECT_MIN_MS),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
@@ -54,20 +55,20 @@ class EtcdClient:
         """Ask the preferred member once."""
         endpoint = self._channels.preferred()
         timeout = min(timeout_seconds, self.tuning.attempt_seconds)
-        with _Translation(self, endpoint):
+        with self._translated(endpoint):
             metadata = self._metadata(endpoint, timeout)
             return self._invoke(endpoint, method, request, timeout, metadata)
 
     def ask(self, endpoint: Endpoint, method: Method[RequestT, ResponseT], request: RequestT) -> ResponseT:
         """Ask one member and no other."""
-        with _Translation(self, endpoint):
+        with self._translated(endpoint):
             metadata = self._metadata(endpoint, self.tuning.attempt_seconds)
             return self._invoke(endpoint, method, request, self.tuning.attempt_seconds, metadata)
 
     def stream(self, method: Method[RequestT, ResponseT], requests: Iterable[RequestT]) -> tuple[Endpoint, Any]:
         """Open a stream to the preferred member. It ends with an `RpcError` (`failure_of`) or when it is cancelled."""
         endpoint = self._channels.preferred()
-        with _Translation(self, endpoint):
+        with self._translated(endpoint):
             metadata = self._metadata(endpoint, self.tuning.attempt_seconds)
             callable_ = self._channels.channel(endpoint).stream_stream(
                 method.path,
@@ -87,6 +88,8 @@ class EtcdClient:
     def note(self, failure: EtcdFailure, endpoint: Endpoint) -> EtcdFailure:
         if self._closed.is_set():
             raise KvClosed from failure
+        if failure.is_timeout:
+            self._channels.timed_out(endpoint)
         if failure.kind is FailureKind.TRANSIENT:
             self._channels.avoid(endpoint)
         elif failure.kind is FailureKind.TOKEN:
@@ -108,6 +111,23 @@ class EtcdClient:
         self._closed.set()
         self._channels.close()
 
+    @contextmanager
+    def _translated(self, endpoint: Endpoint) -> Iterator[None]:
+        """Turn errors of gRPC into failures, and note which member failed."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise self.failure_of(error, endpoint) from error
+        except EtcdFailure as failure:
+            raise self.note(failure, endpoint) from failure.__cause__
+        except ValueError as error:
+            # grpcio refuses calls on a closed channel this way: closed by `close`, or because calls timed out on it.
+            if "Cannot invoke RPC" not in str(error):
+                raise
+            if self._closed.is_set():
+                raise KvClosed from error
+            raise EtcdFailure(FailureKind.TRANSIENT, "the connection was replaced", str(endpoint)) from error
+
     def _invoke(
         self,
         endpoint: Endpoint,
@@ -123,11 +143,13 @@ class EtcdClient:
         }
         if not method.is_stream:
             response: ResponseT = channel.unary_unary(method.path, **codec)(request, timeout=timeout, metadata=metadata)
+            self._channels.answered(endpoint)
             return response
         replies: Iterator[ResponseT] = channel.stream_stream(method.path, **codec)(
             iter([request]), timeout=timeout, metadata=metadata
         )
         for reply in replies:
+            self._channels.answered(endpoint)
             return reply
         raise EtcdFailure(FailureKind.TRANSIENT, "the stream ended without a reply", str(endpoint))
 
@@ -147,26 +169,6 @@ class EtcdClient:
             # Operators give servers a user first and switch authentication on then.
             self._is_login_needed = False
             return ""
-
-
-class _Translation:
-    """Turns errors of gRPC into failures, and notes which member failed."""
-
-    def __init__(self, client: EtcdClient, endpoint: Endpoint) -> None:
-        self._client = client
-        self._endpoint = endpoint
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, grpc.RpcError):
-            raise self._client.failure_of(error, self._endpoint) from error
-        if isinstance(error, EtcdFailure):
-            self._client.note(error, self._endpoint)
-        if isinstance(error, ValueError) and self._client.wait_closed(0):
-            # grpcio refuses calls on a closed channel this way.
-            raise KvClosed from error
 
 
 def backoff_seconds(tuning: EtcdTuning, doublings: int) -> float:

@@ -62,16 +62,18 @@ _TABLE: tuple[tuple[grpc.StatusCode, str, FailureKind], ...] = (
 class EtcdFailure(Exception):
     """A call to one member failed."""
 
-    def __init__(self, kind: FailureKind, details: str, endpoint: str) -> None:
+    def __init__(self, kind: FailureKind, details: str, endpoint: str, *, is_timeout: bool = False) -> None:
         super().__init__(f"{details} ({endpoint})")
         self.kind = kind
         self.details = details
         self.endpoint = endpoint
+        self.is_timeout = is_timeout
 
     @classmethod
     def of(cls, error: grpc.RpcError, endpoint: str) -> EtcdFailure:
-        details = error.details() or error.code().name
-        return cls(classify(error.code(), details), details, endpoint)
+        code = error.code()
+        details = error.details() or code.name
+        return cls(classify(code, details), details, endpoint, is_timeout=code is _Code.DEADLINE_EXCEEDED)
 
     def as_error(self) -> TsdbError:
         """The error of the metadata store that this is."""

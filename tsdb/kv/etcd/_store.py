@@ -104,7 +104,10 @@ class EtcdKv:
         return ask_members(self._client)
 
     def close(self) -> None:
-        """Close everything. Leases are not revoked: what is held by them stays until they expire or are revoked."""
+        """Close everything. Leases are not revoked: what they hold stays until they expire.
+
+        Calls that are under way raise `KvClosed`; a transaction among them may have happened.
+        """
         with self._lock:
             leases, watches = self._leases, self._watches
             self._leases, self._watches = [], []
