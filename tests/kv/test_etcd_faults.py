@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +42,7 @@ from tsdb.kv import (
     WatchChanges,
     WatchReset,
 )
+from tsdb.telemetry import REGISTRY
 
 PATIENCE = 60.0
 
@@ -54,6 +58,10 @@ def own_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
 def proxy(etcd: EtcdProcess) -> Iterator[Proxy]:
     with running_proxy(etcd.client_port) as running:
         yield running
+
+
+def sample(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
 def restart(member: EtcdProcess) -> None:
@@ -171,8 +179,12 @@ def test_an_outcome_that_cannot_be_learnt_is_told_to_be_unknown(etcd: EtcdProces
     store = connect(proxy.url, prefix=prefix, tuning=replace(QUICK, timeout_seconds=0.8, attempt_seconds=0.2))
     assert store.transact([], [PutKey("a", b"1")])
     proxy.lose_replies()
+    unknown = sample("tsdb_etcd_unknown_outcomes_total")
     with pytest.raises(KvOutcomeUnknown, match="not known") as caught:
         store.transact([Equals("a", b"1")], [PutKey("a", b"2")])
+    assert sample("tsdb_etcd_unknown_outcomes_total") == unknown + 1
+    assert sample("tsdb_etcd_transactions_in_flight") == 0
+    assert sample("tsdb_etcd_requests_total", method="Txn", outcome="transient") >= 2
     assert proxy.url in str(caught.value)
     with pytest.raises(KvUnavailable) as read:
         store.get("a")
@@ -259,8 +271,10 @@ def test_a_watch_whose_history_was_compacted_shows_everything_anew(etcd: EtcdPro
     assert direct.transact([], [PutKey("a", b"2")])
     assert direct.transact([Absent("none")], [PutKey("c", b"1")])
     compacted = etcd.compact()
+    resets = sample("tsdb_etcd_watch_resets_total")
     proxy.heal()
     found = watch.wait(PATIENCE)
+    assert sample("tsdb_etcd_watch_resets_total") == resets + 1
     assert found == WatchReset(compacted, (("a", b"2"), ("b", b"1"), ("c", b"1")))
     assert direct.transact([], [PutKey("d", b"1")])
     later = watch.wait(PATIENCE)
@@ -480,3 +494,63 @@ def test_many_kills_lose_nothing(own_etcd: EtcdProcess) -> None:
     assert counting.value() == counting.done
     assert values_until(watch, str(counting.done).encode()) == [str(each + 1).encode() for each in range(counting.done)]
     store.close()
+
+
+@only_slow
+def test_members_without_a_majority_are_told_and_come_back(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as members:
+        store = connect(*(member.url for member in members), tuning=replace(QUICK, timeout_seconds=3.0))
+        assert store.transact([], [PutKey("a", b"1")])
+        watch = store.watch("a")
+        assert isinstance(watch.wait(PATIENCE), WatchReset)
+        for member in members[:2]:
+            member.kill()
+        with pytest.raises(KvUnavailable):
+            store.get("a")
+        with pytest.raises(KvUnavailable):
+            store.transact([], [PutKey("a", b"2")])
+        # The member that is left accepts connections; a watch must not wait there in silence.
+        while watch.problem is None:
+            assert watch.wait(0.05) is None
+        for member in members[:2]:
+            member.start()
+        for member in members[:2]:
+            member.wait_ready()
+        value = store.get("a")
+        assert value is not None
+        assert store.transact([Equals("a", value)], [PutKey("a", b"3")])
+        assert values_until(watch, b"3")[-1] == b"3"
+        store.close()
+
+
+@only_slow
+@pytest.mark.parametrize("seed", range(3))
+def test_random_faults_between_a_client_and_a_cluster_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with ExitStack() as stack:
+        members = stack.enter_context(running_cluster(tmp_path))
+        proxies = [stack.enter_context(running_proxy(member.client_port)) for member in members]
+        tuning = replace(QUICK, timeout_seconds=4.0, attempt_seconds=0.4)
+        store = connect(*(proxy.url for proxy in proxies), tuning=tuning)
+        watch = store.watch("counter")
+        counting = Counting(store, threads=4)
+        for _ in range(25):
+            proxy = chance.choice(proxies)
+            getattr(proxy, chance.choice(["cut", "silence", "refuse", "lose_replies"]))()
+            if chance.random() < 0.2:
+                victim = chance.choice(members)
+                restart(victim)
+            if chance.random() < 0.7:
+                chance.choice(proxies).heal()
+            time.sleep(chance.random())
+        for proxy in proxies:
+            proxy.heal()
+        counting.wait_more(20)
+        counting.stop()
+        # What is told to be unknown may have happened or not; nothing else is in doubt.
+        last = counting.value()
+        assert counting.done <= last <= counting.done + counting.unknown
+        assert store.transact([], [PutKey("counter", b"end")])
+        values = [int(value) for value in values_until(watch, b"end")[:-1]]
+        assert values == list(range(values[0], last + 1))
+        store.close()

@@ -18,8 +18,9 @@ from tsdb.clock import Clock
 from tsdb.kv._errors import KvClosed
 from tsdb.kv.etcd import etcd_pb2 as pb
 from tsdb.kv.etcd._channels import Channels
-from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
+from tsdb.kv.etcd._failures import EtcdFailure, FailureKind, classify
 from tsdb.kv.etcd._methods import AUTHENTICATE, Method, RequestT, ResponseT
+from tsdb.kv.etcd._metrics import REQUESTS, SECONDS
 from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTuning
 
 _REQUIRE_LEADER = ("hasleader", "true")
@@ -136,6 +137,28 @@ class EtcdClient:
         timeout: float,
         metadata: list[tuple[str, str]],
     ) -> ResponseT:
+        """Send a request and count it."""
+        outcome = FailureKind.TRANSIENT.name.lower()
+        with SECONDS.labels(method.name).time():
+            try:
+                reply = self._send(endpoint, method, request, timeout, metadata)
+                outcome = "ok"
+                self._channels.answered(endpoint)
+                return reply
+            except grpc.RpcError as error:
+                outcome = classify(error.code(), error.details() or "").name.lower()
+                raise
+            finally:
+                REQUESTS.labels(method.name, outcome).inc()
+
+    def _send(
+        self,
+        endpoint: Endpoint,
+        method: Method[RequestT, ResponseT],
+        request: RequestT,
+        timeout: float,
+        metadata: list[tuple[str, str]],
+    ) -> ResponseT:
         channel = self._channels.channel(endpoint)
         codec = {
             "request_serializer": method.request.SerializeToString,
@@ -143,13 +166,11 @@ class EtcdClient:
         }
         if not method.is_stream:
             response: ResponseT = channel.unary_unary(method.path, **codec)(request, timeout=timeout, metadata=metadata)
-            self._channels.answered(endpoint)
             return response
         replies: Iterator[ResponseT] = channel.stream_stream(method.path, **codec)(
             iter([request]), timeout=timeout, metadata=metadata
         )
         for reply in replies:
-            self._channels.answered(endpoint)
             return reply
         raise EtcdFailure(FailureKind.TRANSIENT, "the stream ended without a reply", str(endpoint))
 

@@ -22,6 +22,10 @@ class Method(Generic[RequestT, ResponseT]):
     response: type[ResponseT]
     is_stream: bool = False
 
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
 
 RANGE = Method("/etcdserverpb.KV/Range", pb.RangeRequest, pb.RangeResponse)
 TXN = Method("/etcdserverpb.KV/Txn", pb.TxnRequest, pb.TxnResponse)

@@ -33,6 +33,7 @@ from tsdb.kv.etcd import etcd_pb2 as pb
 from tsdb.kv.etcd._client import CallRetry, EtcdClient
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._methods import TXN
+from tsdb.kv.etcd._metrics import IN_FLIGHT, OUTCOMES_UNKNOWN
 from tsdb.kv.etcd._requests import Keyspace, entry_of, put, read, revision_is
 
 _TOKEN_BYTES = 12
@@ -131,6 +132,7 @@ class Transactions:
                 break
             witness.revision = found.revision
             return True if found.value == token else None
+        OUTCOMES_UNKNOWN.inc()
         raise KvOutcomeUnknown(
             f"it is not known whether a change of the metadata was made: {failure.details}",
             endpoint=failure.endpoint,
@@ -154,7 +156,8 @@ class Transactions:
                 "too many changes of the metadata at a time", limit=self._client.tuning.transactions_max
             ) from None
         try:
-            yield witness
+            with IN_FLIGHT.track_inprogress():
+                yield witness
         except BaseException as error:
             # After a refusal nothing is on its way. Otherwise what the witness shows may still change.
             if isinstance(error, KvOutcomeUnknown | KvClosed) or not isinstance(error, TsdbError):

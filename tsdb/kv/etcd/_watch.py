@@ -24,6 +24,7 @@ from tsdb.kv.etcd import etcd_pb2 as pb
 from tsdb.kv.etcd._client import EtcdClient, backoff_seconds
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._methods import WATCH
+from tsdb.kv.etcd._metrics import WATCH_RESETS
 from tsdb.kv.etcd._reads import read_snapshot
 from tsdb.kv.etcd._requests import Keyspace
 from tsdb.kv.etcd._settings import Endpoint
@@ -134,6 +135,7 @@ class EtcdWatch:
             raise self._refused(reply, endpoint)
         if reply.canceled or (reply.created and self._is_replaced(reply.header)):
             _LOG.warning("etcd no longer has the history of a watch, all keys are read anew", prefix=self._prefix)
+            WATCH_RESETS.inc()
             self._revision = None
             return False
         self._recovered()
