@@ -43,6 +43,10 @@ objects: $(VENV)/.dev-ready ## run the SQL case files with data in S3, by the em
 	TSDB_OBJECTS=all $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store tests/database/test_cases_in_s3.py tests/engine/test_remote_store.py \
 	  tests/components/test_object_storage.py tests/components/test_stores.py $(ARGS)
 
+.PHONY: etcd
+etcd: $(VENV)/.dev-ready ## run all tests of the metadata store, with many kills of etcd and of members of a cluster
+	TSDB_ETCD=all $(BIN)/pytest tests/kv $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
 	TSDB_FUZZ_SECONDS=$${TSDB_FUZZ_SECONDS:-120} $(BIN)/pytest -s tests/fuzz $(ARGS)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kv.etcd_process import EtcdProcess, connect
 from tsdb.errors import Status
 from tsdb.kv import (
     OPERATIONS_MAX,
@@ -28,9 +29,17 @@ from tsdb.kv import (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
 def kv(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KvStore]:
-    store: KvStore = MemoryKv() if request.param == "memory" else SqliteKv(tmp_path / "metadata.db")
+    store: KvStore
+    match request.param:
+        case "memory":
+            store = MemoryKv()
+        case "sqlite":
+            store = SqliteKv(tmp_path / "metadata.db")
+        case _:
+            etcd: EtcdProcess = request.getfixturevalue("etcd")
+            store = connect(etcd.url)
     yield store
     store.close()
 
@@ -66,6 +75,19 @@ def test_comparisons_that_hold_let_everything_happen(kv: KvStore) -> None:
     holding = [Equals("a", b"1"), Absent("b"), RevisionIs("a", kv.revision("a")), RevisionIs("b", 0)]
     assert kv.transact(holding, [DeleteKey("a"), PutKey("b", b"2")])
     assert kv.scan("") == [("b", b"2")]
+
+
+def test_operations_on_the_same_key_count_as_the_last(kv: KvStore) -> None:
+    put(kv, ("a", b"1"))
+    twice: list[Operation] = [DeleteKey("a"), PutKey("a", b"2"), PutKey("b", b"1"), DeleteKey("b"), PutKey("a", b"3")]
+    assert kv.transact([], twice)
+    assert kv.scan("") == [("a", b"3")]
+
+
+def test_a_transaction_without_operations_only_compares(kv: KvStore) -> None:
+    put(kv, ("a", b"1"))
+    assert kv.transact([Equals("a", b"1"), Absent("b")], [])
+    assert not kv.transact([Equals("a", b"2")], [])
 
 
 def test_a_key_that_went_and_came_back_does_not_look_unchanged(kv: KvStore) -> None:

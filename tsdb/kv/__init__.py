@@ -1,10 +1,35 @@
 """Metadata as keys and values: small, ordered, changed only by compare-and-set transactions.
 
 Callers use `KvStore`; the component chooses the implementation: `SqliteKv` for a standalone server, `MemoryKv` for
-tests.
+tests. What several processes share is a `CoordinationStore`, with leases, watches and elections: etcd (`tsdb.kv.etcd`,
+imported only where it is used), and `MemoryKv` for one process. A standalone server shares nothing: `SqliteKv` has
+none of these.
 """
 
-from tsdb.kv._errors import KvClosed, KvConflict, KvTooLarge, KvUnavailable
+from tsdb.kv._coordination import (
+    CoordinationStore,
+    KeyDeleted,
+    KeyEvent,
+    KeyPut,
+    KvEntry,
+    KvWatch,
+    PutLeased,
+    SharedOperation,
+    WatchChanges,
+    WatchReset,
+)
+from tsdb.kv._election import Election, LeaderChange, Leadership, LeaderWatch
+from tsdb.kv._errors import (
+    KvClosed,
+    KvConflict,
+    KvDenied,
+    KvOutcomeUnknown,
+    KvTooLarge,
+    KvUnavailable,
+    LeadershipLost,
+    LeaseLost,
+)
+from tsdb.kv._leases import KvLease
 from tsdb.kv._memory import MemoryKv
 from tsdb.kv._protocol import (
     OPERATIONS_MAX,
@@ -24,17 +49,36 @@ __all__ = [
     "OPERATIONS_MAX",
     "Absent",
     "Compare",
+    "CoordinationStore",
     "DeleteKey",
+    "Election",
     "Equals",
+    "KeyDeleted",
+    "KeyEvent",
+    "KeyPut",
     "KvClosed",
     "KvConflict",
+    "KvDenied",
+    "KvEntry",
+    "KvLease",
+    "KvOutcomeUnknown",
     "KvStore",
     "KvTooLarge",
     "KvUnavailable",
+    "KvWatch",
+    "LeaderChange",
+    "LeaderWatch",
+    "Leadership",
+    "LeadershipLost",
+    "LeaseLost",
     "MemoryKv",
     "Operation",
     "PutKey",
+    "PutLeased",
     "RevisionIs",
+    "SharedOperation",
     "SqliteKv",
+    "WatchChanges",
+    "WatchReset",
     "plan_sequence",
 ]

@@ -5,10 +5,13 @@
   `transact` returns they survive a crash.
 - Each change of a key gives it a revision that no change of any key had before. A key that was deleted and put again
   therefore never looks unchanged.
+- Operations on the same key in one transaction count as the last of them.
 - The model is etcd's, with at most `OPERATIONS_MAX` comparisons and as many operations in one transaction; larger
   changes record their intent first, so that a restart can finish them.
 
-Every method raises `KvUnavailable` if the store fails. All methods are thread-safe.
+Every method raises `KvUnavailable` if the store fails. A transaction whose outcome a store cannot tell raises
+`KvOutcomeUnknown`. All methods are thread-safe. Stores that several processes share, with leases and watches, are in
+`_coordination.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +22,9 @@ from typing import Protocol
 
 from tsdb.kv._errors import KvTooLarge
 
-OPERATIONS_MAX = 128
-"""How many comparisons, and how many operations, one transaction may have: the default of etcd."""
+OPERATIONS_MAX = 127
+"""How many comparisons, and how many operations, one transaction may have. etcd takes 128, of which our client uses one
+to learn what became of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class KvStore(Protocol):
     def close(self) -> None: ...
 
 
-def check_size(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
+def check_size(compares: Sequence[Compare], operations: Sequence[object]) -> None:
     """Refuse a transaction that another store could not take."""
     for what, count in (("comparisons", len(compares)), ("operations", len(operations))):
         if count > OPERATIONS_MAX:

@@ -1,6 +1,6 @@
 """Write the code of the messages: `python -m tsdb.servers.grpc.proto.generate`, with `grpcio-tools` installed.
 
-Every `.proto` file below the package of the gRPC server is compiled; names in them are relative to the checkout.
+Every `.proto` file of the product is compiled; names in them are relative to the checkout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def generate(target: Path = ROOT) -> None:
     """Write the generated files below `target`."""
     protoc = import_module("grpc_tools.protoc")
     included = str(files("grpc_tools") / "_proto")
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tsdb/servers/grpc").rglob("*.proto"))
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tsdb").rglob("*.proto"))
     arguments = ["protoc", f"-I{ROOT}", f"-I{included}", f"--python_out={target}", f"--pyi_out={target}", *sources]
     if protoc.main(arguments) != 0:
         raise SystemExit("the messages could not be compiled")

@@ -1,0 +1,28 @@
+"""Metrics of etcd's client."""
+
+from __future__ import annotations
+
+from tsdb.telemetry import counter, gauge, histogram
+
+REQUESTS = counter(
+    "tsdb_etcd_requests_total",
+    "Requests to etcd, each attempt counted. The outcome is `ok` or what the failure means.",
+    labels=("method", "outcome"),
+)
+SECONDS = histogram(
+    "tsdb_etcd_request_seconds",
+    "Time of a request to etcd, failed ones included.",
+    labels=("method",),
+)
+WATCH_RESETS = counter(
+    "tsdb_etcd_watch_resets_total",
+    "Times a watch had to read all its keys anew, because etcd no longer had the history.",
+)
+OUTCOMES_UNKNOWN = counter(
+    "tsdb_etcd_unknown_outcomes_total",
+    "Transactions of which it could not be learnt whether they happened.",
+)
+IN_FLIGHT = gauge(
+    "tsdb_etcd_transactions_in_flight",
+    "Transactions on their way to etcd; at most 8 for each store.",
+)
