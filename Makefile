@@ -39,8 +39,9 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 
 .PHONY: objects
 objects: $(VENV)/.dev-ready ## run the SQL case files with data in S3, by the emulator moto, and all tests of object storage
+	tests/store/azurite/install
 	TSDB_OBJECTS=all $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store tests/database/test_cases_in_s3.py tests/engine/test_remote_store.py \
-	  tests/components/test_object_storage.py tests/components/test_stores.py $(ARGS)
+	  tests/components/test_object_storage.py tests/components/test_storage_kinds.py tests/components/test_stores.py $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements
