@@ -240,6 +240,12 @@ def test_the_probe_leaves_nothing_behind(s3_server: S3Server) -> None:
     assert list(store.list("")) == []
 
 
+async def test_objects_are_listed_in_a_thread_with_an_event_loop(s3_server: S3Server) -> None:
+    store = s3_server.store()
+    store.put("d/a", b"x")
+    assert [meta.path for meta in store.list("d")] == ["d/a"]
+
+
 def test_objects_in_parts_arrive_whole(s3_server: S3Server) -> None:
     store = s3_server.store()
     content = bytes(range(256)) * (12 << 12)

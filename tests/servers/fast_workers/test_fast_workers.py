@@ -17,6 +17,7 @@ import pytest
 
 from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import call
+from tests.storage import local_files_only
 from tsdb.components import LocalDatabase, open_directory
 from tsdb.database import DatabaseGate
 from tsdb.errors import Cancelled
@@ -27,7 +28,8 @@ from tsdb.servers.fast_workers import FastWorkerProgram, FastWorkers, _pool
 from tsdb.servers.http import HttpApp, sql_routes
 from tsdb.units import Duration
 
-pytestmark = pytest.mark.timeout(120)
+# Files that are only in a remote store are not lent to workers.
+pytestmark = [pytest.mark.timeout(120), local_files_only]
 
 HOSTS, MINUTES = 4, 60
 QUERIES = [
