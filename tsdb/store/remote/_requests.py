@@ -128,6 +128,12 @@ class Requests:
             self._free.release()
 
     def _failure(self, error: Exception, action: str, path: str) -> Failure:
+        failure = self._explained(error, action, path)
+        if isinstance(failure.error, StoreUnreachable):
+            failure.error.store = self.ledger.store
+        return failure
+
+    def _explained(self, error: Exception, action: str, path: str) -> Failure:
         if isinstance(error, RequestFailed):
             return error.failure
         # Uploads in parts are files of opendal, whose errors are those of files.
