@@ -39,9 +39,13 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)
 
 .PHONY: objects
-objects: $(VENV)/.dev-ready ## run the SQL case files with data in S3, by the emulator moto, and all tests of object storage
+objects: $(VENV)/.dev-ready ## run the SQL and protocol suites with data in S3, by the emulator moto, and all tests of object storage
+	tests/store/azurite/install
 	TSDB_OBJECTS=all $(BIN)/pytest -n $(PYTEST_WORKERS) tests/store tests/database/test_cases_in_s3.py tests/engine/test_remote_store.py \
-	  tests/components/test_object_storage.py tests/components/test_stores.py $(ARGS)
+	  tests/components/test_object_storage.py tests/components/test_storage_kinds.py tests/components/test_stores.py $(ARGS)
+	TSDB_TEST_STORAGE=S3 $(BIN)/pytest -n $(PYTEST_WORKERS) tests/servers tests/metric tests/database \
+	  --ignore tests/database/test_cases.py --ignore tests/database/test_cases_in_s3.py --ignore tests/database/test_hostile_sql.py $(ARGS)
+	TSDB_TEST_STORAGE=S3 $(BIN)/pytest -s tests/soak/test_soak.py $(ARGS)
 
 .PHONY: etcd
 etcd: $(VENV)/.dev-ready ## run all tests of the metadata store, with many kills of etcd and of members of a cluster

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.storage import server_environment
+
 _READY_SECONDS_MAX = 60.0
 
 TSDB = (sys.executable, "-m", "tsdb.cli")
@@ -74,6 +76,7 @@ def spawn(
         **({f"{prefix}__POSTGRES__ADDR": "127.0.0.1:0"} if component in ("standalone", "frontend") else {}),
         **({} if component == "frontend" else {home: str(directory / "data")}),
         **({f"{prefix}__NODE_ID": "1"} if component == "datanode" else {}),
+        **server_environment(component, directory),
         **(environment or {}),
     }
     output = directory / f"{component}.out"

@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.engine.lives import wait_until
 from tests.server_process import ServerProcess, running, spawn
-from tests.store.services import BUCKET, S3Server
+from tests.store.services import BUCKET, S3Server, running_s3
 
 
 def ask(server: ServerProcess, text: str) -> Any:
@@ -81,6 +82,49 @@ def test_a_server_without_its_bucket_refuses_to_start(s3_server: S3Server, tmp_p
     assert server.process.wait(timeout=60) == 1
     assert "storage default: cannot write to s3://nowhere/r: the bucket or container does not exist" in server.output
     assert "Traceback" not in server.output
+
+
+def test_a_store_that_does_not_answer_fills_no_log(tmp_path: Path) -> None:
+    with running_s3() as s3, serving(s3, "root", tmp_path) as server:
+        rows(server, CPU)
+        rows(server, "INSERT INTO cpu VALUES ('a', 1, 1)")
+        rows(server, "ADMIN FLUSH_TABLE('cpu')")
+        s3.process.kill()
+        s3.process.wait()
+        for number in range(20):
+            failed = httpx.post(
+                f"{server.url}/v1/sql", data={"sql": f"SELECT max(v) + {number} FROM cpu WHERE v > 0"}, timeout=120
+            )
+            assert (failed.status_code, failed.json()["code"]) == (503, 5000), failed.text
+        assert rows(server, "INSERT INTO cpu VALUES ('b', 2, 2)") == 1
+        server.stop(signal.SIGKILL)
+    lines = [line for path in (tmp_path / "logs").glob("*") for line in path.read_text().splitlines()]
+    told = [line for line in lines if "requests fail: an object store does not answer" in line]
+    assert 0 < len(told) < 20
+    assert not [line for line in lines if "Traceback" in line]
+
+
+def test_what_is_past_its_time_to_live_leaves_the_bucket(s3_server: S3Server, tmp_path: Path) -> None:
+    root = s3_server.new_root()
+    store = s3_server.store(root)
+
+    def objects(suffix: str) -> int:
+        return sum(meta.path.endswith(suffix) for meta in store.list("data"))
+
+    with serving(s3_server, root, tmp_path) as server:
+        rows(server, CPU)
+        for moment in ("1000", "now()"):
+            rows(server, f"INSERT INTO cpu VALUES ('a', {moment}, 1), ('b', {moment}, 2)")
+            rows(server, "ADMIN FLUSH_TABLE('cpu')")
+        assert (objects(".parquet"), rows(server, "SELECT count(*) FROM cpu")) == (2, [[4]])
+        rows(server, "ALTER TABLE cpu SET 'ttl' = '1h'")
+        assert rows(server, "SELECT count(*), max(v) FROM cpu") == [[2, 2.0]]
+        rows(server, "ADMIN COMPACT_TABLE('cpu')")
+        wait_until(lambda: (objects(".parquet"), objects(".idx")) == (1, 1))
+        assert rows(server, "ADMIN VERIFY_TABLE('cpu')") == [["ok: 1 files, 2 rows, 0 damaged"]]
+        assert server.stop(signal.SIGKILL) != 0
+    with serving(s3_server, root, tmp_path) as server:
+        assert rows(server, "SELECT count(*), max(v) FROM cpu") == [[2, 2.0]]
 
 
 def test_requests_are_counted_with_their_estimated_cost(s3_server: S3Server, tmp_path: Path) -> None:

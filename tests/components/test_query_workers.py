@@ -119,3 +119,28 @@ def test_small_queries_of_many_clients_run_in_fast_workers(tmp_path: Path) -> No
                 assert f'"rows":[[{rows}]]' in text, "what is acknowledged is visible"
         names = [Path(f"/proc/{each}/comm").read_text().strip() for each in descendants(server.process.pid)]
         assert sorted(names) == ["tsdb-fast", "tsdb-fast", "tsdb-fork", "tsdb-worker", "tsdb-worker"]
+
+
+def test_damage_that_a_fast_worker_finds_is_shown_by_the_server(tmp_path: Path) -> None:
+    text = "SELECT host, max(v) AS v FROM cpu GROUP BY host ORDER BY host"
+    with running("standalone", tmp_path) as server, ThreadPoolExecutor(8) as clients:
+        answer(server, "CREATE TABLE cpu (ts TIMESTAMP TIME INDEX, host STRING PRIMARY KEY, v DOUBLE)")
+        rows = ", ".join(f"({number}, 'h{number % 7}', {number / 3})" for number in range(5000))
+        assert answer(server, f"INSERT INTO cpu VALUES {rows}").json()["output"] == [{"affectedrows": 5000}]
+        answer(server, "ADMIN FLUSH_TABLE('cpu')")
+        expected = answer(server, text).json()["output"]
+        (file,) = (tmp_path / "data").glob("data/**/*.parquet")
+        content = bytearray(file.read_bytes())
+        footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+        content[4:footer] = bytes(each ^ 0xFF for each in content[4:footer])
+        file.write_bytes(content)
+
+        def is_known() -> bool:
+            # The server answers from what it has decoded; a worker reads the file.
+            for asked in [clients.submit(answer, server, text) for _ in range(16)]:
+                assert asked.result().json()["output"] == expected
+            states = answer(server, "SELECT state FROM information_schema.ssts_manifest").json()
+            return bool(states["output"][0]["records"]["rows"] == [["quarantined"]])
+
+        wait_until(is_known)
+        assert "a data file is quarantined" in "".join(each.read_text() for each in (tmp_path / "logs").glob("*"))

@@ -26,6 +26,8 @@ class Objects(dict[str, bytes]):
         super().__init__()
         self.lock = threading.Lock()
         self.page = page
+        self.uploads: dict[str, dict[int, bytes]] = {}
+        """The parts of uploads that are not complete, by the upload and the number of the part."""
 
     def create(self, name: str, content: bytes, *, must_be_new: bool) -> bool:
         with self.lock:
@@ -73,6 +75,29 @@ class _Handler(BaseHTTPRequestHandler):
         last = min(int(wanted[2] or len(content)), len(content) - 1)
         self.reply(206, content[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(content)}")
 
+    def do_upload(self, name: str) -> bool:
+        """Answer a request of an upload in parts, which OSS and Google share with S3; False if it is none."""
+        query, uploads = self.query, self.objects.uploads
+        if self.command == "POST" and "uploads" in query:
+            key = f"upload-{len(uploads)}"
+            uploads[key] = {}
+            answer = f"<UploadId>{key}</UploadId>"
+            self.reply(200, f"<InitiateMultipartUploadResult>{answer}</InitiateMultipartUploadResult>".encode())
+        elif "uploadId" not in query:
+            return False
+        elif self.command == "PUT":
+            uploads[query["uploadId"]][int(query["partNumber"])] = self.body()
+            self.reply(200, ETag=f'"{query["partNumber"]}"')
+        elif self.command == "POST":
+            chosen = [int(number) for number in re.findall(r"<PartNumber>(\d+)</PartNumber>", self.body().decode())]
+            parts = uploads[query["uploadId"]]
+            self.objects.create(name, b"".join(parts[number] for number in chosen), must_be_new=False)
+            self.reply(200, b"<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
+        else:
+            uploads[query["uploadId"]] = {}
+            self.reply(204)
+        return True
+
     @property
     def query(self) -> dict[str, str]:
         return {key: values[0] for key, values in parse_qs(urlsplit(self.path).query, keep_blank_values=True).items()}
@@ -88,7 +113,13 @@ class _Handler(BaseHTTPRequestHandler):
 class _OssHandler(_Handler):
     """Aliyun OSS: its own header for objects that must be new."""
 
+    def do_POST(self) -> None:
+        if not self.do_upload(self.name):
+            self._refuse(501, "NotImplemented")
+
     def do_PUT(self) -> None:
+        if self.do_upload(self.name):
+            return
         must_be_new = self.headers.get("x-oss-forbid-overwrite") == "true"
         if self.objects.create(self.name, self.body(), must_be_new=must_be_new):
             self.reply(200, ETag='"x"')
@@ -111,6 +142,8 @@ class _OssHandler(_Handler):
             self.reply(200, Content_Length=str(len(content)), Last_Modified=formatdate(usegmt=True))
 
     def do_DELETE(self) -> None:
+        if self.do_upload(self.name):
+            return
         self.objects.pop(self.name, None)
         self.reply(204)
 
@@ -136,8 +169,11 @@ class _GcsHandler(_Handler):
     """Google Cloud Storage, the JSON dialect."""
 
     mark = f"/b/{BUCKET}/o/"
+    mark_of_uploads = f"/{BUCKET}/"
 
     def do_POST(self) -> None:
+        if self.do_upload(self.uploaded):
+            return
         content = self.body()
         if urlsplit(self.path).path == "/token":
             self._json(200, {"access_token": "t", "token_type": "Bearer", "expires_in": 3600})
@@ -152,8 +188,14 @@ class _GcsHandler(_Handler):
             name = name or json.loads(metadata)["name"]
         self._create(name, content)
 
+    @property
+    def uploaded(self) -> str:
+        """The name in the path of an upload in parts, which is of the XML dialect."""
+        return unquote(urlsplit(self.path).path.partition(self.mark_of_uploads)[2])
+
     def do_PUT(self) -> None:
-        self._create(self.query["name"], self.body())
+        if not self.do_upload(self.uploaded):
+            self._create(self.query["name"], self.body())
 
     def _create(self, name: str, content: bytes) -> None:
         if self.objects.create(name, content, must_be_new=self.query.get("ifGenerationMatch") == "0"):
@@ -172,6 +214,8 @@ class _GcsHandler(_Handler):
             self._json(200, self._described(self.name))
 
     def do_DELETE(self) -> None:
+        if self.do_upload(self.uploaded):
+            return
         if self.objects.pop(self.name, None) is None:
             self._refuse(404, "notFound")
         else:

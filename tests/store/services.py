@@ -81,7 +81,7 @@ def running_s3() -> Iterator[S3Server]:
             command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
             process = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT)
         try:
-            endpoint = _address(process, output)
+            endpoint = wait_address(process, output, r"Running on (http://127\.0\.0\.1:\d+)")
             request = urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")
             urllib.request.urlopen(request, timeout=30).close()
             yield S3Server(endpoint, process)
@@ -90,10 +90,11 @@ def running_s3() -> Iterator[S3Server]:
             process.wait()
 
 
-def _address(process: subprocess.Popen[bytes], output: Path) -> str:
+def wait_address(process: subprocess.Popen[bytes], output: Path, pattern: str) -> str:
+    """Wait until an emulator says where it listens."""
     deadline = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < deadline and process.poll() is None:
-        if found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", output.read_text()):
+        if found := re.search(pattern, output.read_text()):
             return found[1]
         time.sleep(0.05)
-    raise AssertionError(f"the S3 server is not ready:\n{output.read_text()}")
+    raise AssertionError(f"the emulator is not ready:\n{output.read_text()}")

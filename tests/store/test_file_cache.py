@@ -29,7 +29,7 @@ from tsdb.store import (
     is_local,
     local_copy,
 )
-from tsdb.store.file_cache import SUSPENDED_SECONDS, CacheEntries, CacheEntry, _cached_store, _fills
+from tsdb.store.file_cache import INDEX_SHARE, SUSPENDED_SECONDS, CacheEntries, CacheEntry, _cached_store, _fills
 from tsdb.telemetry import CacheState
 
 KIB = 1 << 10
@@ -209,6 +209,49 @@ def test_new_files_outlive_what_is_only_read_until_they_take_half_of_the_capacit
     left = set(world.local_files())
     assert "data/new.parquet" not in left
     assert {"data/newer1.parquet", "data/newer2.parquet", "data/newer3.parquet"} <= left
+
+
+def index_of(size: int) -> bytes:
+    """What looks like an index file of this size."""
+    return bytes(size - 8) + b"TSDBIDX1"
+
+
+def test_data_files_do_not_push_out_index_files_within_their_share(world: World) -> None:
+    # A fifth of 64 KiB.
+    for name in "abc":
+        world.put_remote(f"data/index/{name}.idx", index_of(4 * KIB))
+        world.store.get_range(f"data/index/{name}.idx", 0, 4)
+    for turn in range(20):
+        world.put_remote(f"data/{turn}.parquet", content_of(10 * KIB))
+        world.store.get_range(f"data/{turn}.parquet", 0, 4)
+    left = world.local_files()
+    assert {f"data/index/{name}.idx" for name in "abc"} <= set(left)
+    assert sum(left.values()) <= world.capacity
+    assert "data/19.parquet" in left
+
+
+def test_index_files_beyond_their_share_are_files_like_others(world: World) -> None:
+    for number in range(12):
+        world.put_remote(f"data/index/{number}.idx", index_of(4 * KIB))
+        world.store.get_range(f"data/index/{number}.idx", 0, 4)
+    for turn in range(20):
+        world.put_remote(f"data/{turn}.parquet", content_of(10 * KIB))
+        world.store.get_range(f"data/{turn}.parquet", 0, 4)
+    left = world.local_files()
+    assert {path for path in left if path.endswith(".idx")} == {f"data/index/{number}.idx" for number in (9, 10, 11)}
+    assert sum(left.values()) <= world.capacity
+
+
+def test_index_files_shrink_with_the_cache_when_the_disk_gets_full(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    world = World(tmp_path, files=files)
+    for name in "abc":
+        world.put_remote(f"data/index/{name}.idx", index_of(4 * KIB))
+        world.store.get_range(f"data/index/{name}.idx", 0, 4)
+    files.free = -10 * KIB
+    world.put_remote("data/index/d.idx", index_of(KIB))
+    world.store.get_range("data/index/d.idx", 0, 4)
+    assert sum(world.local_files().values()) <= 2 * KIB
 
 
 def test_what_is_larger_than_the_cache_passes_it_by(world: World) -> None:
@@ -536,7 +579,7 @@ def test_a_download_that_is_cut_off_is_not_kept(world: World, monkeypatch: pytes
 def test_no_order_of_things_exceeds_the_capacity(steps: list[tuple[str, int, int]]) -> None:
     entries = CacheEntries(100)
     for action, number, size in steps:
-        key = str(number)
+        key = f"{number}.idx" if number < 3 else f"{number}.parquet"
         if action == "use":
             entries.use(key)
             continue
@@ -546,12 +589,18 @@ def test_no_order_of_things_exceeds_the_capacity(steps: list[tuple[str, int, int
         if action == "drop":
             continue
         if not entries.reserve(size, 100):
+            index_before = entries.index_bytes
             victims = entries.take_victims(size, 100)
             if victims is None:
                 continue
-            for _, entry in victims:
+            for victim, entry in victims:
                 entries.release(entry.size_bytes)
+                if victim.endswith(".idx"):
+                    # What was there before, with this one, was more than the share.
+                    assert index_before > INDEX_SHARE * 100
+                    index_before -= entry.size_bytes
             assert entries.reserve(size, 100)
         entries.add(key, CacheEntry(size, is_checked=True), is_new=action == "new")
         assert entries.used == sum(entry.size_bytes for _, entry in entries) <= 100
         assert entries.pinned_bytes == sum(entry.size_bytes for _, entry in entries if entry.is_pinned) <= 50
+        assert entries.index_bytes == sum(entry.size_bytes for name, entry in entries if name.endswith(".idx"))

@@ -240,6 +240,12 @@ def test_the_probe_leaves_nothing_behind(s3_server: S3Server) -> None:
     assert list(store.list("")) == []
 
 
+async def test_objects_are_listed_in_a_thread_with_an_event_loop(s3_server: S3Server) -> None:
+    store = s3_server.store()
+    store.put("d/a", b"x")
+    assert [meta.path for meta in store.list("d")] == ["d/a"]
+
+
 def test_objects_in_parts_arrive_whole(s3_server: S3Server) -> None:
     store = s3_server.store()
     content = bytes(range(256)) * (12 << 12)
@@ -251,6 +257,31 @@ def test_objects_in_parts_arrive_whole(s3_server: S3Server) -> None:
     store.put("copy", content)
     with store.open_input("copy") as source:
         assert source.read_at(1000, 11_111_111) == content[11_111_111:11_112_111]
+
+
+def test_an_upload_in_parts_that_fails_is_explained(s3_server: S3Server) -> None:
+    content = bytes(12 << 20)
+    for changes, kind, message in [
+        ({"endpoint": "http://127.0.0.1:1"}, StoreUnreachable, "cannot write to s3://tests/root: send http request"),
+        ({"bucket": "nowhere"}, StoreMisconfigured, "s3://nowhere/root: the bucket or container does not exist"),
+    ]:
+        store = s3_server.store("root", **changes)
+        with pytest.raises(kind, match=message) as caught, store.writer("big", buffer_bytes=5 << 20) as sink:
+            sink.write(content)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", ["temporary", "persistent"])
+def test_an_upload_in_parts_raises_no_error_of_files(status: str) -> None:
+    store, service = faulty_store()
+    text = (
+        f"Unexpected ({status}) at write, context: {{ size: 7 }} => send http request, source: error (http://h?sig=x)"
+    )
+    service.fail("part", error=lambda: OSError(text))
+    with pytest.raises(StoreUnreachable, match="send http request, source: error") as caught:  # noqa: SIM117
+        with store.writer("big", buffer_bytes=5 << 20) as sink:
+            sink.write(bytes(12 << 20))
+    assert "sig" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,58 +1,30 @@
-"""OSS and Google Cloud Storage as the configuration reaches them, answered by emulators."""
+"""Every kind of service as the configuration reaches it, answered by an emulator."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from tests.store.emulators import BUCKET, running_gcs, running_oss
+from tests.store.kinds import KINDS, Service, running_service
 from tests.store.services import PATIENT
-from tsdb.components._stores import remote_settings
-from tsdb.config import Component, load_config
 from tsdb.store import InvalidRange, ObjectExists, ObjectNotFound
 from tsdb.store.remote import RemoteStore
 
-
-def store_of(tmp_path: Path, section: str) -> RemoteStore:
-    """Make a store as a server does."""
-    file = tmp_path / "c.toml"
-    file.write_text(f'[wal]\ndir = "w"\n[storage]\n{section}\nbucket = "{BUCKET}"\nroot = "some/root"\n')
-    config = load_config(Component.STANDALONE, file=file, environment={}).config
-    settings = remote_settings("default", config.storage)  # type: ignore[union-attr]
-    assert settings is not None
-    return RemoteStore(settings, tuning=PATIENT)
+MIB = 1 << 20
 
 
-def credentials(directory: Path, endpoint: str) -> Path:
-    """Write the file of an account whose tokens come from the emulator."""
-    token = directory / "token"
-    token.write_text("subject")
-    account = {
-        "type": "external_account",
-        "audience": "tests",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "token_url": f"{endpoint}/token",
-        "credential_source": {"file": str(token), "format": {"type": "text"}},
-    }
-    file = directory / "account.json"
-    file.write_text(json.dumps(account))
-    return file
+@pytest.fixture(scope="module", params=KINDS)
+def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running_service(request.param, tmp_path_factory.mktemp("service")) as running:
+        yield running
 
 
-@pytest.fixture(params=["Oss", "Gcs", "Gsc"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RemoteStore]:
-    if request.param == "Oss":
-        with running_oss() as endpoint:
-            keys = 'access_key_id = "id"\nsecret_access_key = "secret"'
-            yield store_of(tmp_path, f'type = "Oss"\nendpoint = "{endpoint}"\n{keys}')
-        return
-    with running_gcs() as endpoint:
-        file = credentials(tmp_path, endpoint)
-        section = f'type = "{request.param}"\nendpoint = "{endpoint}"\ncredential_path = "{file}"\n'
-        yield store_of(tmp_path, f'{section}scope = "https://www.googleapis.com/auth/devstorage.read_write"')
+@pytest.fixture
+def store(service: Service) -> RemoteStore:
+    return service.store("some/root", replace(PATIENT, part_bytes_min=5 * MIB))
 
 
 def test_a_service_stores_objects_and_creates_them_only_once(store: RemoteStore) -> None:
@@ -79,3 +51,20 @@ def test_a_service_stores_objects_and_creates_them_only_once(store: RemoteStore)
         store.get("d/0")
     store.delete_prefix("d")
     assert list(store.list("")) == []
+
+
+def test_a_large_object_is_uploaded_in_parts_and_appears_at_the_end(store: RemoteStore) -> None:
+    content = bytes(range(256)) * (12 * MIB // 256) + b"end"
+    with store.writer("large", 5 * MIB) as sink:
+        for start in range(0, len(content), MIB):
+            sink.write(content[start : start + MIB])
+        with pytest.raises(ObjectNotFound):
+            store.head("large")
+    assert store.head("large").size_bytes == len(content)
+    assert store.get_range("large", 5 * MIB - 2, 4) == content[5 * MIB - 2 : 5 * MIB + 2]
+    assert store.get("large") == content
+    with suppress(ZeroDivisionError), store.writer("broken", 5 * MIB) as sink:
+        sink.write(content)
+        raise ZeroDivisionError
+    assert [meta.path for meta in store.list("")] == ["large"]
+    store.delete("large")

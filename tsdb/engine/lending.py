@@ -10,6 +10,9 @@ or that of the file cache; of a run in memory its columns, as shared memory besi
 such numbers, and is sent again only when it has changed. What is gone here is forgotten there with the next parcel. As
 long as a query has not ended, its snapshot here keeps the files that it reads there. A file of the file cache is not
 evicted as long as it is lent; one that is only in a remote store is not lent.
+
+A file that is found to be damaged there is reported by its number (`Borrower.take_damage`), and is treated here as if
+it had been found here.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import pickle
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -186,6 +189,11 @@ class Lender:
         self._news, self._descriptors, self._pinned = [], [], []
         return parcel
 
+    def find_files(self, numbers: Collection[int]) -> dict[int, DataFile]:
+        """Return the files of some numbers that are still known."""
+        found = ((number, ref()) for number, ref, _ in list(self._numbers.values()) if number in numbers)
+        return {number: file for number, file in found if isinstance(file, DataFile)}
+
     def _forget_snapshots(self) -> None:
         self._dead.clear()
         self._gone.extend(number for _, _, number in self._snapshots.values())
@@ -254,6 +262,7 @@ class Borrower:
         """By their directories: that of the data, or that of the file cache."""
         self._registers = SeriesRegisters()
         self._held: dict[int, Any] = {}
+        self._damage: dict[int, str] = {}
 
     @classmethod
     def of(cls, *, meta_bytes: int, vector_bytes: int) -> Borrower:
@@ -264,7 +273,7 @@ class Borrower:
         """Hold what is new, and forget what is gone at the lender's."""
         memory = iter(descriptors)
         for number, sent in news:
-            self._held[number] = self._opened(sent, memory.__next__)
+            self._held[number] = self._opened(number, sent, memory.__next__)
         for number in gone:
             forgotten = self._held.pop(number, None)
             if isinstance(forgotten, DataFile):
@@ -281,7 +290,12 @@ class Borrower:
         shown = Snapshot(snapshot.schema, snapshot.options, sources, ttl_cutoff=lent.ttl_cutoff)
         return LocalReader(lent.region_id, shown, self._registers, view=view)
 
-    def _opened(self, sent: Any, descriptor: Any) -> Any:
+    def take_damage(self) -> dict[int, str]:
+        """Return what is wrong with files that could not be read since this was last asked, by their numbers."""
+        found, self._damage = self._damage, {}
+        return found
+
+    def _opened(self, number: int, sent: Any, descriptor: Any) -> Any:
         if isinstance(sent, _LentFile):
             store = self._stores.get(sent.root)
             if store is None:
@@ -292,6 +306,7 @@ class Borrower:
                 directory=sent.directory,
                 caches=self._caches,
                 applies_index=sent.applies_index,
+                on_damage=lambda reason: self._damage.update({number: reason}),
             )
         if isinstance(sent, _LentRun):
             return _mapped(sent, descriptor())

@@ -15,6 +15,7 @@ from tsdb.store._errors import (
     StoreFull,
     StoreMisconfigured,
     StoreUnreachable,
+    find_unreachable,
 )
 from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
 from tsdb.store._local import LocalStore
@@ -80,6 +81,7 @@ __all__ = [
     "distrust",
     "everywhere",
     "file_cache_of",
+    "find_unreachable",
     "free_bytes",
     "is_local",
     "local_copy",

@@ -16,6 +16,7 @@ import errno
 
 from tsdb.errors import Status, TsdbError
 
+_CAUSES_MAX = 8
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The system errors of a full disk or quota."""
 
@@ -72,6 +73,19 @@ class StoreMisconfigured(StoreError):
 
 class StoreUnreachable(StoreError):
     """The service did not answer in time, or not with what was asked for; the same request may succeed later."""
+
+    store: str = ""
+    """The name of the store."""
+
+
+def find_unreachable(error: BaseException) -> StoreUnreachable | None:
+    """Return the failure of a service that an error is due to, if it is."""
+    seen: BaseException | None = error
+    for _ in range(_CAUSES_MAX):
+        if seen is None or isinstance(seen, StoreUnreachable):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 def wrap_os_error(error: OSError, *, operation: str, path: str) -> StoreError:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.engine.lives import wait_until
 from tests.servers.http.asgi_client import call
+from tests.storage import local_files_only
 from tsdb.components import LocalDatabase, open_directory
 from tsdb.database import DatabaseGate
 from tsdb.errors import Cancelled
@@ -25,9 +26,11 @@ from tsdb.query import Records, Session
 from tsdb.servers import QueryScheduler
 from tsdb.servers.fast_workers import FastWorkerProgram, FastWorkers, _pool
 from tsdb.servers.http import HttpApp, sql_routes
+from tsdb.store import CachedStore, FileCache, MemoryStore
 from tsdb.units import Duration
 
-pytestmark = pytest.mark.timeout(120)
+# Files that are only in a remote store are not lent to workers.
+pytestmark = [pytest.mark.timeout(120), local_files_only]
 
 HOSTS, MINUTES = 4, 60
 QUERIES = [
@@ -282,6 +285,50 @@ def _is_running(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
     except OSError:
         return False
+
+
+async def test_damage_that_a_worker_finds_is_known_to_the_server(
+    opened: LocalDatabase, forker: Forker, tmp_path: Path
+) -> None:
+    text = QUERIES[1]
+    states = "SELECT state, reason FROM information_schema.ssts_manifest ORDER BY state"
+    async with serving(opened, forker) as world:
+        before = world.expected(text)
+        damaged = _spoil(tmp_path / "data")
+        # The server has decoded the file and does not read it again.
+        assert await world.ask(text) is None
+        await asyncio.to_thread(wait_until, lambda: run(opened, states)[0]["state"] == ["ok", "quarantined"])
+        assert world.expected(text) == before
+        manifest = "SELECT file_id FROM information_schema.ssts_manifest WHERE state = 'quarantined'"
+        assert run(opened, manifest)[0]["file_id"] == [damaged.stem]
+
+
+async def test_a_damaged_copy_of_the_file_cache_is_not_the_fault_of_the_file(forker: Forker, tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "cache", 1 << 30)
+    opened = open_directory(tmp_path, store=CachedStore(MemoryStore(), cache))
+    run(opened, "CREATE TABLE cpu (ts TIMESTAMP TIME INDEX, host STRING PRIMARY KEY, v DOUBLE, n BIGINT)")
+    rows = [f"({number}, 'h{number % 4}', {number / 7}, {number})" for number in range(1000)]
+    run(opened, f"INSERT INTO cpu VALUES {', '.join(rows)}")
+    run(opened, "ADMIN flush_table('cpu')")
+    async with serving(opened, forker) as world:
+        before = world.expected(QUERIES[1])
+        damaged = _spoil(tmp_path / "cache")
+        assert await world.ask(QUERIES[1]) is None
+        await asyncio.to_thread(wait_until, lambda: not damaged.exists())
+        assert world.expected(QUERIES[1]) == before
+        assert run(opened, "SELECT state FROM information_schema.ssts_manifest") == [{"state": ["ok"]}]
+    opened.close()
+
+
+def _spoil(directory: Path) -> Path:
+    """Change the columns of a data file below a directory, and neither its size nor its footer."""
+    file = min(directory.glob("**/*.parquet"))
+    content = bytearray(file.read_bytes())
+    end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for at in range(4, end, 7):
+        content[at] ^= 0xFF
+    file.write_bytes(content)
+    return file
 
 
 async def test_http_clients_that_are_not_alone(opened: LocalDatabase, forker: Forker) -> None:

@@ -60,6 +60,11 @@ class FileContent:
         if reason is not None:
             self._on_damage(reason)
 
+    def note_elsewhere(self, reason: str) -> None:
+        """Tell of damage that another process has found in the file, or in the copy of it on this machine."""
+        if not distrust(self._store, self.path):
+            self._on_damage(reason)
+
     def local_copy(self) -> LocalCopy | None:
         """Return where the file and its index are on this machine, to be read by another process."""
         paths = [self.path, self._index_path] if self.meta.has_index else [self.path]

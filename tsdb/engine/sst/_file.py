@@ -78,6 +78,10 @@ class DataFile:
         """Return where it is on this machine, to be read by another process; None if it is not."""
         return self._content.local_copy()
 
+    def note_damage(self, reason: str) -> None:
+        """Tell of damage that another process has found where `local_copy` said."""
+        self._content.note_elsewhere(reason)
+
     def reader(self, counters: Counters | None = None) -> FileReader:
         """Return a reader for one scan; it adds what it found decoded and what it had to read to `counters`."""
         return FileReader(self._content, self.facts, self._cached, counters)

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol, cast
 
@@ -440,8 +440,15 @@ class FastWorker:
     def _answer(self, number: int, outcome: int, found: FastAnswer) -> None:
         is_answered = outcome == Outcome.ANSWERED
         (_ANSWERED if is_answered else _DECLINED).inc()
-        if not is_answered:
+        if outcome == Outcome.DAMAGED:
+            self._note_damage(pickle.loads(found.body))
+        elif not is_answered:
             _log.debug("a fast worker has declined a query", reason=found.body.decode(errors="replace"))
         answer = self._asked.get(number)
         if answer is not None and not answer.done():
             answer.set_result(found if is_answered else None)
+
+    def _note_damage(self, reasons: Mapping[int, str]) -> None:
+        """Report damaged files to their regions, not on the event loop: copies of files are deleted."""
+        for number, file in self._lender.find_files(reasons).items():
+            self._loop.run_in_executor(None, file.note_damage, reasons[number])

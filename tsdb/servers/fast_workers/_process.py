@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import struct
 import threading
@@ -58,6 +59,8 @@ class Outcome(IntEnum):
 
     ANSWERED = 0
     DECLINED = 1
+    DAMAGED = 2
+    """Declined, because data files are damaged: their numbers and what is wrong follow, pickled."""
 
 
 class FastQuery(NamedTuple):
@@ -117,9 +120,16 @@ class _Worker:
             body, outcome = self._compute(request, seconds), Outcome.ANSWERED
         except (Exception, SoftDeadlineExceeded) as error:  # noqa: BLE001
             # The server runs it again, and has the error if it is one of the query.
-            body, outcome = repr(error).encode(errors="replace"), Outcome.DECLINED
+            body, outcome = self._declined(error)
         self._connection.sendall(HEADER.pack(request.number, outcome, seconds(), len(body)) + body)
         self._answered += 1
+
+    def _declined(self, error: BaseException) -> tuple[bytes, Outcome]:
+        # The server may not meet the damage: it may have decoded the file before.
+        damage = self._borrower.take_damage()
+        if damage:
+            return pickle.dumps(damage), Outcome.DAMAGED
+        return repr(error).encode(errors="replace"), Outcome.DECLINED
 
     def _compute(self, request: FastQuery, seconds: Callable[[], float]) -> bytes:
         deadline = SoftDeadline(seconds, self._soft_deadline_seconds)

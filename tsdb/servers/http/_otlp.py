@@ -15,8 +15,9 @@ from google.rpc.status_pb2 import Status as RpcStatus  # type: ignore[import-unt
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.database import DatabaseGate
-from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, is_fault, wire_of
+from tsdb.errors import BodyTooLarge, TsdbError, Unsupported, wire_of
 from tsdb.ingest import WriteOutcome
+from tsdb.servers._failures import log_failure
 from tsdb.servers._otlp import OtlpRequest, OtlpWriter
 from tsdb.servers.http._app import HttpApp
 from tsdb.servers.http._errors import error_response, short_error_body
@@ -71,8 +72,7 @@ class OtlpRoutes:
         except BodyTooLarge:
             raise
         except TsdbError as error:
-            if is_fault(error):
-                _log.exception("a request failed", path=request.path, status=error.status.title)
+            log_failure(_log, error, path=request.path)
             return _status_response(error)
 
     def _write(self, request: Request, body: bytes, write: Callable[[OtlpRequest], bytes | WriteOutcome]) -> Response:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from tsdb import __version__
 from tsdb.database import DatabasePort
-from tsdb.errors import TsdbError, is_fault
+from tsdb.errors import TsdbError
 from tsdb.ingest import Rejection
 from tsdb.ingest.opentsdb import NEW_TABLE, InvalidPoint, Point, make_rows, parse_put
 from tsdb.query import Session
+from tsdb.servers._failures import log_failure
 from tsdb.servers._partial_write import write_what_fits
 from tsdb.telemetry import get_logger
 
@@ -63,8 +64,7 @@ def handle_lines(lines: Sequence[bytes], database: DatabasePort, session: Sessio
         if points:
             handled.replies |= _write(points, database, session)
     except TsdbError as error:
-        if is_fault(error):
-            _log.exception("a write failed", status=error.status.title)
+        log_failure(_log, error)
         failed = f"Internal error: {error.status.value}, {error}"
         handled.replies |= {number: failed for number, _ in points}
     return handled

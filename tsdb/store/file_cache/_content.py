@@ -7,13 +7,19 @@ from pathlib import Path
 
 from tsdb.store._files import Files
 
-_MARKS: dict[str, tuple[bytes, bytes]] = {".parquet": (b"PAR1", b"PAR1"), ".idx": (b"", b"TSDBIDX1")}
+_INDEX_SUFFIX = ".idx"
+_MARKS: dict[str, tuple[bytes, bytes]] = {".parquet": (b"PAR1", b"PAR1"), _INDEX_SUFFIX: (b"", b"TSDBIDX1")}
 """By the end of a path: how data and index files begin and end."""
 
 
 def is_kept(path: str) -> bool:
     """Whether an object is one of those that are read often and never change: manifests and markers are not."""
     return path.endswith(tuple(_MARKS))
+
+
+def is_index(key: str) -> bool:
+    """Whether an object is an index file: small, and read by every query of its data file."""
+    return key.endswith(_INDEX_SUFFIX)
 
 
 def is_whole(files: Files, file: Path, size_bytes: int) -> bool:

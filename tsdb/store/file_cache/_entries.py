@@ -5,6 +5,8 @@
 - New files, written by this process, are pinned: they are what queries of recent data and the next compactions read.
   They may take half of the capacity; beyond that the oldest of them become ordinary.
 - Of the ordinary files the least recently used goes first. One that is lent to another process does not go.
+- Index files have a share of a fifth: as long as all of them take no more, data files do not push them out. They are
+  small and decide which parts of much larger data files are read, so one costs little to keep and much to miss.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from tsdb.store.file_cache._content import is_index
+
 PINNED_SHARE = 0.5
+INDEX_SHARE = 0.2
 
 
 class LocalCopy:
@@ -57,6 +62,8 @@ class CacheEntries:
         self.used = 0
         """Of files, complete or not."""
         self.pinned_bytes = 0
+        self.index_bytes = 0
+        """Of complete index files, pinned or not."""
         self._pinned: OrderedDict[str, CacheEntry] = OrderedDict()
         self._ordinary: OrderedDict[str, CacheEntry] = OrderedDict()
 
@@ -81,6 +88,7 @@ class CacheEntries:
 
     def add(self, key: str, entry: CacheEntry, *, is_new: bool) -> None:
         """Add a file whose bytes are reserved already; one of the same key is gone before."""
+        self._count_index(key, entry.size_bytes)
         if not is_new:
             self._ordinary[key] = entry
             return
@@ -95,6 +103,8 @@ class CacheEntries:
         entry = self._ordinary.pop(key, None)
         if entry is None and (entry := self._pinned.pop(key, None)) is not None:
             self.pinned_bytes -= entry.size_bytes
+        if entry is not None:
+            self._count_index(key, -entry.size_bytes)
         return entry
 
     def reserve(self, size_bytes: int, limit: int) -> bool:
@@ -110,17 +120,25 @@ class CacheEntries:
 
     def take_victims(self, size_bytes: int, limit: int) -> list[tuple[str, CacheEntry]] | None:
         """Take out files that have to be deleted before bytes can be reserved; None if that would not be enough."""
-        excess = self.used + size_bytes - min(limit, self.capacity_bytes)
+        limit = min(limit, self.capacity_bytes)
+        excess = self.used + size_bytes - limit
+        index_excess = self.index_bytes - limit * INDEX_SHARE
         victims: list[str] = []
         for key, entry in self._ordinary.items():
             if excess <= 0:
                 break
-            if not entry.is_held:
-                victims.append(key)
-                excess -= entry.size_bytes
+            if entry.is_held or (is_index(key) and index_excess <= 0):
+                continue
+            victims.append(key)
+            excess -= entry.size_bytes
+            index_excess -= entry.size_bytes if is_index(key) else 0
         if excess > 0:
             return None
-        return [(key, self._ordinary.pop(key)) for key in victims]
+        return [(key, taken) for key in victims if (taken := self.take(key)) is not None]
+
+    def _count_index(self, key: str, size_bytes: int) -> None:
+        if is_index(key):
+            self.index_bytes += size_bytes
 
     def _unpin(self, key: str, entry: CacheEntry) -> None:
         entry.is_pinned = False

@@ -20,6 +20,8 @@ from tsdb.store._errors import (
 _CODE = re.compile(r'\bcode: "([A-Za-z]+)"')
 _REASON = re.compile(r'\breason: "([A-Za-z]+)"')
 _MESSAGE = re.compile(r'\bmessage: "([^"]{1,200})')
+_KIND = re.compile(r"^([A-Za-z]+) \(")
+"""How the text begins."""
 _STATUS = re.compile(r"\bstatus: (\d{3})")
 _SOURCE = re.compile(r"\nSource:\n\s+(.{1,300})")
 _WITH_ADDRESS = re.compile(r" ?(for url )?\(https?://[^)]*\)")
@@ -36,6 +38,7 @@ _SKEWED = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 _NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "InvalidBucketName"})
 _BUSY = frozenset({"SlowDown", "ServerBusy", "ServiceUnavailable", "Throttling", "RequestLimitExceeded"})
 _BUSY_STATUS = frozenset({"429", "503"})
+_NO_ANSWER = ("send http request", "timeout reached")
 _UNSUPPORTED = frozenset({"NotImplemented"})
 
 
@@ -57,9 +60,10 @@ class Failure(NamedTuple):
 
 def explain(error: Exception, *, action: str, path: str, place: str) -> Failure:
     """Describe an error of opendal; `action` is what was tried, `place` where."""
-    text, kind = str(error), type(error).__name__
+    text = str(error)
+    kind = (_first(_KIND, text) or "Unexpected") if isinstance(error, OSError) else type(error).__name__
     code, status = _code(text), _first(_STATUS, text)
-    is_temporary = "(temporary)" in text.partition("\n")[0]
+    is_temporary = _is_temporary(text, status)
     said = f"cannot {action} {place}"
     if code in _NO_BUCKET or "bucket does not exist" in text:
         hint = "create it, or correct the name in [storage]"
@@ -103,6 +107,14 @@ def is_too_short(error: Exception) -> bool:
     return type(error).__name__ == "RangeNotSatisfied" or "reader got too little data" in str(error)
 
 
+def _is_temporary(text: str, status: str) -> bool:
+    summary = text.partition("\n")[0]
+    if "(persistent)" not in summary:
+        return "(temporary)" in summary
+    # What opendal gave up repeating is called persistent, whatever it was before.
+    return status.startswith("5") or any(sign in text for sign in _NO_ANSWER)
+
+
 def _code(text: str) -> str:
     # GCS puts the reason in a list of its own, beside a number as code.
     return _first(_CODE, text) or _first(_REASON, text)
@@ -117,6 +129,7 @@ def _reason(text: str, status: str) -> str:
     if message:
         return message
     summary = text.partition("\n")[0].partition("=> ")[2]
+    summary = _WITH_ADDRESS.sub("", summary)
     return f"{summary or 'the service failed'}{status and f' (HTTP status {status})'}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -138,7 +139,19 @@ class _OpendalOperator:
             found = await self._lister.list(path, limit=limit, start_after=start_after, recursive=recursive)
             return [entry async for entry in found]
 
-        return asyncio.run(collect())
+        if not _is_in_loop():
+            return asyncio.run(collect())
+        # A thread has one event loop at a time; another thread waits in this one's place.
+        with ThreadPoolExecutor(1, "tsdb-list") as other:
+            return other.submit(lambda: asyncio.run(collect())).result()
 
     def open_parts(self, path: str, part_bytes: int) -> PartWriter:
         return self._uploads.open(path, "wb", chunk=part_bytes)
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

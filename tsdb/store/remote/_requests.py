@@ -128,9 +128,16 @@ class Requests:
             self._free.release()
 
     def _failure(self, error: Exception, action: str, path: str) -> Failure:
+        failure = self._explained(error, action, path)
+        if isinstance(failure.error, StoreUnreachable):
+            failure.error.store = self.ledger.store
+        return failure
+
+    def _explained(self, error: Exception, action: str, path: str) -> Failure:
         if isinstance(error, RequestFailed):
             return error.failure
-        if not type(error).__module__.startswith("opendal"):
+        # Uploads in parts are files of opendal, whose errors are those of files.
+        if not isinstance(error, OSError) and not type(error).__module__.startswith("opendal"):
             raise error
         return explain(error, action=action, path=path, place=self._place)
 
