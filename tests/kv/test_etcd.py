@@ -72,6 +72,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
     ("code", "details", "kind"),
     [
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", FailureKind.TRANSIENT),
+        (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: …", FailureKind.UNSENT),
         (grpc.StatusCode.UNAUTHENTICATED, "etcdserver: invalid auth token", FailureKind.TOKEN),
         (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", FailureKind.REFUSED),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: too many requests", FailureKind.TRANSIENT),

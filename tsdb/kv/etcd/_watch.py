@@ -21,12 +21,13 @@ from tsdb.errors import TsdbError
 from tsdb.kv._coordination import KeyDeleted, KeyEvent, KeyPut, WatchChanges, WatchReset
 from tsdb.kv._errors import KvClosed, KvConflict, KvDenied, KvUnavailable
 from tsdb.kv.etcd import etcd_pb2 as pb
-from tsdb.kv.etcd._client import EtcdClient, backoff_seconds
+from tsdb.kv.etcd._client import EtcdClient
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._methods import WATCH
 from tsdb.kv.etcd._metrics import WATCH_RESETS
 from tsdb.kv.etcd._reads import read_snapshot
 from tsdb.kv.etcd._requests import Keyspace
+from tsdb.kv.etcd._retry import backoff_seconds
 from tsdb.kv.etcd._settings import Endpoint
 from tsdb.telemetry import get_logger
 
