@@ -18,6 +18,8 @@ from tests.kv.proxy import Proxy, running_proxy
 from tsdb.kv import (
     Absent,
     CoordinationStore,
+    KeyEvent,
+    KeyPut,
     KvOutcomeUnknown,
     PutKey,
     WatchChanges,
@@ -79,6 +81,26 @@ def test_a_watch_from_a_revision_that_is_forgotten_begins_with_everything(etcd: 
     found = watch.wait(PATIENCE)
     assert isinstance(found, WatchReset)
     assert found.pairs == (("a", b"2"),)
+    store.close()
+
+
+def test_changes_that_need_several_messages_come_whole(etcd: EtcdProcess) -> None:
+    """etcd splits a reply that is too large, here of five transactions, into fragments."""
+    store = connect(etcd.url)
+    start = store.snapshot("").revision
+    for number in range(5):
+        values = [PutKey(f"{number}/{each}", bytes([each]) * 250_000) for each in range(4)]
+        assert store.transact([], values)
+    watch = store.watch("", after_revision=start)
+    events: list[KeyEvent] = []
+    while len(events) < 20:
+        found = watch.wait(PATIENCE)
+        assert isinstance(found, WatchChanges)
+        assert len(found.events) % 4 == 0
+        events += found.events
+    assert [event.key for event in events] == [f"{number}/{each}" for number in range(5) for each in range(4)]
+    assert all(isinstance(event, KeyPut) and len(event.value) == 250_000 for event in events)
+    assert watch.wait(0) is None
     store.close()
 
 
