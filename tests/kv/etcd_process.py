@@ -55,6 +55,7 @@ class EtcdProcess:
     def __init__(
         self, directory: Path, *, name: str = "one", scheme: str = "http", options: Sequence[str] = ()
     ) -> None:
+        """Each change is synced: without that, etcd loses what it has acknowledged when it is killed."""
         self.name = name
         self.client_port = free_port()
         self.peer_port = free_port()
@@ -81,7 +82,7 @@ class EtcdProcess:
                     *("--name", self.name, "--data-dir", str(self._directory / self.name)),
                     *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
                     *("--listen-peer-urls", self.peer_url, "--initial-advertise-peer-urls", self.peer_url),
-                    *("--initial-cluster", self.cluster, "--unsafe-no-fsync", "--log-level", "warn"),
+                    *("--initial-cluster", self.cluster, "--log-level", "warn"),
                     *("--heartbeat-interval", "50", "--election-timeout", "500"),
                     *self.options,
                 ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -72,6 +73,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
     ("code", "details", "kind"),
     [
         (grpc.StatusCode.UNAVAILABLE, "Socket closed", FailureKind.TRANSIENT),
+        (grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses; last error: …", FailureKind.UNSENT),
         (grpc.StatusCode.UNAUTHENTICATED, "etcdserver: invalid auth token", FailureKind.TOKEN),
         (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: too many operations in txn request", FailureKind.REFUSED),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: too many requests", FailureKind.TRANSIENT),
@@ -102,6 +104,28 @@ def test_keys_are_below_the_prefix_and_readable_by_other_clients(etcd: EtcdProce
         f"{prefix}__table_name/a",
         f"{prefix}theirs",
     ]
+
+
+def test_keys_of_other_programs_that_are_not_text_are_ignored(etcd: EtcdProcess) -> None:
+    prefix = new_prefix()
+    store = connect(etcd.url, prefix=prefix)
+    watch = store.watch("")
+    assert watch.wait(PATIENCE) == store.snapshot("")
+    etcd.ctl("put", os.fsdecode(prefix.encode() + b"a\xfe"), "theirs")
+    assert store.transact([], [PutKey("b", b"ours")])
+    found = watch.wait(PATIENCE)
+    assert isinstance(found, WatchChanges)
+    assert [event.key for event in found.events] == ["b"]
+    assert store.scan("") == [("b", b"ours")]
+    store.close()
+
+
+def test_a_watch_that_cannot_work_says_why(tmp_path: Path) -> None:
+    store = connect("https://127.0.0.1:1", tls=EtcdTls(tmp_path / "missing.pem"))
+    watch = store.watch("")
+    with pytest.raises(InvalidArguments, match=r"missing\.pem"):
+        watch.wait(PATIENCE)
+    store.close()
 
 
 def test_a_scan_reads_one_moment_in_many_pages(etcd: EtcdProcess) -> None:

@@ -88,7 +88,7 @@ class KvLease:
         self._thread.start()
 
     def renew_once(self) -> bool:
-        """Renew the lease; return whether it may live on. The thread calls it, and tests with a clock of their own."""
+        """Renew the lease now; return whether it may live on."""
         sent_ns = self._clock.monotonic_ns()
         remaining = (self._expires_ns - sent_ns) / 1e9
         if remaining <= 0:

@@ -18,6 +18,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.kv._errors import KvClosed
 from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTls, EtcdTuning
 
+_CONNECT_TIMEOUT_MS = 5000
 _RECONNECT_MIN_MS = 50
 _RECONNECT_MAX_MS = 1000
 _TIMEOUTS_MAX = 2
@@ -93,7 +94,7 @@ def _options(tuning: EtcdTuning) -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", round(tuning.ping_timeout_seconds * 1000)),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MIN_MS),
-        ("grpc.min_reconnect_backoff_ms", _RECONNECT_MIN_MS),
+        ("grpc.min_reconnect_backoff_ms", _CONNECT_TIMEOUT_MS),  # despite its name, what a connection may take
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS),
         ("grpc.enable_retries", 0),
         ("grpc.enable_http_proxy", 0),

@@ -6,7 +6,6 @@ and renewals of leases. Transactions that change something are in `_transactions
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from tsdb.kv.etcd._channels import Channels
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind, classify
 from tsdb.kv.etcd._methods import AUTHENTICATE, Method, RequestT, ResponseT
 from tsdb.kv.etcd._metrics import REQUESTS, SECONDS
+from tsdb.kv.etcd._retry import CallRetry
 from tsdb.kv.etcd._settings import Endpoint, EtcdSettings, EtcdTuning
 
 _REQUIRE_LEADER = ("hasleader", "true")
@@ -91,7 +91,7 @@ class EtcdClient:
             raise KvClosed from failure
         if failure.is_timeout:
             self._channels.timed_out(endpoint)
-        if failure.kind is FailureKind.TRANSIENT:
+        if failure.is_passing:
             self._channels.avoid(endpoint)
         elif failure.kind is FailureKind.TOKEN:
             self._token = ""
@@ -99,7 +99,13 @@ class EtcdClient:
         return failure
 
     def retry(self, timeout_seconds: float) -> CallRetry:
-        return CallRetry(self, timeout_seconds, rounds=len(self.endpoints))
+        return CallRetry(
+            timeout_seconds,
+            tuning=self.tuning,
+            clock=self.clock,
+            members=len(self.endpoints),
+            wait_closed=self.wait_closed,
+        )
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -190,44 +196,3 @@ class EtcdClient:
             # Operators give servers a user first and switch authentication on then.
             self._is_login_needed = False
             return ""
-
-
-def backoff_seconds(tuning: EtcdTuning, doublings: int) -> float:
-    return min(tuning.backoff_max_seconds, tuning.backoff_min_seconds * float(2 ** min(doublings, 16)))
-
-
-class CallRetry:
-    """Whether and when to try again, until a deadline."""
-
-    def __init__(self, client: EtcdClient, timeout_seconds: float, *, rounds: int) -> None:
-        self._client = client
-        self._deadline_ns = client.clock.monotonic_ns() + round(timeout_seconds * 1e9)
-        self._members = rounds
-        self._failed = 0
-        self._logins = 0
-
-    def remaining_seconds(self) -> float:
-        return max(0.0, (self._deadline_ns - self._client.clock.monotonic_ns()) / 1e9)
-
-    def wait(self, failure: EtcdFailure) -> bool:
-        """Wait as long as it makes sense before the next attempt; return False if there should be none."""
-        if failure.kind is FailureKind.TOKEN:
-            # A token that is refused right after the login is no matter of time.
-            self._logins += 1
-            return self._logins <= len(self._client.endpoints) + 1 and self.remaining_seconds() > 0
-        if failure.kind is not FailureKind.TRANSIENT:
-            return False
-        self._failed += 1
-        pause = self._pause_seconds()
-        if pause >= self.remaining_seconds():
-            return False
-        if self._client.wait_closed(pause):
-            raise KvClosed
-        return True
-
-    def _pause_seconds(self) -> float:
-        """The other members are asked at once; when all have failed, there is a pause."""
-        if self._failed % self._members:
-            return 0.0
-        tuning = self._client.tuning
-        return backoff_seconds(tuning, self._failed // self._members - 1) * random.uniform(0.5, 1.0)

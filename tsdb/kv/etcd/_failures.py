@@ -1,7 +1,6 @@
 """What a failed call to etcd means: one table from gRPC codes and etcd's messages to what the caller must do.
 
-Only `TRANSIENT` leaves open whether etcd has done what it was asked for. All other kinds are refusals: nothing was
-done.
+Only `TRANSIENT` leaves open whether etcd has done what it was asked for. After all other kinds nothing was done.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ class FailureKind(Enum):
 
     TRANSIENT = auto()
     """Ask another member, later."""
+    UNSENT = auto()
+    """The same, and no member has seen the request."""
     TOKEN = auto()
     """Log in again."""
     DENIED = auto()
@@ -49,6 +50,7 @@ _TABLE: tuple[tuple[grpc.StatusCode, str, FailureKind], ...] = (
     (_Code.RESOURCE_EXHAUSTED, "Received message larger", FailureKind.REPLY_TOO_LARGE),
     (_Code.RESOURCE_EXHAUSTED, "database space exceeded", FailureKind.FULL),
     (_Code.RESOURCE_EXHAUSTED, "", FailureKind.TRANSIENT),
+    (_Code.UNAVAILABLE, "failed to connect to all addresses", FailureKind.UNSENT),
     (_Code.UNAVAILABLE, "", FailureKind.TRANSIENT),
     (_Code.DEADLINE_EXCEEDED, "", FailureKind.TRANSIENT),
     (_Code.CANCELLED, "", FailureKind.TRANSIENT),
@@ -57,6 +59,8 @@ _TABLE: tuple[tuple[grpc.StatusCode, str, FailureKind], ...] = (
     (_Code.UNKNOWN, "", FailureKind.TRANSIENT),
     (_Code.DATA_LOSS, "", FailureKind.TRANSIENT),
 )
+
+_PASSING = (FailureKind.TRANSIENT, FailureKind.UNSENT)
 
 
 class EtcdFailure(Exception):
@@ -74,6 +78,11 @@ class EtcdFailure(Exception):
         code = error.code()
         details = error.details() or code.name
         return cls(classify(code, details), details, endpoint, is_timeout=code is _Code.DEADLINE_EXCEEDED)
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether another member, or the same one later, may answer."""
+        return self.kind in _PASSING
 
     def as_error(self) -> TsdbError:
         """The error of the metadata store that this is."""

@@ -43,7 +43,7 @@ def _read_pages(client: EtcdClient, keyspace: Keyspace, prefix: str) -> WatchRes
         if page is None:
             return None
         limit = request.limit
-        pairs += [(keyspace.decode(kv.key), kv.value) for kv in page.kvs]
+        pairs += [(key, kv.value) for kv in page.kvs if (key := keyspace.decode(kv.key)) is not None]
         revision = revision or page.header.revision
         if not page.more:
             return WatchReset(revision, tuple(pairs))

@@ -24,8 +24,12 @@ class Keyspace:
     def encode(self, key: str) -> bytes:
         return self._prefix + key.encode()
 
-    def decode(self, key: bytes) -> str:
-        return key[len(self._prefix) :].decode()
+    def decode(self, key: bytes) -> str | None:
+        """Return a key as its user knows it, None if it is not text: then another program has put it there."""
+        try:
+            return key[len(self._prefix) :].decode()
+        except UnicodeDecodeError:
+            return None
 
     def own(self, name: str) -> bytes:
         """Return a key that no user of the store can name."""

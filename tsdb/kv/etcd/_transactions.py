@@ -30,11 +30,12 @@ from tsdb.kv._coordination import SharedOperation, last_of_each_key
 from tsdb.kv._errors import KvClosed, KvOutcomeUnknown, KvUnavailable
 from tsdb.kv._protocol import Compare
 from tsdb.kv.etcd import etcd_pb2 as pb
-from tsdb.kv.etcd._client import CallRetry, EtcdClient
+from tsdb.kv.etcd._client import EtcdClient
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._methods import TXN
 from tsdb.kv.etcd._metrics import IN_FLIGHT, OUTCOMES_UNKNOWN
 from tsdb.kv.etcd._requests import Keyspace, entry_of, put, read, revision_is
+from tsdb.kv.etcd._retry import CallRetry
 
 _TOKEN_BYTES = 12
 _VOID = b"void "

@@ -21,12 +21,13 @@ from tsdb.errors import TsdbError
 from tsdb.kv._coordination import KeyDeleted, KeyEvent, KeyPut, WatchChanges, WatchReset
 from tsdb.kv._errors import KvClosed, KvConflict, KvDenied, KvUnavailable
 from tsdb.kv.etcd import etcd_pb2 as pb
-from tsdb.kv.etcd._client import EtcdClient, backoff_seconds
+from tsdb.kv.etcd._client import EtcdClient
 from tsdb.kv.etcd._failures import EtcdFailure, FailureKind
 from tsdb.kv.etcd._methods import WATCH
 from tsdb.kv.etcd._metrics import WATCH_RESETS
 from tsdb.kv.etcd._reads import read_snapshot
 from tsdb.kv.etcd._requests import Keyspace
+from tsdb.kv.etcd._retry import backoff_seconds
 from tsdb.kv.etcd._settings import Endpoint
 from tsdb.telemetry import get_logger
 
@@ -91,6 +92,9 @@ class EtcdWatch:
                 self._note(error)
             except EtcdFailure as failure:
                 self._note(failure.as_error())
+            except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+                _LOG.exception("a watch of etcd failed", prefix=self._prefix)
+                self._error = error if isinstance(error, TsdbError) else KvUnavailable(f"a watch failed: {error!r}")
 
     def _reset(self) -> None:
         found = read_snapshot(self._client, self._keyspace, self._prefix)
@@ -139,17 +143,17 @@ class EtcdWatch:
             self._revision = None
             return False
         self._recovered()
-        pending += [event for event in map(self._event, reply.events) if event.revision > self._revision]
+        events = [self._event(event) for event in reply.events if event.kv.mod_revision > self._revision]
+        pending += [event for event in events if event is not None]
         # Parts of a reply that was too large for one message belong together: a transaction is never split.
         if reply.fragment or reply.created:
             return True
         if pending:
-            changes = WatchChanges(pending[-1].revision, tuple(pending))
+            self._put(WatchChanges(pending[-1].revision, tuple(pending)))
             pending.clear()
-            self._put(changes)
-            self._revision = changes.revision
-        else:
-            self._revision = max(self._revision, reply.header.revision)
+        # The revision of the store says how far a watch is only in notifications: with events, more may follow.
+        reached = reply.events[-1].kv.mod_revision if reply.events else reply.header.revision
+        self._revision = max(self._revision, reached)
         return True
 
     def _refused(self, reply: pb.WatchResponse, endpoint: Endpoint) -> EtcdFailure:
@@ -167,8 +171,10 @@ class EtcdWatch:
             return False
         return read_snapshot(self._client, self._keyspace, self._prefix).revision < self._revision
 
-    def _event(self, event: pb.WatchEvent) -> KeyEvent:
+    def _event(self, event: pb.WatchEvent) -> KeyEvent | None:
         key = self._keyspace.decode(event.kv.key)
+        if key is None:
+            return None
         if event.type == pb.WatchEvent.DELETE:
             return KeyDeleted(key, event.kv.mod_revision)
         return KeyPut(key, event.kv.value, event.kv.mod_revision)
