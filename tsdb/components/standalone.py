@@ -21,6 +21,7 @@ from tsdb.components._local import (
 )
 from tsdb.components._process import Service
 from tsdb.components._stores import OpenStores, open_stores
+from tsdb.components._warm_up import load_statements, save_statements, warm_up
 from tsdb.config import (
     IndexMode,
     MitoOptions,
@@ -242,6 +243,7 @@ class Standalone:
             wal_directory=Path(config.wal.dir) if config.wal.dir else None,
             on_fatal=self._fail,
         )
+        warm_up(self._open.database.services.queries, load_statements(home))
         self._gate.open(self._open.database)
 
     def close(self) -> None:
@@ -250,6 +252,7 @@ class Standalone:
         self._gate.close()
         opened, self._open = self._open, None
         if opened is not None:
+            save_statements(opened.database.services.queries, Path(self._config.storage.data_home))
             opened.close()
 
     def _memory_owners(self) -> list[MemoryOwner]:

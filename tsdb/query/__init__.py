@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsdb.query._checkpoint import run_checked, threads_max
 from tsdb.query._engine import QueryEngine
+from tsdb.query._seen import RecentStatement
 from tsdb.query._write_token import WriteToken
 from tsdb.query.errors import PlanQuery, TableMissing
 from tsdb.query.planning import QueryEngineOptions
@@ -19,6 +20,7 @@ __all__ = [
     "PlanQuery",
     "QueryEngine",
     "QueryEngineOptions",
+    "RecentStatement",
     "Records",
     "Session",
     "TableMissing",

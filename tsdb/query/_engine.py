@@ -28,6 +28,7 @@ from tsdb.query._explain import (
 )
 from tsdb.query._fast_paths import FastPath, FastPaths
 from tsdb.query._planner import InformationSource, QueryPlanner
+from tsdb.query._seen import RecentStatement
 from tsdb.query.choose import Planned, Range
 from tsdb.query.errors import without_places
 from tsdb.query.planning import Expand, QueryEngineOptions
@@ -85,6 +86,10 @@ class QueryEngine:
         if isinstance(chosen, Range):
             return TableRecords(self._run_range(chosen.query, session, extra)[0])
         return self._fast_paths.start(chosen, session, lambda: self._run(text, tokens, session, extra))
+
+    def recent_statements(self, count: int, text_chars_max: int) -> list[RecentStatement]:
+        """Return queries that were asked last, one of each shape, the most recent one first."""
+        return self._fast_paths.recent(count, text_chars_max)
 
     def aggregate(self, text: str, session: Session, *, tables: Mapping[str, pa.Table]) -> pa.Table | None:
         """Answer an aggregate from runs; None for any other query, and if only the planner can answer it."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tsdb.errors import Busy, Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import METRIC_ENGINE
 from tsdb.query._planner import QueryPlanner
-from tsdb.query._seen import SeenShapes, shifted
+from tsdb.query._seen import RecentStatement, SeenShapes, shifted
 from tsdb.query.choose import Decision, Over, Planned, Range, Scan, SeriesAggregate, choose
 from tsdb.query.planning import QueryRecords
 from tsdb.query.selection import PlainSelection, SelectionRecords
@@ -85,6 +85,10 @@ class FastPaths:
             return None
         filter = template.where.bind(shape.literals)
         return None if filter is None else FastPath(template.meaning, filter, "its shape was seen before")
+
+    def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
+        """Return the last statements of the shapes that were asked last."""
+        return self._seen.recent(count, text_chars_max)
 
     def choose(
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]

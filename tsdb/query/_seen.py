@@ -14,7 +14,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from tsdb.engine.reading import Conditions, Node, TagIs
 from tsdb.model import NS_PER_UNIT, InvalidTimestamp, Kind, Semantic, TableInfo, TimeRange, check_range, parse_timestamp
@@ -211,7 +212,7 @@ def _mapped(
     return condition
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class SeenShape(Generic[T]):
     """What a shape means."""
 
@@ -220,12 +221,27 @@ class SeenShape(Generic[T]):
     table: TableInfo
     where: Where
     meaning: T
+    text: str
+    """The last statement of this shape."""
 
     def is_of(self, table: TableInfo | None) -> bool:
         """Return whether the name still stands for the same table, unchanged."""
         if table is self.table:
             return True
         return table is not None and (table.id, table.version) == (self.table.id, self.table.version)
+
+
+_Key: TypeAlias = tuple[str, tuple[str, ...], str, Dialect, str]
+"""Text of the shape, literals that belong to it, database, dialect, time zone."""
+
+
+class RecentStatement(NamedTuple):
+    """A statement, and what its session had chosen."""
+
+    text: str
+    database: str
+    dialect: Dialect
+    time_zone: str
 
 
 class SeenShapes(Generic[T]):
@@ -235,7 +251,7 @@ class SeenShapes(Generic[T]):
         self._lock = threading.Lock()
         self._others: OrderedDict[Hashable, tuple[int, ...]] = OrderedDict()
         """Which literals of a shape are not those of its conditions."""
-        self._templates: OrderedDict[Hashable, SeenShape[T]] = OrderedDict()
+        self._templates: OrderedDict[_Key, SeenShape[T]] = OrderedDict()
 
     def find(self, text: str, session: Session) -> tuple[SeenShape[T], Shape] | None:
         """Return what a text of a known shape means, and its literals."""
@@ -254,7 +270,19 @@ class SeenShapes(Generic[T]):
                 return None
             self._templates.move_to_end(key)
             self._others.move_to_end(written)
+            found.text = text
             return found, shape
+
+    def recent(self, count: int, text_chars_max: int) -> list[RecentStatement]:
+        """Return the last statements of the shapes that were used last, the most recent one first."""
+        with self._lock:
+            newest = list(islice(reversed(self._templates.items()), count))
+        found = []
+        for key, shape in newest:
+            _, _, database, dialect, time_zone = key
+            if len(shape.text) <= text_chars_max:
+                found.append(RecentStatement(shape.text, database, dialect, time_zone))
+        return found
 
     def remember(
         self,
@@ -275,21 +303,22 @@ class SeenShapes(Generic[T]):
             return
         own = {numbers[place] for place in places}
         others = tuple(number for number in numbers.values() if number not in own)
-        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning)
+        template = SeenShape(name, table, Where(condition, table, session, numbers), meaning, text)
         with self._lock:
             _put(self._others, (session.dialect, shape.text), others)
             _put(self._templates, _key(shape, others, session), template)
 
 
-def _key(shape: Shape, others: Sequence[int], session: Session) -> Hashable:
+def _key(shape: Shape, others: Sequence[int], session: Session) -> _Key:
     rest = tuple([shape.literals[number] for number in others])
     return (shape.text, rest, session.database, session.dialect, session.time_zone)
 
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-def _put(kept: OrderedDict[Hashable, V], key: Hashable, value: V) -> None:
+def _put(kept: OrderedDict[K, V], key: K, value: V) -> None:
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > SHAPES_MAX:

@@ -1,0 +1,117 @@
+"""Asking the queries of before a restart again, before the first client does.
+
+The first query of its kind is planned, opens data files and decodes columns, which later ones find done. What clients
+will ask is what they have asked: when a server stops, it writes down the last statement of each of the shapes that were
+used last; when it starts, it runs them and throws the rows away. That is bounded in number and in time, and nothing
+depends on it: a file that is missing, old or damaged costs warmth only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tsdb.auth import SYSTEM
+from tsdb.errors import TsdbError
+from tsdb.query import Channel, QueryEngine, RecentStatement, Session
+from tsdb.sql.statements import Dialect
+from tsdb.store import Files, write_all
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+STATEMENTS_FILE = "recent_statements.json"
+STATEMENTS_MAX = 32
+TEXT_CHARS_MAX = 4096
+ROUNDS = 3
+"""How often each is asked: the second time takes the way of queries whose shape is known, the third finds that warm."""
+WARM_SECONDS_MAX = 1.0
+"""How much longer a start may take."""
+
+_CHANNELS = {Dialect.MYSQL: Channel.MYSQL, Dialect.POSTGRESQL: Channel.POSTGRES}
+_log = get_logger("tsdb.warm_up")
+
+
+def save_statements(queries: QueryEngine, directory: Path) -> None:
+    """Write down what was asked last; if nothing was, the file stays as it is."""
+    statements = queries.recent_statements(STATEMENTS_MAX, TEXT_CHARS_MAX)
+    if not statements:
+        return
+    content = json.dumps({"statements": [each._asdict() for each in statements]}, indent=1)
+    file, files = directory / STATEMENTS_FILE, Files()
+    new = file.with_suffix(".tmp")
+    try:
+        fd = files.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            write_all(files, fd, content.encode())
+        finally:
+            files.close(fd)
+        files.rename(new, file)
+    except OSError as error:
+        _log.warning("the last queries are not written down", file=file, error=error)
+
+
+def load_statements(directory: Path) -> list[RecentStatement]:
+    """Return what was asked before the restart, as far as that can be read."""
+    try:
+        found = json.loads((directory / STATEMENTS_FILE).read_bytes())["statements"]
+        return [
+            RecentStatement(each["text"], each["database"], Dialect(each["dialect"]), each["time_zone"])
+            for each in found[:STATEMENTS_MAX]
+        ]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        _log.warning("the last queries cannot be read", file=directory / STATEMENTS_FILE, error=error)
+        return []
+
+
+def warm_up(
+    queries: QueryEngine, statements: Sequence[RecentStatement], *, seconds_max: float = WARM_SECONDS_MAX
+) -> int:
+    """Run statements some times within a limited time, and return how many runs were done by then."""
+    if not statements:
+        return 0
+    began = time.monotonic()
+    done: list[RecentStatement] = []
+
+    def left() -> float:
+        return seconds_max - (time.monotonic() - began)
+
+    # A store that does not answer must not delay the start: the thread is left alone when the time is over.
+    thread = threading.Thread(target=_run_all, args=(queries, statements, done, left), name="tsdb-warm-up", daemon=True)
+    thread.start()
+    thread.join(seconds_max)
+    _log.debug("queries of before the restart were asked", statements=len(statements), done=len(done))
+    return len(done)
+
+
+def _run_all(
+    queries: QueryEngine,
+    statements: Sequence[RecentStatement],
+    done: list[RecentStatement],
+    left: Callable[[], float],
+) -> None:
+    for statement in list(statements) * ROUNDS:
+        if (seconds := left()) <= 0:
+            return
+        # Its table may be gone, or another one by now.
+        with suppress(TsdbError):
+            _run(queries, statement, seconds)
+        done.append(statement)
+
+
+def _run(queries: QueryEngine, statement: RecentStatement, seconds: float) -> None:
+    session = Session(
+        channel=_CHANNELS.get(statement.dialect, Channel.HTTP),
+        database=statement.database,
+        time_zone=statement.time_zone,
+        identity=SYSTEM,
+        timeout=Duration.of_seconds(seconds),
+    )
+    for _ in queries.query(statement.text, session):
+        pass
