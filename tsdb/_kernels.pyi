@@ -421,6 +421,32 @@ def repeat_strings(
     Run i is `values[ranks[i]]` in `lengths[i]` rows; both are int64. A null takes no bytes.
     """
 
+class TextFilters:
+    """Filters of what texts are made of, one for every so many rows."""
+
+    def __init__(self, granularity: int, rate: float, gram: int, folds_case: bool, bytes_max: int) -> None:
+        """`rate` is how often a filter may be wrong; of characters beyond ASCII, `gram` are one piece.
+
+        Filters beyond `bytes_max` in all, and those of rows with too many words, rule nothing out: their count is 0.
+        """
+
+    def add(self, texts: SupportsArrowArray) -> None:
+        """Add texts (strings, perhaps null) in the order of rows."""
+
+    def finish(self) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+        """Return of each filter how many bits a hash sets (uint8), its bits and its bitmap of pieces (both binary).
+
+        A bitmap may be null: then pieces are among the bits. Begins anew.
+        """
+
+def text_needs(
+    text: str, starts_word: bool, ends_word: bool, gram: int, folds_case: bool
+) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
+    """Return what filters of texts that hold `text` have: hashes (uint64), pieces (uint32) and their hashes (uint64).
+
+    `starts_word` and `ends_word` say that no letter or digit of ASCII stands before or after it.
+    """
+
 def encode_mysql_rows(
     batch: SupportsArrowArray,
     sequence: int,

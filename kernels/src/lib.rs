@@ -75,6 +75,7 @@ mod _kernels {
         sort_keys::sort_keys,
         sort_pieces::{SortedPieces, sort_pieces},
         take_rows::take_rows,
+        text_filters::{TextFilters, text_needs},
         time_slices::time_slices,
     };
 

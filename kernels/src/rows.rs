@@ -5,6 +5,7 @@
 //! `common_keys` finds what has to be merged, `merge_dedup` and `merge_sorted` merge sorted rows and drop overwritten ones. The other kernels read sorted rows:
 //! `pick_stretches`, `time_slices` and `passing_rows` select row ranges, `take_rows`, `interleave_runs` and
 //! `repeat_strings` copy values, `run_boundaries` and `run_aggregate` reduce runs of rows.
+//! `text_filters` makes the filters of full-text indexes from what texts are made of (`text_runs`).
 
 pub mod common_keys;
 pub mod group_series;
@@ -24,4 +25,6 @@ pub mod sort_keys;
 pub mod sort_pieces;
 mod tag_frames;
 pub mod take_rows;
+pub mod text_filters;
+mod text_runs;
 pub mod time_slices;

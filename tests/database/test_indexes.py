@@ -20,7 +20,7 @@ HOSTS = 2000
 EXCLUDED = re.compile(r"inverted indexes of (\d+) files excluded (\d+) series")
 
 
-def open_database(directory: Path, *, on_query: bool) -> LocalDatabase:
+def open_database(directory: Path, *, on_query: bool, workers: int = 0) -> LocalDatabase:
     tuning = EngineTuning(index=IndexTuning(series_min=100, page_series=64, page_values=64))
     options = LocalOptions(
         engine=EngineOptions(
@@ -31,7 +31,7 @@ def open_database(directory: Path, *, on_query: bool) -> LocalDatabase:
             tuning=tuning,
         ),
         wal=WalSettings(ballast_bytes=Size(0)),
-        query=QueryEngineOptions(spill_dir=directory / "spill"),
+        query=QueryEngineOptions(spill_dir=directory / "spill", workers=workers),
         has_housekeeping=False,
     )
     return open_directory(directory, options=options)

@@ -267,6 +267,7 @@ QUERY_LAYERS = {
     "planning": 7,
     "promql": 7,
     "selection": 7,
+    "_handed": 8,
     "_seen": 8,
     "series_aggregate": 8,
     "workers": 8,

@@ -16,6 +16,7 @@ from tsdb.errors import InvalidArguments
 from tsdb.model import (
     ColumnInfo,
     DatabaseInfo,
+    FulltextIndex,
     MemtableKind,
     MemtableSettings,
     MergeMode,
@@ -37,6 +38,7 @@ _TWCS = "compaction.twcs."
 _TREE = "memtable.partition_tree."
 _LONGEST = Duration.parse("292y")
 _FILTER_DEFAULTS = {"granularity": "10240", "false_positive_rate": "0.01"}
+_FULLTEXT_DEFAULTS = {**_FILTER_DEFAULTS, "analyzer": "English", "case_sensitive": "false"}
 
 
 def effective_options(table: TableInfo, database: DatabaseInfo) -> dict[str, str]:
@@ -63,6 +65,7 @@ def region_options(options: Mapping[str, str], columns: Sequence[ColumnInfo] = (
         compaction_output_bytes=_read(options, f"{_TWCS}max_output_file_size", _parse_size, default=None),
         memtable=_memtable_options(options),
         skipping=tuple(_skipping_indexes(columns)),
+        fulltext=tuple(_fulltext_indexes(columns)),
     )
 
 
@@ -85,6 +88,17 @@ def _skipping_indexes(columns: Sequence[ColumnInfo]) -> Iterator[SkippingIndex]:
         if index is not None and column.semantic is Semantic.FIELD:
             said = {**_FILTER_DEFAULTS, **dict(index.options)}
             yield SkippingIndex(column.id, int(said["granularity"]), float(said["false_positive_rate"]))
+
+
+def _fulltext_indexes(columns: Sequence[ColumnInfo]) -> Iterator[FulltextIndex]:
+    """Yield the full-text indexes of fields; both backends come to the same filters."""
+    for column in columns:
+        index = column.index("fulltext")
+        if index is not None and column.semantic is Semantic.FIELD:
+            said = {**_FULLTEXT_DEFAULTS, **dict(index.options)}
+            granularity, rate = int(said["granularity"]), float(said["false_positive_rate"])
+            is_case_sensitive = said["case_sensitive"] == "true"
+            yield FulltextIndex(column.id, granularity, rate, said["analyzer"], is_case_sensitive)
 
 
 def _is_live(key: str) -> bool:

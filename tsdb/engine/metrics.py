@@ -47,6 +47,7 @@ INDEX_EXCLUDED_SERIES = counter(
     "tsdb_engine_index_series_excluded_total", "Series that queries need not look at because of inverted indexes."
 )
 INDEX_EXCLUDED_ROWS = counter(
-    "tsdb_engine_index_rows_excluded_total", "Rows that queries need not read because of skipping indexes."
+    "tsdb_engine_index_rows_excluded_total",
+    "Rows that queries need not read because of skipping and full-text indexes.",
 )
 INDEX_READ_BYTES = counter("tsdb_engine_index_read_bytes_total", "Bytes of index pages that queries read.")

@@ -27,9 +27,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsdb._kernels import Samples
+from tsdb.engine.index import TextAll, TextAny, TextHolds, TextNode, TextTest, is_selective
 from tsdb.engine.rows.slices import Positions
 from tsdb.engine.scan import (
     Aggregated,
@@ -43,6 +43,7 @@ from tsdb.engine.scan import (
     GroupKeys,
     Node,
     Ref,
+    RowExpression,
     RowFilter,
     RunQuery,
     RunStatistics,
@@ -51,14 +52,16 @@ from tsdb.engine.scan import (
     TagsAsked,
     Undecodable,
     decode_expression,
+    is_understood,
     joined,
     merge_aggregated,
     sortable_bits,
+    text_test,
 )
 from tsdb.model import RegionSchema, TimeRange
 
 
-def as_node(filter: pc.Expression | pa.Scalar | Node | None) -> Node | None:
+def as_node(filter: RowExpression | None) -> Node | None:
     """Return a filter as a tree that can be looked into; None if it refers to columns in another way."""
     try:
         return None if filter is None else decode_expression(filter)
@@ -266,9 +269,17 @@ __all__ = [
     "TagIs",
     "TagMatch",
     "TagsAsked",
+    "TextAll",
+    "TextAny",
+    "TextHolds",
+    "TextNode",
+    "TextTest",
     "as_node",
+    "is_selective",
+    "is_understood",
     "joined",
     "merge_aggregated",
     "no_check",
     "sortable_bits",
+    "text_test",
 ]

@@ -33,6 +33,7 @@ from tsdb.model._metric import METRIC_TSID, add_histogram, add_labels
 from tsdb.model._offsets import ZoneOffsets, instants_of, local_times, offsets_of
 from tsdb.model._partition import PartitionRule
 from tsdb.model._region import (
+    FulltextIndex,
     MemtableKind,
     MemtableSettings,
     MergeMode,
@@ -112,6 +113,7 @@ __all__ = [
     "DataType",
     "DatabaseInfo",
     "DropColumn",
+    "FulltextIndex",
     "InvalidTimeZone",
     "InvalidTimestamp",
     "Kind",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -82,6 +82,22 @@ class SkippingIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class FulltextIndex:
+    """A declared full-text index: a filter of the words of a column for every so many rows."""
+
+    column: int
+    """The id of the column."""
+    granularity: int
+    """How many rows have one filter."""
+    false_positive_rate: float
+    """How often a filter may be wrong about a word that is not there."""
+    analyzer: str
+    """`English` or `Chinese`: how texts beyond ASCII are cut into pieces."""
+    case_sensitive: bool
+    """Words differ by capital letters of ASCII too."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegionOptions:
     """The options of the regions of a table."""
 
@@ -108,6 +124,8 @@ class RegionOptions:
     append mode: among themselves they stay merged by `merge_mode`."""
     skipping: tuple[SkippingIndex, ...] = ()
     """The skipping indexes of files that are written from now on."""
+    fulltext: tuple[FulltextIndex, ...] = ()
+    """Their full-text indexes."""
 
     def keeps_all(self, sequence_min: int) -> bool:
         """Whether rows of this sequence and later ones are kept as they are, duplicates included."""
@@ -138,6 +156,7 @@ class RegionOptions:
         if "memtable" in given:
             given["memtable"] = MemtableSettings.from_json(given["memtable"])
         given["skipping"] = tuple(SkippingIndex(*each) for each in given.get("skipping", ()))
+        given["fulltext"] = tuple(FulltextIndex(*each) for each in given.get("fulltext", ()))
         return cls(**given)
 
 
@@ -146,5 +165,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, MemtableSettings):
         return value.to_json()
     if isinstance(value, tuple):
-        return [[each.column, each.granularity, each.false_positive_rate] for each in value]
+        return [list(astuple(each)) for each in value]
     return str(value) if isinstance(value, Duration | Size) else value

@@ -160,6 +160,8 @@ def _indexes(counts: dict[str, int]) -> str:
         )
     if counts["rows_excluded_by_index"]:
         said.append(f"skipping indexes excluded {counts['rows_excluded_by_index']} rows")
+    if counts["rows_excluded_by_fulltext"]:
+        said.append(f"full-text indexes excluded {counts['rows_excluded_by_fulltext']} rows")
     return "".join(f", {each}" for each in [*said, f"index_bytes_read={counts['index_bytes_read']}"]) if said else ""
 
 

@@ -21,6 +21,7 @@ from tsdb.engine import Regions
 from tsdb.memory import LEAST_SHARE, MemoryUse
 from tsdb.model import ColumnInfo, TableInfo, ViewInfo
 from tsdb.query._checkpoint import before_long_step
+from tsdb.query._handed import find_handed, read_once
 from tsdb.query.errors import TableMissing
 from tsdb.query.functions import Function
 from tsdb.query.information_schema import InformationContext, information_table
@@ -40,7 +41,7 @@ from tsdb.query.planning import (
     may_read,
 )
 from tsdb.query.session import Session
-from tsdb.query.tables import INFORMATION_SCHEMA, NUMBERS_ROWS, PG_CATALOG, TableCatalog, TableSource, visible
+from tsdb.query.tables import INFORMATION_SCHEMA, NUMBERS_ROWS, PG_CATALOG, Handed, TableCatalog, TableSource, visible
 from tsdb.query.workers import (
     DescribeRequest,
     Lease,
@@ -101,7 +102,19 @@ class QueryPlanner:
         self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table], *, prefix: str = ""
     ) -> Job:
         """Look at the text of a query and edit it; `prefix` goes before the edited text."""
-        return self._preparer.prepare(text, tokens, session, tables, prefix=prefix)
+        job = self._preparer.prepare(text, tokens, session, tables, prefix=prefix)
+        handed = self._find_handed(text, tokens, session, tables)
+        return job if handed is None else replace(job, handed=handed)
+
+    def _find_handed(
+        self, text: str, tokens: list[Token], session: Session, tables: Mapping[str, pa.Table]
+    ) -> Handed | None:
+        """Return the conditions that can be handed to the only table of a query."""
+        found = read_once(text, tokens, session.dialect)
+        if found is None or found[0][-1] in tables:
+            return None
+        table = self.find_table(found[0], session)
+        return None if table is None else find_handed(tokens, session.dialect, session.time_zone, table, found[1])
 
     def find_table(self, parts: Sequence[str], session: Session) -> TableInfo | None:
         """Return the table that a name of one to three parts stands for; None for anything else."""
@@ -167,6 +180,7 @@ class QueryPlanner:
         *,
         is_ordered: bool,
         is_single: bool,
+        handed: Handed | None = None,
     ) -> TableSource:
         """Return where a query finds its tables; `tables` are its own."""
         return TableSource(
@@ -179,6 +193,7 @@ class QueryPlanner:
             is_ordered=is_ordered,
             is_single=is_single,
             numbers_rows=NUMBERS_ROWS,
+            handed=handed,
         )
 
     def close(self) -> None:
@@ -237,7 +252,9 @@ class QueryPlanner:
         if not is_isolated and (not job.is_single or not job.is_small):
             self._memory.watch(life)
         is_single = is_isolated or job.is_single
-        source = self.source(life, job.session, job.tables, is_ordered=job.is_ordered, is_single=is_single)
+        source = self.source(
+            life, job.session, job.tables, is_ordered=job.is_ordered, is_single=is_single, handed=job.handed
+        )
         source.plan_view = lambda view: self._plan_view(view, job, source, life)
         return life, source
 

@@ -16,16 +16,28 @@ from tests.engine.scan.filters import CONDITIONS, TAG_CONDITIONS, Compare, Condi
 from tests.engine.scan.regions import Region, Row, bag, late_regions, regions, rows_of
 from tests.engine.sst.files import DIRECTORY, Files, hosts, run_of, schema_of
 from tsdb.clock import ManualClock
-from tsdb.engine.index import IndexOptions
+from tsdb.engine.index import IndexOptions, TextAll, TextAny, TextHolds, TextNode, TextTest
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
-from tsdb.engine.scan import Conditions, ScanStatistics, Snapshot, TagIs, TagMatch, list_series, make_filter
+from tsdb.engine.scan import (
+    Call,
+    Conditions,
+    Ref,
+    ScanStatistics,
+    Snapshot,
+    TagIs,
+    TagMatch,
+    joined,
+    list_series,
+    make_filter,
+)
 from tsdb.engine.scan.plan.indexed import prefix_span, spans_of
 from tsdb.engine.sst import DataFile, write_sst
 from tsdb.engine.tuning import IndexTuning, ScanTuning
 from tsdb.model import (
     Column,
     ColumnId,
+    FulltextIndex,
     Matcher,
     MergeMode,
     RegionOptions,
@@ -47,8 +59,12 @@ HOST = Column(ColumnId(0), "host", pa.string(), Semantic.TAG)
 def as_files(snapshot: Snapshot, options: RegionOptions, *, applies_index: bool = True) -> Snapshot:
     """Return the snapshot with every source in a data file with indexes, and nothing in caches."""
     store = MemoryStore()
-    skipping = tuple(SkippingIndex(column.id, 2, 0.01) for column in snapshot.schema.fields)
-    options = replace(options, skipping=skipping)
+    fields = snapshot.schema.fields
+    options = replace(
+        options,
+        skipping=tuple(SkippingIndex(column.id, 2, 0.01) for column in fields),
+        fulltext=tuple(FulltextIndex(column.id, 2, 0.01, "English", True) for column in fields),
+    )
     files = []
     for source in snapshot.sources:
         merge = Merge(snapshot.schema, options, [Selection.all_of(source.reader())], keep_tombstones=True)
@@ -114,6 +130,37 @@ def test_filters_of_values_exclude_no_row_that_matches_in_any_merge_mode(region:
     times = newest.column("ts").cast(pa.int64()).to_pylist()
     keys = zip(newest.column("host").to_pylist(), newest.column("zone").to_pylist(), strict=True)
     assert dict(zip(keys, times, strict=True)) == last
+
+
+def items_of(inner: st.SearchStrategy[TextNode]) -> st.SearchStrategy[tuple[TextNode, ...]]:
+    return st.lists(inner, min_size=1, max_size=2).map(tuple)
+
+
+WANTED = st.recursive(
+    st.builds(TextHolds, st.sampled_from(["x", "y", "", "xy", "no"]), st.booleans(), st.booleans()),
+    lambda inner: st.builds(TextAll, items_of(inner)) | st.builds(TextAny, items_of(inner)),
+    max_leaves=4,
+)
+
+
+def fulfils(text: str | None, wanted: TextNode) -> bool:
+    if isinstance(wanted, TextHolds):
+        # A text without blanks has no other words than itself.
+        is_whole = wanted.starts_word or wanted.ends_word
+        return text is not None and (text == wanted.text if is_whole else wanted.text in text)
+    decide = all if isinstance(wanted, TextAll) else any
+    return decide(fulfils(text, each) for each in wanted.items)
+
+
+@settings(max_examples=60, deadline=None)
+@given(regions() | late_regions(), WANTED)
+def test_filters_of_words_exclude_no_row_that_matches_in_any_merge_mode(region: Region, wanted: TextNode) -> None:
+    """The caller checks the rows, which are those that are newest and perhaps others that do not match."""
+    snapshot = as_files(region.snapshot(tuning=EAGER), region.options)
+    filter = Conditions(TimeRange.ALL, (), None, (TextTest("s", wanted),))
+    rows = rows_of(list(scan_batches(snapshot, COLUMNS, filter)))
+    found = [row for row in rows if fulfils(row["s"], wanted)]
+    assert bag(found, COLUMNS) == bag([row for row in region.visible() if fulfils(row["s"], wanted)], COLUMNS)
 
 
 FIELD = schema_of({"host": pa.string()}, {"id": pa.string(), "code": pa.int64()})
@@ -185,6 +232,71 @@ def test_in_append_mode_rows_of_overlapping_files_are_left_out() -> None:
     wanted = pc.field("id") == f"request-{12_345 * 7919 % 1_000_003:07}"
     assert len(rows_of(list(scan_batches(snapshot, ["ts", "id"], wanted, statistics=counters)))) == 1
     assert counters.rows_excluded_by_index >= 36_000
+
+
+LOG = schema_of({"host": pa.string()}, {"msg": pa.string()})
+
+
+def log(options: RegionOptions, *, granularity: int = 1000, applies_index: bool = True) -> Snapshot:
+    """A file of 20,000 lines, every one with a number of its own and every ten-thousandth with a rare word."""
+    declared = FulltextIndex(LOG.by_name["msg"].id, granularity, 0.001, "English", False)
+    files = Files(LOG, options=replace(options, fulltext=(declared,)), row_group_rows=5000)
+    columns = {
+        "host": pa.array(["h"] * 20_000),
+        "ts": pa.array(range(20_000), pa.timestamp("ms")),
+        "msg": pa.array(
+            [
+                f"request-{number * 7919 % 1_000_003:07} took {number * 31 % 977} ms"
+                + " Quagga!" * (number % 10_000 == 7)
+                for number in range(20_000)
+            ]
+        ),
+    }
+    written = files.write(run_of(LOG, columns))
+    source = DataFile(
+        written.meta, store=files.store, directory=DIRECTORY, caches=Caches.disabled(), applies_index=applies_index
+    )
+    return Snapshot(LOG, options, (source,))
+
+
+def like(pattern: str) -> Call:
+    kind = pa.struct([("pattern", pa.string()), ("ignore_case", pa.bool_())])
+    return Call("match_like", (Ref("msg"),), pa.scalar({"pattern": pattern, "ignore_case": False}, kind))
+
+
+@pytest.mark.parametrize(
+    ("filter", "rows", "excluded"),
+    [
+        (like("%Quagga%"), 2, 18_000),
+        (like("%uagg_!"), 2, 18_000),
+        (like(f"request-{12_345 * 7919 % 1_000_003:07} took%"), 1, 18_000),
+        (like("%no such%"), 0, 20_000),
+        (like("%took%"), 20_000, 0),
+        (like("%"), 20_000, 0),
+        (joined("or_kleene", [like("%Quagga%"), like("%no such%")]), 2, 18_000),
+        (joined("or_kleene", [like("%Quagga%"), like("%took%")]), 20_000, 0),
+        (Call("invert", (like("%Quagga%"),)), 19_998, 0),
+        (pc.field("msg") == "request-0000000 took 0 ms", 1, 18_000),
+        (pc.field("msg").isin(["request-0000000 took 0 ms", "none"]), 1, 18_000),
+    ],
+)
+def test_a_filter_of_words_excludes_rows_and_changes_no_answer(filter: Any, rows: int, excluded: int) -> None:
+    counters, plain = ScanStatistics(), ScanStatistics()
+    found = rows_of(list(scan_batches(log(RegionOptions()), ["ts", "msg"], filter, statistics=counters)))
+    without = log(RegionOptions(), applies_index=False)
+    assert found == rows_of(list(scan_batches(without, ["ts", "msg"], filter, statistics=plain)))
+    assert len(found) == rows
+    assert counters.rows_excluded_by_fulltext >= excluded
+    assert bool(counters.rows_excluded_by_fulltext) == bool(excluded)
+    assert counters.rows_read + counters.rows_excluded_by_fulltext == plain.rows_read == 20_000
+    assert counters.rows_excluded_by_index == plain.rows_excluded_by_fulltext == 0
+
+
+def test_filters_of_words_that_take_more_than_their_column_are_not_read() -> None:
+    counters = ScanStatistics()
+    found = list(scan_batches(log(RegionOptions(), granularity=1), ["ts"], like("%Quagga%"), statistics=counters))
+    assert len(rows_of(found)) == 2
+    assert counters.rows_excluded_by_fulltext == counters.index_bytes_read == 0
 
 
 MANY = schema_of({"host": pa.string()}, {"usage": pa.float64(), "count": pa.int64()})

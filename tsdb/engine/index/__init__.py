@@ -1,15 +1,14 @@
-"""Index files: blobs that are read in parts, and inverted indexes of tags. Format: `docs/format/sst.md`."""
+"""Index files: blobs that are read in parts, indexes of tags, filters of fields. Format: `docs/format/sst.md`."""
 
 from tsdb.engine.index._bloom import (
     BLOOM,
     BloomBuilder,
     BloomIndex,
-    RowSpan,
     bloom_blob,
-    hash_values,
     is_skippable,
 )
 from tsdb.engine.index._container import IndexDamaged, IndexFile, encode_index
+from tsdb.engine.index._granules import FilterPages, RowSpan
 from tsdb.engine.index._inverted import (
     INVERTED,
     InvertedIndex,
@@ -23,12 +22,27 @@ from tsdb.engine.index._options import IndexOptions
 from tsdb.engine.index._pages import PagedBlob, PageDirectory, directory_blob, encode_pages
 from tsdb.engine.index._postings import Postings, sort_postings
 from tsdb.engine.index._spill import clean_spills
+from tsdb.engine.index._text import (
+    FULLTEXT,
+    TextAll,
+    TextAny,
+    TextBuilder,
+    TextHolds,
+    TextIndex,
+    TextNode,
+    TextTest,
+    fulltext_blob,
+    is_searchable,
+    is_selective,
+)
 
 __all__ = [
     "BLOOM",
+    "FULLTEXT",
     "INVERTED",
     "BloomBuilder",
     "BloomIndex",
+    "FilterPages",
     "IndexDamaged",
     "IndexFile",
     "IndexOptions",
@@ -38,6 +52,13 @@ __all__ = [
     "Postings",
     "RowSpan",
     "TagTest",
+    "TextAll",
+    "TextAny",
+    "TextBuilder",
+    "TextHolds",
+    "TextIndex",
+    "TextNode",
+    "TextTest",
     "ValueSpan",
     "bloom_blob",
     "clean_spills",
@@ -45,9 +66,11 @@ __all__ = [
     "encode_index",
     "encode_inverted",
     "encode_pages",
-    "hash_values",
+    "fulltext_blob",
     "inverted_blob",
     "is_indexable",
+    "is_searchable",
+    "is_selective",
     "is_skippable",
     "sort_postings",
 ]

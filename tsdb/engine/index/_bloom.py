@@ -7,7 +7,7 @@ distinct values and the rate of wrong answers that the table asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -16,20 +16,18 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from tsdb.engine.index._container import IndexFile
-from tsdb.engine.index._pages import PagedBlob, encode_pages
+from tsdb.engine.index._granules import FilterPages, encode_filters
 from tsdb.model import SkippingIndex, hash_tags
 
 BLOOM = "bloom"
 
 Hashes = npt.NDArray[np.uint64]
-RowSpan = tuple[int, int]
 
 _PAGE_ROWS = 8192
 """A page has the filters of so many rows or more."""
 _WORD_BITS = 64
 _HASHES_MAX = 16
 _SCHEMA = pa.schema([("hashes", pa.uint8()), ("bits", pa.binary())])
-_FIRST_ROW, _GRANULARITY = "row_start", "granularity"
 
 
 def bloom_blob(column: int) -> str:
@@ -69,16 +67,10 @@ class BloomBuilder:
     def finish(self) -> tuple[bytes, bytes]:
         """Return the index and its directory."""
         self._cut(at_end=True)
+        hashes, bits = zip(*self._filters, strict=True)
+        filters = pa.record_batch([pa.array(hashes, pa.uint8()), pa.array(bits, pa.binary())], schema=_SCHEMA)
         per_page = max(1, _PAGE_ROWS // self._granularity)
-        starts = range(0, len(self._filters), per_page)
-        first_rows = pa.array([start * self._granularity for start in starts], pa.int64())
-        granularity = pa.array([self._granularity] * len(starts), pa.int64())
-        return encode_pages(_SCHEMA, self._pages(per_page), lambda: {_FIRST_ROW: first_rows, _GRANULARITY: granularity})
-
-    def _pages(self, per_page: int) -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(self._filters), per_page):
-            hashes, bits = zip(*self._filters[start : start + per_page], strict=True)
-            yield pa.record_batch([pa.array(hashes, pa.uint8()), pa.array(bits, pa.binary())], schema=_SCHEMA)
+        return encode_filters(filters, range(0, len(hashes), per_page), self._granularity)
 
     def _cut(self, *, at_end: bool) -> None:
         """Make filters of the rows that wait, as far as they fill one."""
@@ -117,28 +109,20 @@ class BloomIndex:
     """The skipping index of one column in one file. Safe for many threads."""
 
     def __init__(self, index: IndexFile, column: int, *, rows: int) -> None:
-        self.blob = PagedBlob(index, bloom_blob(column), _SCHEMA)
-        facts = self.blob.directory.facts
-        self._bounds = np.append(facts.column(_FIRST_ROW).to_numpy(), rows)
-        self._granularity: int = facts.column(_GRANULARITY)[0].as_py()
+        self.pages = FilterPages(index, bloom_blob(column), _SCHEMA, rows=rows)
 
-    def pages_of(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Return the pages with filters of rows from `start` to before `stop`."""
-        first = int(self._bounds.searchsorted(start, side="right")) - 1
-        return np.arange(first, int(self._bounds.searchsorted(stop, side="left")))
-
-    def rows_of(self, page: int, filters: pa.RecordBatch, wanted: tuple[Hashes, Hashes]) -> list[RowSpan]:
-        """Return the row ranges of a page in which one of some values may be."""
-        begin, end = int(self._bounds[page]), int(self._bounds[page + 1])
-        found = []
-        for at, (count, bits) in enumerate(zip(*(column.to_pylist() for column in filters.columns), strict=True)):
-            start = begin + at * self._granularity
-            if _may_have(np.frombuffer(bits, np.uint8), count, wanted):
-                found.append((start, min(start + self._granularity, end)))
-        return found
+    def test(self, values: pa.Array) -> Callable[..., bool]:
+        """Return what tells of a filter whether one of some values may be in its rows."""
+        wanted = hash_values(values)
+        return lambda count, bits: bool(may_have(np.frombuffer(bits, np.uint8), count, wanted).any())
 
 
-def _may_have(bits: npt.NDArray[np.uint8], count: int, wanted: tuple[Hashes, Hashes]) -> bool:
-    places = _positions(*wanted, count, 8 * len(bits))
-    is_set = (bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1
-    return bool(is_set.all(axis=1).any())
+def may_have(bits: npt.NDArray[np.uint8], count: int, wanted: tuple[Hashes, Hashes]) -> npt.NDArray[np.bool_]:
+    """Tell of each value whether a filter has all of its bits; `count` is how many a value sets."""
+    return np.asarray(are_set(bits, _positions(*wanted, count, 8 * len(bits))).all(axis=1))
+
+
+def are_set(bits: npt.NDArray[np.uint8], places: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+    """Tell of each place whether its bit is set; the lowest bit of a byte is the first."""
+    found: npt.NDArray[np.bool_] = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).astype(np.bool_)
+    return found

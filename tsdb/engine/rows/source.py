@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.index import RowSpan, TagTest
+from tsdb.engine.index import RowSpan, TagTest, TextNode
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
 from tsdb.model import Column, ColumnId, RegionSchema, TimeRange, cast_or_null
@@ -33,7 +33,7 @@ class SourceFacts:
     is_indexed: bool = False
     """Series can be found by their tags without the whole series block."""
     skips_rows: bool = False
-    """Filters tell of some columns in which rows a value cannot be."""
+    """Filters tell of some columns in which rows a value, or a word, cannot be."""
 
 
 class Counters(Protocol):
@@ -151,15 +151,26 @@ class IndexedReader(SourceReader, Protocol):
         ...
 
 
+Wanted: TypeAlias = pa.Array | TextNode
+"""What a column is to have: one of some values, or a text that fulfils a condition."""
+
+
 class SkippingReader(SourceReader, Protocol):
-    """Reads a source that has filters of the values of some columns."""
+    """Reads a source that has filters of the values, or of the words, of some columns."""
 
     @property
-    def skipping_columns(self) -> frozenset[ColumnId]: ...
+    def skipping_columns(self) -> frozenset[ColumnId]:
+        """The columns with filters of values."""
+        ...
 
-    def rows_with(self, column: ColumnId, values: pa.Array, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
-        """Return the row ranges, in order, in which a column may have one of some values; None if it is not known, or
-        would cost more than `bytes_ratio` times the column itself.
+    @property
+    def fulltext_columns(self) -> frozenset[ColumnId]:
+        """The columns with filters of words."""
+        ...
+
+    def rows_with(self, column: ColumnId, wanted: Wanted, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
+        """Return the row ranges, in order, in which a column may have what is wanted; None if it is not known, or would
+        cost more than `bytes_ratio` times the column itself.
         """
         ...
 

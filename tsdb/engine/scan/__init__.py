@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from tsdb.engine.scan.cells.groups import GroupKeys
 from tsdb.engine.scan.cells.run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
+from tsdb.engine.scan.filters.evaluate import is_understood
 from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref, Undecodable, decode_expression, joined
 from tsdb.engine.scan.filters.filter import (
     Conditions,
     Evaluate,
+    RowExpression,
     RowFilter,
     ScanFilter,
     TagIs,
@@ -30,6 +32,7 @@ from tsdb.engine.scan.filters.filter import (
     TagsAsked,
     make_filter,
 )
+from tsdb.engine.scan.filters.texts import text_test
 from tsdb.engine.scan.plan.parts import matching_rows, rows_within
 from tsdb.engine.scan.plan.plan import plan_scan
 from tsdb.engine.scan.queries.aggregate import Aggregated, RegionScan, RunPlan, merge_aggregated
@@ -60,6 +63,7 @@ __all__ = [
     "Ref",
     "RegionScan",
     "Registered",
+    "RowExpression",
     "RowFilter",
     "RunPlan",
     "RunQuery",
@@ -75,6 +79,7 @@ __all__ = [
     "TagsAsked",
     "Undecodable",
     "decode_expression",
+    "is_understood",
     "joined",
     "list_series",
     "make_filter",
@@ -85,6 +90,7 @@ __all__ = [
     "rows_within",
     "scan_series",
     "sortable_bits",
+    "text_test",
     "view_snapshot",
     "visible_rows",
 ]

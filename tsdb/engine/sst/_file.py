@@ -12,7 +12,7 @@ from tsdb.engine.sst._content import FileContent, OnDamage, ignore_damage
 from tsdb.engine.sst._file_reader import FileReader
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import Cached, Passing
-from tsdb.engine.sst._row_skipper import skipping_columns
+from tsdb.engine.sst._row_skipper import fulltext_columns, skipping_columns
 from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.engine.sst._verify import verify_file
 from tsdb.model import RegionSchema
@@ -51,7 +51,7 @@ class DataFile:
             has_tombstones=meta.has_tombstones,
             is_unique=meta.is_unique,
             is_indexed=applies_index and bool(indexed_tags(meta)),
-            skips_rows=applies_index and bool(skipping_columns(meta)),
+            skips_rows=applies_index and bool(skipping_columns(meta) or fulltext_columns(meta)),
         )
         self._content = FileContent(meta, store, directory, on_damage)
         self._caches = caches

@@ -19,14 +19,14 @@ from tsdb.engine.rows.cache import ColumnForm, ColumnKey
 from tsdb.engine.rows.narrow import WIDE, widened
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
 from tsdb.engine.rows.slices import Slices
-from tsdb.engine.rows.source import Counters, Held, SourceFacts
+from tsdb.engine.rows.source import Counters, Held, SourceFacts, Wanted
 from tsdb.engine.rows.vectors import as_arrow, split_by_row_group, weigh
 from tsdb.engine.sst._column_reader import ColumnReader
 from tsdb.engine.sst._columns import OP_TYPE, SEQUENCE
 from tsdb.engine.sst._content import FileContent
 from tsdb.engine.sst._footer import Footer
 from tsdb.engine.sst._policy import CachePolicy
-from tsdb.engine.sst._row_skipper import skipping_columns
+from tsdb.engine.sst._row_skipper import fulltext_columns, skipping_columns
 from tsdb.engine.sst._series_finder import indexed_tags
 from tsdb.model import ColumnId, RegionSchema
 
@@ -117,9 +117,14 @@ class FileReader:
         """The columns that have a skipping index."""
         return skipping_columns(self._content.meta)
 
-    def rows_with(self, column: ColumnId, values: pa.Array, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
-        """Return the row ranges in which a column may have one of some values; None if it is not known."""
-        return self._policy.skip(self._content, self.footer, column, values, span, bytes_ratio, self._count_index_bytes)
+    @property
+    def fulltext_columns(self) -> frozenset[ColumnId]:
+        """The columns that have a full-text index."""
+        return fulltext_columns(self._content.meta)
+
+    def rows_with(self, column: ColumnId, wanted: Wanted, span: RowSpan, bytes_ratio: float) -> list[RowSpan] | None:
+        """Return the row ranges in which a column may have what is wanted; None if it is not known."""
+        return self._policy.skip(self._content, self.footer, column, wanted, span, bytes_ratio, self._count_index_bytes)
 
     def _count_index_bytes(self, nbytes: int) -> None:
         INDEX_READ_BYTES.inc(nbytes)

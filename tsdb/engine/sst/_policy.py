@@ -17,6 +17,7 @@ import pyarrow as pa
 from tsdb.engine.index import IndexDamaged, PagedBlob, RowSpan, TagTest
 from tsdb.engine.rows.cache import Caches, MetaKey
 from tsdb.engine.rows.series import FoundSeries, SeriesBlock
+from tsdb.engine.rows.source import Wanted
 from tsdb.engine.rows.vectors import CarryOver, Vectors
 from tsdb.engine.sst._content import FileContent, Pages
 from tsdb.engine.sst._footer import Footer
@@ -71,12 +72,12 @@ class CachePolicy(Protocol):
         content: FileContent,
         footer: Footer,
         column: ColumnId,
-        values: pa.Array,
+        wanted: Wanted,
         span: RowSpan,
         bytes_ratio: float,
         on_read: Callable[[int], None],
     ) -> list[RowSpan] | None:
-        """Find the row ranges in which a column may have one of some values; None if that costs too much."""
+        """Find the row ranges in which a column may have what is wanted; None if that costs too much."""
         ...
 
 
@@ -133,7 +134,7 @@ class Cached:
         content: FileContent,
         footer: Footer,
         column: ColumnId,
-        values: pa.Array,
+        wanted: Wanted,
         span: RowSpan,
         bytes_ratio: float,
         on_read: Callable[[int], None],
@@ -145,7 +146,7 @@ class Cached:
             skipper: RowSkipper = self._meta.get_or_load(
                 MetaKey(file_id, "skipper"), content.open_skipper, lambda skipper: skipper.nbytes
             )
-            return skipper.find(footer, column, values, span, bytes_ratio, partial(self._read_page, file_id, on_read))
+            return skipper.find(footer, column, wanted, span, bytes_ratio, partial(self._read_page, file_id, on_read))
         except (IndexDamaged, StoreError) as error:
             content.warn(error)
             return None
@@ -194,7 +195,7 @@ class Passing:
         content: FileContent,
         footer: Footer,
         column: ColumnId,
-        values: pa.Array,
+        wanted: Wanted,
         span: RowSpan,
         bytes_ratio: float,
         on_read: Callable[[int], None],

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,12 +26,15 @@ from tsdb.engine.errors import FileCorrupted
 from tsdb.engine.index import (
     BloomBuilder,
     IndexOptions,
+    TextBuilder,
     bloom_blob,
     directory_blob,
     encode_index,
     encode_inverted,
+    fulltext_blob,
     inverted_blob,
     is_indexable,
+    is_searchable,
     is_skippable,
 )
 from tsdb.engine.manifest import FILE_ID_BYTES, FileMeta, data_path, index_path
@@ -106,8 +109,8 @@ def write_sst(
     whole = whole_columns(merge.sources, schema)
     columns = FileColumns.of(schema, has_sequences=has_sequences, has_ops=merge.may_have_tombstones, whole=whole)
     groups = RowGroups(merge, schema, columns, rows_max=row_group_rows)
-    blooms = {} if index is None else _bloom_builders(schema, options)
-    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, blooms, note_rows)
+    filters = [] if index is None else list(_filter_builders(schema, options, index))
+    writing = _Writing(store, data_path(directory, file_id), write_buffer_bytes, schema, columns, filters, note_rows)
     samples = writing.samples = WrittenSamples() if has_samples else None
     with ThreadPoolExecutor(1, thread_name_prefix="sst-merge") as executor:
         portions = one_ahead(groups.portions(), executor)
@@ -127,7 +130,7 @@ def write_sst(
             block = groups.tally.block(merge.series)
             built = _NO_INDEX
             if index is not None:
-                built = _write_index(store, index_path(directory, file_id), file_id, block, schema, index, blooms)
+                built = _write_index(store, index_path(directory, file_id), file_id, block, schema, index, filters)
             crash_point("sst.write.after_index")
         except BaseException:
             delete_files(store, directory, file_id)
@@ -164,6 +167,14 @@ def delete_files(store: ObjectStore, directory: str, file_id: str) -> None:
             store.delete(path)
 
 
+class _FilterBuilder(NamedTuple):
+    """What builds the filters of a column."""
+
+    column: str
+    blob: str
+    builder: BloomBuilder | TextBuilder
+
+
 class _Writing:
     """The writing of one Parquet file."""
 
@@ -174,7 +185,7 @@ class _Writing:
         buffer_bytes: int,
         schema: RegionSchema,
         columns: FileColumns,
-        blooms: dict[ColumnId, BloomBuilder],
+        filters: Sequence[_FilterBuilder],
         note_rows: Callable[[int], None],
     ) -> None:
         self.path = path
@@ -182,7 +193,7 @@ class _Writing:
         self._buffer_bytes = buffer_bytes
         self._schema = schema
         self._columns = columns
-        self._blooms = blooms
+        self._filters = filters
         self._note_rows = note_rows
         self.samples: WrittenSamples | None = None
 
@@ -203,9 +214,9 @@ class _Writing:
             return writer.finish(self._key_values(groups.tally))
 
     def _filtered(self, portion: Portion) -> Portion:
-        """Add the values of a row group to the filters of skipping indexes."""
-        for column, builder in self._blooms.items():
-            builder.add(portion.columns[self._schema.by_id[column].name])
+        """Add the values of a row group to the filters of skipping and full-text indexes."""
+        for each in self._filters:
+            each.builder.add(portion.columns[each.column])
         return portion
 
     def _encodings(self, head: pa.Table) -> Encodings:
@@ -284,13 +295,13 @@ def _write_index(
     block: SeriesBlock,
     schema: RegionSchema,
     options: IndexOptions,
-    blooms: dict[ColumnId, BloomBuilder],
+    filters: Sequence[_FilterBuilder],
 ) -> _BuiltIndex:
     """Write the index file, or none if that fails."""
     try:
         inverted = _encode_tags(block, schema, options)
         series = encode_block(block, options.tuning.page_series if inverted else len(block))
-        indexes = {**inverted, **{bloom_blob(column): builder.finish() for column, builder in blooms.items()}}
+        indexes = {**inverted, **{each.blob: each.builder.finish() for each in filters}}
         blobs = {name: blob for name, (blob, _) in indexes.items()}
         # Directories are read first, and with one request if they are at the end.
         directories = {directory_blob(name): directory for name, (_, directory) in indexes.items()}
@@ -304,11 +315,18 @@ def _write_index(
     return _BuiltIndex(sum(len(part) for part in parts), tuple(indexes))
 
 
-def _bloom_builders(schema: RegionSchema, options: RegionOptions) -> dict[ColumnId, BloomBuilder]:
-    """Return what builds the skipping indexes that the table declares."""
-    declared = {ColumnId(each.column): each for each in options.skipping}
-    fields = [column.id for column in schema.fields if column.id in declared and is_skippable(column.type)]
-    return {column: BloomBuilder(declared[column]) for column in fields}
+def _filter_builders(schema: RegionSchema, options: RegionOptions, index: IndexOptions) -> Iterator[_FilterBuilder]:
+    """Yield what builds the skipping and full-text indexes that the table declares."""
+    fields = {column.id: column for column in schema.fields}
+    for declared in options.skipping:
+        column = fields.get(ColumnId(declared.column))
+        if column is not None and is_skippable(column.type):
+            yield _FilterBuilder(column.name, bloom_blob(column.id), BloomBuilder(declared))
+    for searched in options.fulltext:
+        column = fields.get(ColumnId(searched.column))
+        if column is not None and is_searchable(column.type):
+            builder = TextBuilder(searched, index.memory_bytes_max)
+            yield _FilterBuilder(column.name, fulltext_blob(column.id), builder)
 
 
 def _encode_tags(block: SeriesBlock, schema: RegionSchema, options: IndexOptions) -> dict[str, tuple[bytes, bytes]]:

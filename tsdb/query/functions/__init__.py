@@ -31,7 +31,9 @@ from tsdb.query.functions import (
     _vector,
 )
 from tsdb.query.functions._define import Function, FunctionError, function_error
+from tsdb.query.functions._match_query import query_needs
 from tsdb.query.functions._session import MYSQL_VERSION, session_functions
+from tsdb.query.functions._term import term_needs
 from tsdb.query.functions._time import time_functions
 from tsdb.query.session import Session
 from tsdb.sql.aggregate_calls import AGGREGATES, WINDOWS
@@ -45,6 +47,8 @@ __all__ = [
     "function_error",
     "functions_for",
     "functions_named",
+    "query_needs",
+    "term_needs",
 ]
 
 _DECLARED = [

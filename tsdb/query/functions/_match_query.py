@@ -19,6 +19,7 @@ from typing import NoReturn, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.reading import TextAll, TextAny, TextHolds, TextNode
 from tsdb.query.functions._define import STRING, FunctionError, by_distinct, function
 
 _DEPTH_MAX = 64
@@ -78,6 +79,30 @@ def _fold(texts: pa.Array, items: Sequence[Node], join: Callable[[pa.Array, pa.A
     for item in items[1:]:
         result = join(result, _test(texts, item))
     return result
+
+
+def query_needs(query: str) -> TextNode | None:
+    """Return what every text must hold that a query finds; None if that is not known, or the query is wrong."""
+    try:
+        return _needs(parse_query(query))
+    except FunctionError:
+        return None
+
+
+def _needs(node: Node) -> TextNode | None:
+    match node:
+        case Term(text):
+            return TextHolds(text) if text else None
+        case Negation():
+            return None
+        case Must(item):
+            return _needs(item)
+        case AllOf(items):
+            known = [each for item in items if (each := _needs(item)) is not None]
+            return TextAll(tuple(known)) if known else None
+        case AnyOf(items):
+            known = [each for item in items if (each := _needs(item)) is not None]
+            return TextAny(tuple(known)) if len(known) == len(items) else None
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsdb.engine.reading import TextHolds, TextNode
 from tsdb.query.functions._define import STRING, by_distinct, function
 
 _HAN = re.compile(
@@ -51,6 +52,18 @@ def term_pattern(term: str) -> str | None:
     before = rf"(?:\A|{other})" if term[0].isalnum() else ""
     after = rf"(?:\z|{other})" if term[-1].isalnum() else ""
     return f"{before}{_escape(term)}{after}" if before or after else None
+
+
+def term_needs(term: str) -> TextNode | None:
+    """Return what every text must hold that has a term; None if that is not known."""
+    if not term:
+        return None
+    has_edges = _HAN.search(term) is None
+    return TextHolds(term, starts_word=has_edges and _is_word(term[0]), ends_word=has_edges and _is_word(term[-1]))
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and character.isalnum()
 
 
 def _escape(term: str) -> str:

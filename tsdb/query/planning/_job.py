@@ -11,6 +11,7 @@ from datafusion import DataFrame
 from tsdb.model import DataType, ViewInfo
 from tsdb.query.lifetime import QueryLife
 from tsdb.query.session import Session
+from tsdb.query.tables import Handed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Job:
     """The text before it was edited, for places in error messages."""
     names: tuple[tuple[str, str], ...] = ()
     """Database and name of the tables that its text names."""
+    handed: Handed | None = None
+    """Conditions for the only table that it reads."""
 
     @property
     def is_harmless(self) -> bool:

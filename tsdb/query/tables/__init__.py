@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsdb.query.tables._dataset import TableDataset
+from tsdb.query.tables._dataset import Handed, TableDataset
 from tsdb.query.tables._numbers import (
     NUMBERS,
     NUMBERS_ROWS,
@@ -32,6 +32,7 @@ __all__ = [
     "NUMBERS_ROWS_MAX",
     "PG_CATALOG",
     "SERIES_FUNCTIONS",
+    "Handed",
     "LazyCatalog",
     "NumbersFound",
     "TableCatalog",

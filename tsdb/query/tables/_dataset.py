@@ -26,8 +26,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tsdb.engine.reading import RegionReader, RowFilter, ScanRequest
-from tsdb.model import METRIC_ENGINE, TableInfo
+from tsdb.engine.reading import (
+    Conditions,
+    Node,
+    RegionReader,
+    RowFilter,
+    ScanRequest,
+    TextTest,
+    as_node,
+    is_understood,
+    joined,
+)
+from tsdb.model import METRIC_ENGINE, TableInfo, TimeRange
 from tsdb.query.lifetime import BatchPace, QueryLife
 from tsdb.query.tables._partitions import TableRegions
 
@@ -38,6 +48,14 @@ SORTED_ROWS_MAX = 131_072
 _JOINED_BATCH_ROWS_MAX = 2048
 _JOINED_FIRST_ROWS = 1024
 _JOINED_LEAST_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Conditions of a query that are handed to its table beside the filter of the planner, which checks them again."""
+
+    rest: Node | None
+    texts: tuple[TextTest, ...]
 
 
 class TableDataset(ds.Dataset):  # type: ignore[misc]
@@ -51,11 +69,13 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         *,
         is_ordered: bool,
         is_single: bool = True,
+        handed: Handed | None = None,
     ) -> None:
         self.table = table
         self.regions = regions
         self._life = life
         self._is_ordered = is_ordered
+        self._handed = handed
         self._batch_rows_max = None if is_single else _JOINED_BATCH_ROWS_MAX
 
     @property
@@ -69,7 +89,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         names = self.schema.names if columns is None else list(columns)
 
         def read() -> Iterator[pa.RecordBatch]:
-            planned = [_plan(region, filter) for region in self.regions.matching(filter)]
+            planned = self._plan(filter)
             return _read([part for each in planned for part in each.partitions], names)
 
         return TableScanner(self._project(names), self._life, read, self._batch_rows_max)
@@ -77,7 +97,7 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     def get_fragments(self, filter: RowFilter = None) -> Iterator[TableFragment]:
         try:
             self._life.check()
-            planned = [_plan(region, filter) for region in self.regions.matching(filter)]
+            planned = self._plan(filter)
         except Exception as error:
             # DataFusion passes on its text only.
             self._life.fail(error)
@@ -104,6 +124,10 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
             return _sort_small(batches, keys, self._project(wanted), schema, comes_in_order=comes_in_order)
 
         return TableScanner(schema, self._life, read, self._batch_rows_max)
+
+    def _plan(self, filter: RowFilter) -> list[_RegionScan]:
+        wanted = filter if self._handed is None else _with_handed(filter, self._handed)
+        return [_plan(region, wanted) for region in self.regions.matching(wanted)]
 
     def _project(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in names])
@@ -198,6 +222,18 @@ def _plan(region: RegionReader, filter: RowFilter) -> _RegionScan:
     return _RegionScan(
         [_Partition(region, planned.number, number) for number in range(planned.shares)], planned.segments
     )
+
+
+def _with_handed(filter: RowFilter, handed: Handed) -> RowFilter:
+    """Return a filter with conditions that are handed over beside it."""
+    if isinstance(filter, Conditions):
+        return filter
+    own = as_node(filter)
+    if handed.rest is None or (filter is not None and (own is None or not is_understood(own))):
+        # What Arrow alone understands cannot be joined with something else.
+        return Conditions(TimeRange.ALL, (), filter, handed.texts)
+    rest = handed.rest if own is None else joined("and_kleene", [own, handed.rest])
+    return Conditions(TimeRange.ALL, (), rest, handed.texts)
 
 
 def _read(partitions: Sequence[_Partition], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -106,7 +106,7 @@ def _conditions(filter: RowFilter, kinds: Kinds) -> Iterator[tuple[str, list[Int
                 matcher = check.matcher
                 if matcher.op == "=" and matcher.value and pa.types.is_string(kinds[matcher.name]):
                     yield matcher.name, [(matcher.value, matcher.value)]
-        rest = filter.rest
+        rest = as_node(filter.rest)
     else:
         rest = as_node(filter)
     nodes = [] if rest is None else [rest]

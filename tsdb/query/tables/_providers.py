@@ -24,7 +24,7 @@ from tsdb.engine.reading import RegionReader
 from tsdb.errors import InvalidArguments, Status, TsdbError, Unsupported
 from tsdb.model import DEFAULT_DATABASE, DatabaseInfo, RegionId, Semantic, TableInfo, ViewInfo
 from tsdb.query.lifetime import QueryLife, in_thread
-from tsdb.query.tables._dataset import TableDataset
+from tsdb.query.tables._dataset import Handed, TableDataset
 from tsdb.query.tables._numbers import NUMBERS, numbers_table
 from tsdb.query.tables._partitions import TableRegions
 from tsdb.query.tables._zoned_files import ZonedFiles, zoned_schema
@@ -110,7 +110,9 @@ class TableSource(TableLookup):
         is_ordered: bool,
         is_single: bool,
         numbers_rows: int,
+        handed: Handed | None = None,
     ) -> None:
+        """`handed` are conditions of a query that reads one table, for that table."""
         super().__init__(numbers_rows)
         self._catalog = catalog
         self._regions = regions
@@ -120,6 +122,7 @@ class TableSource(TableLookup):
         self._system_table = system_table
         self._is_ordered = is_ordered
         self._is_single = is_single
+        self._handed = handed
         self._views_open: list[str] = []
         self.plan_view: Callable[[ViewInfo], datafusion.DataFrame] | None = None
         """Plans the query of a view; set by the owner of the context."""
@@ -172,7 +175,12 @@ class TableSource(TableLookup):
         if table.engine == "file":
             return external_dataset(table)
         return TableDataset(
-            table, self._regions_of(table), self._life, is_ordered=self._is_ordered, is_single=self._is_single
+            table,
+            self._regions_of(table),
+            self._life,
+            is_ordered=self._is_ordered,
+            is_single=self._is_single,
+            handed=self._handed,
         )
 
     def _regions_of(self, table: TableInfo) -> TableRegions:

@@ -170,7 +170,7 @@ class QueryTables:
 
 def travelling(job: Job) -> Job:
     """Return a query as a worker gets it: without what stays in the server, and free to read ahead."""
-    return replace(job, session=_plain(job.session), tables={}, views=ViewChain(), is_single=True)
+    return replace(job, session=_plain(job.session), tables={}, views=ViewChain(), is_single=True, handed=None)
 
 
 def _plain(session: Session) -> Session:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from tsdb.engine.index import TextTest
 from tsdb.engine.scan.filters.compare import Value
 from tsdb.engine.scan.filters.evaluate import CONNECTIVES, evaluate, is_understood
 from tsdb.engine.scan.filters.expression import Call, Node, Undecodable, conjuncts_of, decode_expression
@@ -87,13 +88,19 @@ Check = Node | Opaque
 SeriesCheck = Check | TagIs | TagMatch | TagsAsked | TagCheck
 
 
+RowExpression: TypeAlias = pc.Expression | pa.Scalar | Node
+"""A condition as an expression: DataFusion hands over those of Arrow, a scalar if one is constant."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Conditions:
     """A filter of which the caller knows the parts: all of them must hold."""
 
     time_range: TimeRange
     tags: tuple[TagIs | TagMatch | TagsAsked | TagCheck, ...] = ()
-    rest: Node | None = None
+    rest: RowExpression | None = None
+    texts: tuple[TextTest, ...] = ()
+    """What the caller checks itself, and what indexes may leave rows out by."""
 
     def answered_by(self, evaluate: Evaluate) -> Conditions:
         """Return the conditions with those that the caller decides bound to it."""
@@ -112,6 +119,8 @@ class ScanFilter:
     on_rows: tuple[Check, ...]
     tags: frozenset[str]
     """The names of all tags."""
+    texts: tuple[TextTest, ...] = ()
+    """Rows that do not fulfil these need not be read; what is read is not checked."""
 
     @property
     def is_of_time_alone(self) -> bool:
@@ -130,8 +139,8 @@ def _bound(check: TagIs | TagMatch | TagsAsked | TagCheck, evaluate: Evaluate) -
     return TagCheck(check.names, lambda tags: evaluate(number, tags))
 
 
-RowFilter: TypeAlias = pc.Expression | pa.Scalar | Node | Conditions | None
-"""What callers ask rows for: DataFusion hands over expressions of Arrow, a scalar if one is constant."""
+RowFilter: TypeAlias = RowExpression | Conditions | None
+"""What callers ask rows for."""
 
 
 def make_filter(
@@ -145,10 +154,13 @@ def make_filter(
     tags = schema.tag_names
     if isinstance(expression, Conditions) and expression.rest is None:
         range = within.intersection(expression.time_range)
-        return ScanFilter(TimeRange(0, 0) if range.is_empty else range, (*expression.tags, *also), (), tags)
+        range = TimeRange(0, 0) if range.is_empty else range
+        return ScanFilter(range, (*expression.tags, *also), (), tags, expression.texts)
     on_series: list[SeriesCheck] = list(also)
     on_rows: list[Check] = []
+    texts: tuple[TextTest, ...] = ()
     if isinstance(expression, Conditions):
+        texts = expression.texts
         within = within.intersection(expression.time_range)
         on_series += expression.tags
         expression = expression.rest
@@ -160,10 +172,10 @@ def make_filter(
             on_series.append(check)
         elif not (found.is_exact and check.names <= {schema.time.name}):
             on_rows.append(check)
-    return ScanFilter(span.range, tuple(on_series), tuple(on_rows), tags)
+    return ScanFilter(span.range, tuple(on_series), tuple(on_rows), tags, texts)
 
 
-def _checks_of(schema: RegionSchema, expression: pc.Expression | pa.Scalar | Node) -> list[Check]:
+def _checks_of(schema: RegionSchema, expression: RowExpression) -> list[Check]:
     try:
         node = decode_expression(expression)
     except Undecodable as error:

@@ -112,8 +112,8 @@ def plan_scan(snapshot: Snapshot, wanted: ScanFilter, statistics: ScanStatistics
     """Decide what a scan reads; of rows at most times are looked at for that, where sources overlap."""
     parts = make_parts(snapshot, wanted, statistics)
     segments = make_segments(snapshot, parts)
-    if wanted.on_rows:
-        segments = skip_rows(snapshot.schema, segments, statistics)
+    if wanted.on_rows or wanted.texts:
+        segments = skip_rows(snapshot.schema, segments, wanted.texts, statistics)
     return ScanPlan(snapshot, wanted, segments, statistics)
 
 

@@ -1,4 +1,4 @@
-"""Leaving rows out by skipping indexes: where a column cannot have the value that a filter asks for.
+"""Leaving rows out by skipping and full-text indexes: where a column cannot have what a filter asks for.
 
 A row may be left out before the merge only if no other row depends on it: a row that does not match may still hide an
 older one that does. So this is for segments that are read directly, where every row stands for itself.
@@ -16,15 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tsdb.engine.index import RowSpan
+from tsdb.engine.index import RowSpan, TextTest, is_selective
 from tsdb.engine.metrics import INDEX_EXCLUDED_ROWS
-from tsdb.engine.rows.source import SkippingReader, skips_rows
+from tsdb.engine.rows.source import SkippingReader, Wanted, skips_rows
 from tsdb.engine.scan.filters.expression import Call, Constant, Ref
 from tsdb.engine.scan.filters.filter import Check
+from tsdb.engine.scan.filters.texts import text_test
 from tsdb.engine.scan.plan.parts import Part
 from tsdb.engine.scan.plan.segments import Segment
 from tsdb.engine.scan.snapshot.statistics import ScanStatistics
-from tsdb.model import Column, RegionSchema
+from tsdb.model import Column, ColumnId, RegionSchema
 
 _PARTS_MAX = 64
 """More parts of one segment are not made: the shortest gaps between them are read."""
@@ -33,43 +34,85 @@ _VALUES_MAX = 100
 _EXACT_MAX = 1 << 53
 
 
-def skip_rows(schema: RegionSchema, segments: Sequence[Segment], statistics: ScanStatistics) -> list[Segment]:
-    """Return the segments without rows that skipping indexes exclude."""
+def skip_rows(
+    schema: RegionSchema, segments: Sequence[Segment], texts: Sequence[TextTest], statistics: ScanStatistics
+) -> list[Segment]:
+    """Return the segments without rows that skipping and full-text indexes exclude."""
     found: list[Segment] = []
     for segment in segments:
         part = segment.parts[0]
-        if segment.is_direct and part.checks and skips_rows(part.source) and len(part.starts):
-            found += _skip(schema, segment, part.source, statistics)
+        if segment.is_direct and (part.checks or texts) and skips_rows(part.source) and len(part.starts):
+            found += _skip(schema, segment, part.source, texts, statistics)
         else:
             found.append(segment)
     return found
 
 
 def _skip(
-    schema: RegionSchema, segment: Segment, source: SkippingReader, statistics: ScanStatistics
+    schema: RegionSchema,
+    segment: Segment,
+    source: SkippingReader,
+    texts: Sequence[TextTest],
+    statistics: ScanStatistics,
 ) -> Iterator[Segment]:
     (part,) = segment.parts
     whole = int(part.starts[0]), int(part.stops[-1])
-    kept = [whole]
-    for check in part.checks:
-        wanted = _values_of(check, schema)
-        if wanted is None:
-            continue
-        column, values = wanted
-        # In a file from before a change of type, values are cast before they are compared.
-        if column.id not in source.skipping_columns or source.stored_type(column.id) != column.type:
-            continue
-        rows = source.rows_with(column.id, values, whole, part.tuning.skip_bytes_ratio)
-        if rows is not None:
-            kept = list(_common(kept, rows))
+    values = _narrowed([whole], source, part, _values_wanted(part.checks, schema, source))
+    kept = _narrowed(values, source, part, _texts_wanted(part.checks, texts, schema, source)) if values else values
     if kept == [whole]:
         yield segment
         return
-    parts = [within for start, stop in _joined(kept) if (within := _within(part, start, stop)) is not None]
-    excluded = part.rows - sum(each.rows for each in parts)
-    statistics.add(rows_excluded_by_index=excluded)
-    INDEX_EXCLUDED_ROWS.inc(excluded)
+    parts = list(_parts_within(part, kept))
+    rows = sum(each.rows for each in parts)
+    rows_of_values = rows if kept == values else sum(each.rows for each in _parts_within(part, values))
+    statistics.add(rows_excluded_by_index=part.rows - rows_of_values, rows_excluded_by_fulltext=rows_of_values - rows)
+    INDEX_EXCLUDED_ROWS.inc(part.rows - rows)
     yield from (Segment((each,), True) for each in parts)
+
+
+def _narrowed(
+    rows: list[RowSpan], source: SkippingReader, part: Part, wanted: Iterator[tuple[Column, Wanted]]
+) -> list[RowSpan]:
+    """Return of some row ranges those in which columns may have what is wanted of them."""
+    whole = int(part.starts[0]), int(part.stops[-1])
+    for column, each in wanted:
+        found = source.rows_with(column.id, each, whole, part.tuning.skip_bytes_ratio)
+        if found is not None:
+            rows = list(_common(rows, found))
+    return rows
+
+
+def _parts_within(part: Part, rows: Sequence[RowSpan]) -> Iterator[Part]:
+    for start, stop in _joined(rows):
+        if (within := _within(part, start, stop)) is not None:
+            yield within
+
+
+def _values_wanted(
+    checks: Sequence[Check], schema: RegionSchema, source: SkippingReader
+) -> Iterator[tuple[Column, Wanted]]:
+    """Yield the columns with a skipping index and the values one of which each must have."""
+    for check in checks:
+        wanted = _values_of(check, schema)
+        if wanted is not None and _is_as_stored(source, wanted[0], source.skipping_columns):
+            yield wanted
+
+
+def _texts_wanted(
+    checks: Sequence[Check], texts: Sequence[TextTest], schema: RegionSchema, source: SkippingReader
+) -> Iterator[tuple[Column, Wanted]]:
+    """Yield the columns with a full-text index and what the text of each must fulfil."""
+    for test in (*texts, *map(text_test, checks)):
+        column = None if test is None else schema.by_name.get(test.column)
+        if test is None or column is None or not is_selective(test.wanted):
+            continue
+        if _is_as_stored(source, column, source.fulltext_columns):
+            yield column, test.wanted
+
+
+def _is_as_stored(source: SkippingReader, column: Column, indexed: frozenset[ColumnId]) -> bool:
+    # In a file from before a change of type, values are cast before they are compared.
+    return column.id in indexed and source.stored_type(column.id) == column.type
 
 
 def _values_of(check: Check, schema: RegionSchema) -> tuple[Column, pa.Array] | None:

@@ -34,6 +34,8 @@ class ScanStatistics:
     """Series of these files that were not looked at."""
     rows_excluded_by_index: int = 0
     """Rows that were not read because of skipping indexes."""
+    rows_excluded_by_fulltext: int = 0
+    """Rows that were not read because of full-text indexes."""
     index_bytes_read: int = 0
     """What the pages of indexes and series blocks take that had to be read."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -57,6 +59,7 @@ class ScanStatistics:
         index_files: int = 0,
         series_excluded_by_index: int = 0,
         rows_excluded_by_index: int = 0,
+        rows_excluded_by_fulltext: int = 0,
         index_bytes_read: int = 0,
     ) -> None:
         """Add to some of the counters; spelt out, because small queries spend most of their time on calls."""
@@ -77,6 +80,7 @@ class ScanStatistics:
             self.index_files += index_files
             self.series_excluded_by_index += series_excluded_by_index
             self.rows_excluded_by_index += rows_excluded_by_index
+            self.rows_excluded_by_fulltext += rows_excluded_by_fulltext
             self.index_bytes_read += index_bytes_read
 
     def to_dict(self) -> dict[str, int]:
