@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -67,7 +68,7 @@ def may_hold(filters: Filters, at: int, needs: Needs) -> bool:
     return True
 
 
-def made_of(texts: list[str | None], *given: object) -> Filters:
+def made_of(texts: Sequence[str | None], *given: object) -> Filters:
     filters = TextFilters(*given)  # type: ignore[arg-type]
     array = pa.array(["before", *texts], pa.string())[1:]
     middle = len(array) // 2
@@ -161,7 +162,7 @@ def test_filters_beyond_the_bound_rule_nothing_out() -> None:
 def test_wrong_arguments_are_refused() -> None:
     for wrong in ((0, 0.1, 2), (1, 0.0, 2), (1, 1.5, 2), (1, float("nan"), 2), (1, 0.1, 0)):
         with pytest.raises(ValueError, match="above 0"):
-            TextFilters(*wrong, True, 1000)  # type: ignore[call-arg]
+            TextFilters(*wrong, True, 1000)
     with pytest.raises(TypeError, match="expected an array of strings, received Int64"):
         TextFilters(1, 0.1, 2, True, 1000).add(pa.array([1]))
     with pytest.raises(ValueError, match="above 0"):

@@ -16,6 +16,7 @@ READING = (
     "append_mode",
     "delete",
     "explain",
+    "fulltext",
     "information_schema",
     "merge_modes",
     "metric",

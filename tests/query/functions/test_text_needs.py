@@ -137,6 +137,19 @@ def test_what_a_term_needs(term: str, expected: TextNode | None) -> None:
     assert term_needs(term) == expected
 
 
+def test_texts_that_are_too_long_or_no_texts_are_not_looked_up() -> None:
+    declared = FulltextIndex(3, 2, 0.001, "English", case_sensitive=False)
+    texts: list[str | None] = ["disk full", None]
+    for held in ("no" * 2049, "no \ud800", ""):
+        assert not is_selective(TextHolds(held))
+        assert not is_selective(TextAny((TextHolds(held), TextHolds("disk"))))
+        both = TextAll((TextHolds(held), TextHolds("disk")))
+        assert is_selective(both)
+        assert rows_left(texts, both, declared) == [True, True]
+    assert not is_selective(TextAny((TextHolds("disk"),) * 257))
+    assert is_selective(TextAny((TextHolds("disk"),) * 256))
+
+
 def test_an_index_rules_out_what_is_not_there() -> None:
     declared = FulltextIndex(3, 2, 0.001, "English", case_sensitive=False)
     texts: list[str | None] = ["disk full", "ramdisk", "nothing", None, "Disk ok", "磁盘已满"]

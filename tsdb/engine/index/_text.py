@@ -38,6 +38,8 @@ BYTES_MAX = 64 << 20
 """What the filters of a column take in one file if the configuration sets no limit."""
 HOLDS_MAX = 256
 """A condition of more texts is not looked up."""
+CHARS_MAX = 4096
+"""A longer text is not looked up."""
 _SCHEMA = pa.schema([("hashes", pa.uint8()), ("bits", pa.binary()), ("pieces", pa.binary())])
 _GRAM, _FOLDS_CASE = "gram", "folds_case"
 _GRAMS = {"English": 3, "Chinese": 2}
@@ -150,6 +152,8 @@ class TextIndex:
         return lambda filter: any(needs(filter) for needs in items)
 
     def _needs_of(self, wanted: TextHolds) -> _Needs:
+        if not _is_looked_up(wanted.text):
+            return lambda _: True
         found = text_needs(wanted.text, wanted.starts_word, wanted.ends_word, self._gram, self._folds_case)
         hashes, pieces, hashed_pieces = (np.frombuffer(memoryview(each), each.dtype) for each in found)
         places = pieces.astype(np.intp)
@@ -188,9 +192,14 @@ def is_selective(wanted: TextNode) -> bool:
 
 def _selective(wanted: TextNode) -> bool:
     if isinstance(wanted, TextHolds):
-        return bool(wanted.text)
+        return _is_looked_up(wanted.text)
     decide = any if isinstance(wanted, TextAll) else all
     return decide(_selective(each) for each in wanted.items)
+
+
+def _is_looked_up(text: str) -> bool:
+    """Whether a text is worth the work, and can be in a column: half of a pair of UTF-16 cannot."""
+    return 0 < len(text) <= CHARS_MAX and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _count(wanted: TextNode) -> int:
