@@ -61,6 +61,19 @@ def test_all_parts_are_sent_and_counted_whichever_fail() -> None:
     assert token.rows == 4
 
 
+def test_a_log_that_does_not_answer_holds_up_no_thread_for_ever() -> None:
+    class Silent(FakeRegions):
+        def write(self, region: RegionId, batch: Batch, **_: Any) -> Future[int]:
+            return Future()
+
+    instant = Duration.of_seconds(0.01)
+    silent = Sender(cast(Regions, Silent()), SystemClock(), instant, log_timeout=instant)
+    token = WriteToken()
+    (sent,) = silent.send([part(0)], token)
+    assert "the log did not answer within 0.02 s, the write may still take effect" in str(sent.error)
+    assert token.rows == 0
+
+
 def test_nothing_is_sent_after_a_cancellation_and_what_was_sent_is_counted() -> None:
     token = WriteToken()
     regions = FakeRegions(cancels=(1, token))

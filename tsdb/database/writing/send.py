@@ -1,7 +1,7 @@
 """Batches on their way into regions: all are sent, then all are waited for.
 
-A part that was sent is waited for in any case, so that what was written is known when the write ends. Nothing is sent
-after the write was cancelled.
+A part that was sent is waited for in any case, so that what was written is known when the write ends, unless the log
+does not answer for very long. Nothing is sent after the write was cancelled.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from tsdb.clock import Clock
 from tsdb.database.writing.request import Again
 from tsdb.engine import Regions
-from tsdb.errors import Cancelled, TsdbError
+from tsdb.errors import Cancelled, DeadlineExceeded, TsdbError
 from tsdb.model import Batch, RegionId
 from tsdb.query import WriteToken
 from tsdb.units import Duration
+
+LOG_TIMEOUT = Duration.of_seconds(30)
+"""How long a write waits for the log, on top of what it may wait for memory."""
 
 PAUSE_SECONDS_MAX = 0.05
 """The longest pause before a write looks again at a table that is being changed."""
@@ -44,10 +47,13 @@ class Sent:
 class Sender:
     """Sends parts to their regions."""
 
-    def __init__(self, regions: Regions, clock: Clock, timeout: Duration) -> None:
+    def __init__(
+        self, regions: Regions, clock: Clock, timeout: Duration, *, log_timeout: Duration = LOG_TIMEOUT
+    ) -> None:
         self._regions = regions
         self._clock = clock
         self._timeout = timeout
+        self._answer_seconds = timeout.seconds + log_timeout.seconds
 
     def send(self, parts: Sequence[RegionBatch], token: WriteToken) -> list[Sent]:
         """Write parts, and count in the token what was written; the error of a part that was not sent is Cancelled."""
@@ -59,7 +65,7 @@ class Sender:
                 futures.append(self._begin(part))
         except Cancelled as error:
             stopped = error
-        sent = [_wait(future, token) for future in futures]
+        sent = [_wait(future, token, self._answer_seconds) for future in futures]
         return sent + [Sent(error=stopped)] * (len(parts) - len(sent))
 
     def begin(self, part: RegionBatch, token: WriteToken) -> Future[int]:
@@ -84,13 +90,24 @@ class Sender:
         return Retry(self._clock, self._timeout)
 
 
-def _wait(future: Future[int], token: WriteToken) -> Sent:
-    error = future.exception()
+def _wait(future: Future[int], token: WriteToken, seconds_max: float) -> Sent:
+    try:
+        error = future.exception(seconds_max)
+    except TimeoutError:
+        return Sent(error=_unanswered(seconds_max))
     if error is not None:
         return Sent(error=error)
     rows = future.result()
     token.note(rows=rows)
     return Sent(rows)
+
+
+def _unanswered(seconds: float) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"the log did not answer within {seconds:g} s, the write may still take effect",
+        hint="look at the disk or the object store of the log; writing the same rows again is safe unless the table "
+        "keeps duplicates (append_mode)",
+    )
 
 
 class Retry:

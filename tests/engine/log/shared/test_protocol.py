@@ -31,10 +31,11 @@ from tsdb.ids import SeededIds
 from tsdb.store import MemoryStore, StoreError
 from tsdb.units import Duration
 
-EXAMPLES = int(os.environ.get("TSDB_LOG_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("TSDB_LOG_EXAMPLES", "30"))
 REGIONS = (1, 2, 3)
 PROCESSES_MAX = 4
 SETTINGS = SharedSettings(interval=Duration.of_seconds(1), in_flight=3, burst=2, read_parallelism=1)
+"""Time passes with each append, so that several objects are on their way more often than not."""
 Entry = tuple[int, int]
 """Region and entry id."""
 
@@ -148,8 +149,16 @@ class SharedLogModel(RuleBasedStateMachine):
 
     def act(self, data: st.DataObject) -> None:
         """Let some process do something."""
-        actions = {"append": self._append, "send": self._send, "flush": self._flush, "purge": self._purge}
-        actions[data.draw(st.sampled_from(["append", "send", "send", "flush", "purge"]))](self.any_process(data), data)
+        actions = {
+            "append": self._append,
+            "send": self._send,
+            "flush": self._flush,
+            "purge": self._purge,
+            "cycle": self._cycle,
+        }
+        actions[data.draw(st.sampled_from(["append", "send", "send", "flush", "purge", "cycle"]))](
+            self.any_process(data), data
+        )
 
     def any_process(self, data: st.DataObject) -> Process:
         return self.processes[data.draw(st.integers(0, len(self.processes) - 1))]
@@ -177,6 +186,9 @@ class SharedLogModel(RuleBasedStateMachine):
             return
         process.last = last
         process.appended.append((entries, values, done))
+        if data.draw(st.booleans()):
+            self.clock.advance(seconds=1)
+            self._take(process)
 
     @precondition(lambda self: self.processes)
     @rule(data=st.data(), seconds=st.sampled_from([0, 0.3, 2]))
@@ -186,14 +198,30 @@ class SharedLogModel(RuleBasedStateMachine):
 
     def _send(self, process: Process, data: st.DataObject) -> None:
         """Send one of the objects that are due, in any order."""
-        while (encoded := process.log.shipper.take_due()) is not None:
-            process.sending.append(encoded)
+        self._take(process)
         if not process.sending:
             return
         chosen = process.sending[data.draw(st.integers(0, len(process.sending) - 1))]
         if process.log.shipper.try_send(chosen):
             process.sending.remove(chosen)
         self.settle(process)
+
+    def _cycle(self, process: Process, data: st.DataObject) -> None:
+        """Append, send everything, flush every region and purge: numbers become free that others may have looked at."""
+        self._append(process, data)
+        self.clock.advance(seconds=1)
+        self._take(process)
+        for encoded in list(process.sending):
+            if process.log.shipper.try_send(encoded):
+                process.sending.remove(encoded)
+        self.settle(process)
+        for region in REGIONS:
+            self._flush_region(process, region)
+        process.log.purge()
+
+    def _take(self, process: Process) -> None:
+        while (encoded := process.log.shipper.take_due()) is not None:
+            process.sending.append(encoded)
 
     def settle(self, process: Process) -> None:
         """Take the answers of a log in the order of the appends, as the pipeline does."""
@@ -216,7 +244,9 @@ class SharedLogModel(RuleBasedStateMachine):
 
     def _flush(self, process: Process, data: st.DataObject) -> None:
         """Write rows to files; only if nobody else has changed the manifest since this process read it."""
-        region = data.draw(st.sampled_from(REGIONS))
+        self._flush_region(process, data.draw(st.sampled_from(REGIONS)))
+
+    def _flush_region(self, process: Process, region: int) -> None:
         if self.manifests.versions[region] == process.versions[region]:
             self.manifests.versions[region] += 1
             process.versions[region] += 1

@@ -220,8 +220,8 @@ class SharedLog:
 
     def _is_drained(self) -> bool:
         """Whether everything is in data files; then what is left is deleted."""
-        plan = self._index.plan_purge(self._settings.purge_threshold)
-        self._collector.collect(plan.deletable)
+        while deletable := self._index.plan_purge(self._settings.purge_threshold).deletable:
+            self._collector.collect(deletable)
         return not self._index.totals()[0]
 
     def _purge(self) -> PurgeResult:
