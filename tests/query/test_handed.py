@@ -47,6 +47,7 @@ def texts(where: str, dialect: Dialect = Dialect.GENERIC) -> list[tuple[str, Tex
         ("matches(s, 'disk') OR n = 1", []),
         ("matches(s, 'disk') OR matches(host, 'disk')", []),
         ("NOT matches(s, 'disk')", []),
+        ("matches(s, 'disk') AND n = 1 XOR n = 2", []),
         ("matches(s, 'disk') IS NULL", []),
         ("matches(s, 'disk') = (n = 1)", []),
         ("matches(s, s)", []),

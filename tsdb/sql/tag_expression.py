@@ -69,7 +69,7 @@ def split_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:
         cases += (word == "CASE") - (word == "END")
         if depth or cases:
             continue
-        if word == "OR":
+        if word in ("OR", "XOR"):
             return [tokens]
         if word == "BETWEEN":
             betweens += 1
