@@ -22,7 +22,7 @@ from tsdb.engine.reading import Conditions, ScanRequest, TextNode, TextTest
 from tsdb.engine.region.reader import LocalReader
 from tsdb.engine.rows.cache import Caches
 from tsdb.engine.rows.merge import Merge, Selection
-from tsdb.engine.rows.source import Run, make_run
+from tsdb.engine.rows.run import Run, make_run
 from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import ROW_GROUP_ROWS, DataFile, WrittenFile, write_sst
 from tsdb.model import FulltextIndex, RegionId, RegionOptions, RegionSchema, Semantic, SeriesTable, TimeRange

@@ -244,7 +244,8 @@ def verify(tmp_path: Path, meta: FileMeta) -> str | None:
         ({"time_range": TimeRange(0, 6)}, "range of time"),
         ({"sequence_max": 99}, "sequence"),
         ({"has_tombstones": True}, "tombstones"),
-        ({"size_bytes": 10}, "Parquet"),
+        ({"size_bytes": 10}, "footer"),
+        ({"size_bytes": 10, "footer_checksum": None}, "Parquet"),
     ],
 )
 def test_a_file_that_is_not_what_the_manifest_says_is_damaged(
