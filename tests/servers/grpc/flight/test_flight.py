@@ -212,7 +212,7 @@ def test_a_statement_is_cancelled_by_its_info(served: RunningServer) -> None:
 
 
 def test_a_client_that_reads_slowly_holds_no_thread(tmp_path: Path) -> None:
-    text = "SELECT a.value, b.value FROM generate_series(1, 3000) AS a(value), generate_series(1, 3000) AS b(value)"
+    text = "SELECT value, value + 1 FROM generate_series(1, 9000000) AS t(value)"
     with running_server(tmp_path / "slow") as served, flight(served) as client:
         readers = [client.do_get(ticket(sql=text), headers(x_tsdb_flight_compression="none")) for _ in range(12)]
         for reader in readers:
