@@ -121,7 +121,7 @@ def test_a_server_that_was_replaced_acknowledges_nothing_more(s3_server: S3Serve
         rows(first, CPU)
         assert rows(first, "INSERT INTO cpu VALUES ('a', 1, 1)") == 1
         # A copy of the metadata is all that the successor has.
-        shutil.copytree(first_home / "data", second_home / "data", ignore=shutil.ignore_patterns("LOCK"))
+        shutil.copytree(first_home / "data", second_home / "data", ignore=shutil.ignore_patterns("LOCK", "spill"))
         with serving(s3_server, root, second_home) as second:
             assert found(second) == {("a", 1)}
             answer = ask(first, "INSERT INTO cpu VALUES ('a', 2, 1)")
