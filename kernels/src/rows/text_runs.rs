@@ -13,7 +13,7 @@
 //! part of the format of data files.
 //!
 //! A text that holds another has all pieces of the runs of that one, and as words those runs that cannot be a part of
-//! a longer one. So whoever finds a piece missing knows that the text is not there.
+//! a longer one. So a missing piece means that the text is not there.
 
 use std::ops::Range;
 

@@ -42,7 +42,7 @@ Entry = tuple[int, int]
 
 @dataclass
 class Manifests:
-    """What is in data files: durable, and changed by whoever knows the newest version."""
+    """What is in data files: durable, and changed only by a process that knows the newest version."""
 
     versions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(REGIONS, 0))
     flushed: dict[int, list[bytes]] = field(default_factory=lambda: {region: [] for region in REGIONS})

@@ -4,7 +4,7 @@ Acknowledgements are in order, so every acknowledged object has a number below t
 the writer cannot create its object there, so nothing at this number or above is ever acknowledged. Objects above it,
 sent in parallel, are orphans.
 
-Numbers below the floor may be free because they were deleted. Whoever deletes raises the floor first, so a fence that
+Numbers below the floor may be free because they were deleted. A purge raises the floor first, so a fence that
 was put below it is recognised by reading the floor again: it means nothing, and sealing begins anew.
 
 A number may also be free because something else deleted its object. Objects say which ones were acknowledged before
