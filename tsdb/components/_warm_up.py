@@ -9,7 +9,6 @@ depends on it: a file that is missing, old or damaged costs warmth only.
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from tsdb.auth import SYSTEM
 from tsdb.errors import TsdbError
 from tsdb.query import Channel, QueryEngine, RecentStatement, Session
 from tsdb.sql.statements import Dialect
-from tsdb.store import Files, write_all
+from tsdb.store import Files, replace_file
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -42,15 +41,9 @@ def save_statements(queries: QueryEngine, directory: Path) -> None:
     if not statements:
         return
     content = json.dumps({"statements": [each._asdict() for each in statements]}, indent=1)
-    file, files = directory / STATEMENTS_FILE, Files()
-    new = file.with_suffix(".tmp")
+    file = directory / STATEMENTS_FILE
     try:
-        fd = files.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            write_all(files, fd, content.encode())
-        finally:
-            files.close(fd)
-        files.rename(new, file)
+        replace_file(Files(), file, content.encode())
     except OSError as error:
         _log.warning("the last queries are not written down", file=file, error=error)
 

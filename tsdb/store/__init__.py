@@ -17,7 +17,16 @@ from tsdb.store._errors import (
     StoreUnreachable,
     find_unreachable,
 )
-from tsdb.store._files import Buffer, Files, make_directories, read_all, read_exactly, write_all
+from tsdb.store._files import (
+    TEMPORARY_SUFFIX,
+    Buffer,
+    Files,
+    make_directories,
+    read_all,
+    read_exactly,
+    replace_file,
+    write_all,
+)
 from tsdb.store._local import LocalStore
 from tsdb.store._locality import distrust, file_cache_of, is_local, local_copy
 from tsdb.store._lock import DirectoryInUse, DirectoryLock
@@ -47,6 +56,7 @@ from tsdb.store.file_cache import CachedStore, FileCache, LocalCopy
 
 __all__ = [
     "NO_SPACE",
+    "TEMPORARY_SUFFIX",
     "Buffer",
     "CachedStore",
     "DirectoryInUse",
@@ -90,6 +100,7 @@ __all__ = [
     "on_crash_point",
     "read_all",
     "read_exactly",
+    "replace_file",
     "request_ledgers",
     "requests_for",
     "routed_path",

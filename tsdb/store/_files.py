@@ -116,11 +116,28 @@ def _sync_to_medium(fd: int) -> None:
         os.fsync(fd)
 
 
+TEMPORARY_SUFFIX = ".tmp-0"
+"""Of a file that is not complete yet."""
+
+
 def write_all(files: Files, fd: int, data: Buffer) -> None:
     """Write all of `data`, however little the system takes at a time."""
     rest = memoryview(data)
     while rest:
         rest = rest[files.write(fd, rest) :]
+
+
+def replace_file(files: Files, path: Path, data: Buffer) -> None:
+    """Write a small file so that after a power loss it has the old content or all of the new."""
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(files, fd, data)
+        files.fsync(fd)
+    finally:
+        files.close(fd)
+    files.rename(temporary, path)
+    files.fsync_dir(path.parent)
 
 
 def read_all(files: Files, path: Path) -> bytes:

@@ -7,15 +7,13 @@ according to it and does not, is lost.
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tsdb.store import Files, read_all, write_all
+from tsdb.store import TEMPORARY_SUFFIX, Files, read_all, replace_file
 
 _NAME = "CLEAN"
-_TEMPORARY_NAME = "CLEAN.tmp-0"
 
 
 class CleanMarker(NamedTuple):
@@ -35,19 +33,11 @@ def read_marker(files: Files, directory: Path) -> CleanMarker | None:
 
 
 def write_marker(files: Files, directory: Path, marker: CleanMarker) -> None:
-    temporary = directory / _TEMPORARY_NAME
-    fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        write_all(files, fd, json.dumps(marker._asdict()).encode())
-        files.fsync(fd)
-    finally:
-        files.close(fd)
-    files.rename(temporary, directory / _NAME)
-    files.fsync_dir(directory)
+    replace_file(files, directory / _NAME, json.dumps(marker._asdict()).encode())
 
 
 def remove_marker(files: Files, directory: Path) -> None:
-    for name in (_NAME, _TEMPORARY_NAME):
+    for name in (_NAME, _NAME + TEMPORARY_SUFFIX):
         with suppress(FileNotFoundError):
             files.unlink(directory / name)
     files.fsync_dir(directory)

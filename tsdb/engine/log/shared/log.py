@@ -10,7 +10,7 @@ entry. With `local` the object store is behind by about an interval; entries tha
 Invariants:
 
 - Objects are acknowledged in the order of their numbers, and an entry of a region only behind the one before it.
-- The owner of a node's log has its highest term. A process that takes a term first seals the earlier ones, then reads them.
+- The owner of a node's log has its highest term. A new owner seals the terms before its own, then reads them.
 - A floor is raised before anything below it is deleted, and only over entries that are in data files.
 """
 

@@ -8,16 +8,14 @@ without it.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from tsdb.errors import StartError
 from tsdb.ids import Ids
-from tsdb.store import Files, make_directories, read_all, write_all
+from tsdb.store import Files, make_directories, read_all, replace_file
 
 _NAME = "SHARED"
-_TEMPORARY_NAME = "SHARED.tmp-0"
 _ID_BYTES = 8
 
 
@@ -41,15 +39,7 @@ def read_marker(files: Files, directory: Path) -> SharedMarker | None:
 
 
 def write_marker(files: Files, directory: Path, marker: SharedMarker) -> None:
-    temporary = directory / _TEMPORARY_NAME
-    fd = files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        write_all(files, fd, json.dumps(marker._asdict()).encode())
-        files.fsync(fd)
-    finally:
-        files.close(fd)
-    files.rename(temporary, directory / _NAME)
-    files.fsync_dir(directory)
+    replace_file(files, directory / _NAME, json.dumps(marker._asdict()).encode())
 
 
 def mark_shared(files: Files, directory: Path, *, place: str, ids: Ids) -> SharedMarker:
