@@ -115,4 +115,5 @@ def test_schemas_of_wide_writes_are_kept_within_a_budget() -> None:
         encoded = encode_batch(schema, Batch.from_arrow(schema, pa.record_batch(columns)))
         assert encoded.stored
     assert 0 < entry._schema.weight <= entry.SCHEMAS_BYTES_MAX
-    assert 20 < len(entry._schema) < 60
+    wide = [columns for columns in entry._schema._entries if len(columns) > len(names) - 60]
+    assert 20 < len(wide) < 60, "other tests of this process may have left small ones"
