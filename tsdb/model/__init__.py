@@ -16,6 +16,7 @@ from tsdb.model._alter import (
 )
 from tsdb.model._batch import Batch, OpType
 from tsdb.model._cast import cast_or_null, is_castable
+from tsdb.model._cluster import NodeRole, Peer, RegionOpening, RegionPlace
 from tsdb.model._description import FAMILY_SUFFIXES, MetricDescription, metric_type
 from tsdb.model._labels import decode_labels, encode_labels
 from tsdb.model._matcher import (
@@ -125,11 +126,15 @@ __all__ = [
     "MergeMode",
     "MetricDescription",
     "MetricView",
+    "NodeRole",
     "OpType",
     "PartitionRule",
     "PastType",
+    "Peer",
     "RegionId",
+    "RegionOpening",
     "RegionOptions",
+    "RegionPlace",
     "RegionSchema",
     "RenameColumn",
     "RetypeColumn",
