@@ -8,16 +8,17 @@ The standalone server and the embedded database both use it. The caller holds th
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from tsdb.auth import Authenticator, Identity, UserStore
+from tsdb.auth import Authenticator
 from tsdb.catalog import Catalog, check_metadata, known_regions, region_names
 from tsdb.clock import Clock, SystemClock
-from tsdb.components._build_info import build_info
-from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
+from tsdb.components._assembly import AssemblyOptions, assemble
+from tsdb.database import Database, DatabaseOptions
 from tsdb.engine import (
     Engine,
     EngineOptions,
@@ -32,10 +33,8 @@ from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.kv import KvStore, MemoryKv, SqliteKv
 from tsdb.memory import MemoryOwner, MemoryReport
 from tsdb.processes.resident import resident_bytes
-from tsdb.query import QueryEngine, QueryEngineOptions, visible
-from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
+from tsdb.query import QueryEngineOptions
 from tsdb.store import LocalStore, ObjectStore, OverlayStore, Purpose, RoutedStore, file_cache_of, requests_for
-from tsdb.telemetry import reported_caches
 
 METADATA_FILE = "metadata.sqlite"
 COPY_DIRECTORY = "copy"
@@ -125,26 +124,22 @@ def open_local(
         undo.callback(engine.close, flush=False)
         catalog = Catalog(kv, engine, clock)
         engine.name_regions(catalog.name_of_region)
-        processes = ProcessList(clock, frontend=options.address)
-        rejections = RejectionLog(clock)
-        information = _information(catalog, engine, clock, processes, rejections, options)
-        queries = QueryEngine(catalog, engine, clock, options.query, information=information)
-        users = UserStore(kv)
-        options.authenticator.attach(users)
-        services = Services(
+        database = assemble(
             catalog,
             engine,
-            queries,
+            kv,
+            AssemblyOptions(
+                options.query,
+                options.database,
+                options.authenticator,
+                memory_report=options.memory_report or partial(_own_memory, engine),
+                caches=engine.cache_statistics,
+                address=options.address,
+            ),
             clock,
-            processes,
-            information,
-            rejections,
-            options.database,
-            users,
-            options.authenticator,
         )
         undo.pop_all()
-    return LocalDatabase(Database(services), engine, kv)
+    return LocalDatabase(database, engine, kv)
 
 
 def open_log(directory: Path, options: LocalOptions, clock: Clock) -> LogStore:
@@ -218,89 +213,6 @@ def open_memory(store: ObjectStore, wal_directory: Path, *, options: LocalOption
     return local
 
 
-def _open_connection(connected: Connected, busy: Process | None) -> OpenConnection:
-    session = connected.session
-    return OpenConnection(
-        id=session.connection_id,
-        channel=session.channel,
-        user=session.user or "",
-        database=session.database,
-        client=session.client,
-        application=session.variables.get("application_name", ""),
-        start_ms=connected.began_ns // 1_000_000,
-        quiet_since_ms=connected.quiet_since_ns // 1_000_000,
-        statement=None if busy is None else busy.text,
-        statement_start_ms=None if busy is None else busy.started_ns // 1_000_000,
-    )
-
-
-def _information(
-    catalog: Catalog,
-    engine: Engine,
-    clock: Clock,
-    processes: ProcessList,
-    rejections: RejectionLog,
-    options: LocalOptions,
-) -> Callable[[Session], InformationContext]:
-    build = build_info()
-    node = NodeFacts(
-        version=build.version,
-        commit=build.commit,
-        branch=build.branch,
-        started_ms=clock.now_ns() // 1_000_000,
-        address=options.address,
-    )
-
-    def running(identity: Identity | None) -> list[RunningStatement]:
-        """What runs: all of it for administrators, else what is the user's own."""
-        is_shown_all = identity is None or identity.is_admin
-        return [
-            RunningStatement(
-                id=process.id,
-                database=process.session.database,
-                query=process.text,
-                client=process.session.client,
-                frontend=processes.frontend,
-                start_ms=process.started_ns // 1_000_000,
-                user=process.session.user or "",
-                connection=process.session.connection_id,
-                is_finishing=process.is_finishing,
-            )
-            for process in processes.all()
-            if is_shown_all or (identity is not None and process.session.user == identity.name)
-        ]
-
-    def connected(identity: Identity | None) -> list[OpenConnection]:
-        """Who is connected: everybody for administrators, else the user's own connections."""
-        is_shown_all = identity is None or identity.is_admin
-        busy = {process.session.connection_id: process for process in processes.all()}
-        return [
-            _open_connection(each, busy.get(each.session.connection_id))
-            for each in processes.connected()
-            if is_shown_all or (identity is not None and each.session.user == identity.name)
-        ]
-
-    def refused(identity: Identity | None) -> Sequence[RejectedRows]:
-        found = rejections.all()
-        if identity is None or identity.sees_all:
-            return found
-        return [each for each in found if identity.may_see(each.database)]
-
-    def own_memory() -> MemoryReport:
-        return MemoryReport(list(engine.memory.memory_use()), resident_bytes())
-
-    def make(session: Session) -> InformationContext:
-        return InformationContext(
-            catalog=visible(catalog, session),
-            regions=engine,
-            session=session,
-            clock=clock,
-            node=node,
-            processes=lambda: running(session.identity),
-            connections=lambda: connected(session.identity),
-            rejections=lambda: refused(session.identity),
-            memory=options.memory_report or own_memory,
-            caches=lambda: [*engine.cache_statistics(), *reported_caches()],
-        )
-
-    return make
+def _own_memory(engine: Engine) -> MemoryReport:
+    """What the engine knows of itself, where no server keeps the books."""
+    return MemoryReport(list(engine.memory.memory_use()), resident_bytes())
