@@ -145,7 +145,7 @@ KEY_ROWS: list[KeyRow] = [
     _bool(FS, "influxdb.enable"),
     _bool(FS, "prom_store.enable"),
     _int(FS, "query.workers"),
-    KeyRow(DS, "memory.limit", '"300MB"', '"300MiB"', "1GB", '"1GiB"'),
+    KeyRow((S, F, D), "memory.limit", '"300MB"', '"300MiB"', "1GB", '"1GiB"'),
     _bool(FS, "slow_query.enable"),
     _choice(FS, "slow_query.record_type", "log", "system_table", "system_table"),
     _duration(FS, "slow_query.threshold"),
@@ -252,7 +252,7 @@ KEY_ROWS: list[KeyRow] = [
         REMOTE,
     ),
     # Metasrv-only keys
-    _text((M,), "data_home"),
+    _text((M, F), "data_home"),
     _addr((M,), "bind_addr"),
     _addr((M,), "server_addr"),
     KeyRow((M,), "store_addr", '"a:1,b:2"', '"a:1,b:2"', "c:3 d:4", '"c:3,d:4"'),

@@ -104,6 +104,14 @@ class FrontendConfig(_Common, _Protocols):
     """The protocol servers of a cluster."""
 
     mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
+    data_home: StringValue = Field(
+        default="",
+        description="Directory for the files of COPY, and for what large queries spill. Empty: queries spill to a "
+        "temporary directory, and COPY cannot read or write files.",
+    )
+    memory: MemoryOptions = Field(
+        default=MemoryOptions(), description="The memory of all processes of the server together."
+    )
     meta_client: MetaClientOptions = Field(default=MetaClientOptions(), description="The connection to metasrv.")
 
 
@@ -111,22 +119,16 @@ class DatanodeConfig(_Common, _Storing):
     """The storage of a cluster."""
 
     mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
-    node_id: CountValue = Field(
-        description="Identifier of this datanode, unique in the cluster. Required.", json_schema_extra=RESERVED
-    )
+    node_id: CountValue = Field(description="Identifier of this datanode, unique in the cluster. Required.")
     rpc_addr: AddressValue = Field(
         default=Address("127.0.0.1", 3001),
         description="Address the gRPC server listens on.",
-        json_schema_extra=RESERVED,
     )
     rpc_hostname: StringValue = Field(
         default="",
         description="Host name that other nodes use for this one. Empty: the host of rpc_addr.",
-        json_schema_extra=RESERVED,
     )
-    rpc_runtime_size: PositiveValue = Field(
-        default=8, description="Number of gRPC server worker threads.", json_schema_extra=RESERVED
-    )
+    rpc_runtime_size: PositiveValue = Field(default=8, description="Number of gRPC server worker threads.")
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."
     )

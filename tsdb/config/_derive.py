@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from tsdb.config._components import ComponentConfig, DatanodeConfig, StandaloneConfig
+from tsdb.config._components import ComponentConfig, FrontendConfig, MetasrvConfig
 from tsdb.config._engine import MitoOptions
 from tsdb.config._fields import LIMIT_MIN
 from tsdb.config._layers import Origin
@@ -80,12 +80,15 @@ def derive(
 ) -> tuple[ComponentConfig, dict[Path, Origin]]:
     """Fill in the defaults that are not constants, and say what each was made from."""
     found: dict[Path, Origin] = {}
-    if not isinstance(config, StandaloneConfig | DatanodeConfig) or not config.region_engine:
+    if isinstance(config, MetasrvConfig):
         return config, found
     limit = config.memory.limit
     if _LIMIT not in origins:
         limit = Size(max(LIMIT_MIN, min(memory // 2, LIMIT_MAX)))
         found[_LIMIT] = Origin("default", f"half of {_rounded(memory)} memory, at most {LIMIT_MAX}")
+        config = _with(config, memory=_with(config.memory, limit=limit))
+    if isinstance(config, FrontendConfig) or not config.region_engine:
+        return config, found
     given = {path[len(_MITO)] for path in origins if path[: len(_MITO)] == _MITO and len(path) > len(_MITO)}
     sizes = dict(_mito_sizes(config.mito, given, limit))
     home = config.storage.data_home
@@ -104,8 +107,7 @@ def derive(
     if not storage.cache_path and (storage.type is not StorageType.FILE or storage.providers):
         storage = _with(storage, cache_path=os.path.join(home, "cache"))
         found["storage", "cache_path"] = Origin("default", "below storage.data_home")
-    memory_options = _with(config.memory, limit=limit)
-    return _with(config, memory=memory_options, region_engine=engine, wal=wal, storage=storage), found
+    return _with(config, region_engine=engine, wal=wal, storage=storage), found
 
 
 def _mito_sizes(mito: MitoOptions, given: set[str | int], limit: int) -> Iterator[tuple[str, tuple[Size, str]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from tsdb.config._fields import (
-    RESERVED,
     Address,
     AddressesValue,
     AddressValue,
@@ -133,17 +132,10 @@ class MetaClientOptions(Section):
     metasrv_addrs: AddressesValue = Field(
         default=(Address("127.0.0.1", 3002),),
         description="Addresses of all metasrv processes.",
-        json_schema_extra=RESERVED,
     )
-    timeout: PositiveDurationValue = Field(
-        default=Duration.parse("3s"), description="Timeout of one operation.", json_schema_extra=RESERVED
-    )
-    connect_timeout: PositiveDurationValue = Field(
-        default=Duration.parse("1s"), description="Connection timeout.", json_schema_extra=RESERVED
-    )
+    timeout: PositiveDurationValue = Field(default=Duration.parse("3s"), description="Timeout of one operation.")
+    connect_timeout: PositiveDurationValue = Field(default=Duration.parse("1s"), description="Connection timeout.")
     ddl_timeout: PositiveDurationValue = Field(
-        default=Duration.parse("10s"), description="Timeout of one DDL statement.", json_schema_extra=RESERVED
+        default=Duration.parse("10s"), description="Timeout of one DDL statement."
     )
-    tcp_nodelay: FlagValue = Field(
-        default=True, description="Set TCP_NODELAY on the connections.", json_schema_extra=RESERVED
-    )
+    tcp_nodelay: FlagValue = Field(default=True, description="Set TCP_NODELAY on the connections.")

@@ -10,8 +10,16 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from tsdb.query.information_schema import _files, _keys, _memory, _node, _regions, _tables
+from tsdb.query.information_schema import _cluster, _files, _keys, _memory, _node, _regions, _tables
 from tsdb.query.information_schema._build import build_table
+from tsdb.query.information_schema._cluster_view import (
+    ClusterView,
+    FailoverRow,
+    NodeRow,
+    PeerRow,
+    ProcedureRow,
+    cpu_millicores,
+)
 from tsdb.query.information_schema._context import (
     FlowRow,
     InformationContext,
@@ -48,7 +56,7 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "build_info": _node.build_info_table,
     "cache_statistics": _node.cache_statistics_table,
     "character_sets": _node.character_sets_table,
-    "cluster_info": _node.cluster_info_table,
+    "cluster_info": _cluster.cluster_info_table,
     "collation_character_set_applicability": _node.collation_applicability_table,
     "collations": _node.collations_table,
     "columns": _tables.columns_table,
@@ -60,10 +68,12 @@ _BUILDERS: dict[str, Callable[[InformationContext], pa.Table]] = {
     "key_column_usage": _keys.key_column_usage_table,
     "memory_usage": _memory.memory_usage_table,
     "partitions": _regions.partitions_table,
+    "procedure_info": _cluster.procedure_info_table,
     "process_list": _node.process_list_table,
     "processlist": _node.mysql_processlist_table,
+    "region_failovers": _cluster.region_failovers_table,
     "region_info": _regions.region_info_table,
-    "region_peers": _regions.region_peers_table,
+    "region_peers": _cluster.region_peers_table,
     "region_statistics": _regions.region_statistics_table,
     "schemata": _tables.schemata_table,
     "ssts_index_meta": _files.ssts_index_meta_table,
@@ -95,16 +105,22 @@ __all__ = [
     "INFORMATION_TABLES",
     "NUMBERS",
     "PG_CATALOG",
+    "ClusterView",
     "DescribedView",
+    "FailoverRow",
     "FlowRow",
     "InformationContext",
     "NodeFacts",
+    "NodeRow",
     "OpenConnection",
+    "PeerRow",
+    "ProcedureRow",
     "RejectedRows",
     "RunningStatement",
     "build_table",
     "column_default",
     "columns_of",
+    "cpu_millicores",
     "database_options",
     "described",
     "format_database_options",

@@ -10,6 +10,7 @@ from tsdb.clock import Clock
 from tsdb.engine import CompactionRecord, FileFacts, RegionStat, SegmentFacts
 from tsdb.memory import MemoryReport
 from tsdb.model import CATALOG, ColumnInfo, DatabaseInfo, RegionId, TableInfo, ViewInfo
+from tsdb.query.information_schema._cluster_view import ClusterView, OneNode
 from tsdb.query.session import Channel, Session
 from tsdb.telemetry import CacheStatistics
 
@@ -175,3 +176,9 @@ class InformationContext:
     caches: Callable[[], Sequence[CacheStatistics]] = _no_caches
     view_columns: Callable[[ViewInfo], tuple[ColumnInfo, ...]] = _no_columns
     """The columns of a view as its query has them now, none if it cannot be planned."""
+    cluster: ClusterView | None = None
+    """The cluster that this node is part of; None for a standalone server."""
+
+    @property
+    def cluster_view(self) -> ClusterView:
+        return self.cluster or OneNode(self)

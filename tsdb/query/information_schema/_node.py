@@ -1,50 +1,19 @@
-"""`cluster_info`, `build_info`, `engines`, process lists, flows, refused rows, character sets: the server itself."""
+"""`build_info`, `engines`, process lists, flows, refused rows, character sets: the server itself."""
 
 from __future__ import annotations
 
 import json
-import os
-import resource
-import socket
 
 import pyarrow as pa
 
 from tsdb.model import CATALOG
-from tsdb.processes.resident import resident_bytes
 from tsdb.query.information_schema._build import build_table
 from tsdb.query.information_schema._context import InformationContext, RunningStatement
 from tsdb.query.information_schema._schemas import information_schema_of
 from tsdb.query.information_schema._tables import CHARACTER_SET, COLLATION
 from tsdb.store import request_ledgers
-from tsdb.units import Duration
 
 _MS_NS = 1_000_000
-
-
-def cluster_info_table(context: InformationContext) -> pa.Table:
-    node = context.node
-    alive = Duration(max(context.clock.now_ns() - node.started_ms * _MS_NS, 0) // 1_000_000_000 * 1_000_000_000)
-    columns = {
-        "peer_id": node.id,
-        "peer_type": node.kind,
-        "peer_addr": node.address,
-        "peer_hostname": socket.gethostname(),
-        "total_cpu_millicores": (os.cpu_count() or 1) * 1000,
-        "total_memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "cpu_usage_millicores": _cpu_millicores(alive),
-        "memory_usage_bytes": resident_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
-        "version": node.version,
-        "git_commit": node.commit,
-        "start_time": pa.array([node.started_ms], pa.int64()).cast(pa.timestamp("ms")),
-        "uptime": str(alive),
-    }
-    return build_table(information_schema_of("cluster_info"), 1, columns)
-
-
-def _cpu_millicores(alive: Duration) -> int:
-    """What the process has used since it began, on average."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return int((usage.ru_utime + usage.ru_stime) * 1e12 / alive) if alive else 0
 
 
 def build_info_table(context: InformationContext) -> pa.Table:

@@ -1,4 +1,4 @@
-"""`partitions`, `region_peers`, `region_info`, `region_statistics` and what regions do: the parts tables are stored in.
+"""`partitions`, `region_info`, `region_statistics` and what regions do: the parts tables are stored in.
 
 A table has one row for each of its regions, a table without partitions one. Tables whose rows are stored elsewhere
 (external files, logical tables of the metric engine without regions of their own) have none.
@@ -17,20 +17,11 @@ from tsdb.model import CATALOG, RegionId, TableInfo
 from tsdb.query.information_schema._build import ColumnValues, build_table
 from tsdb.query.information_schema._context import InformationContext
 from tsdb.query.information_schema._schemas import information_schema_of
-from tsdb.query.information_schema._tables import base_tables
+from tsdb.query.information_schema._tables import regions_of
 from tsdb.units import Duration
 
 SEQUENCE_BITS = 24
 """The low bits of a region's number count; the high byte is the group."""
-
-
-def regions_of(context: InformationContext) -> list[tuple[TableInfo, int, RegionId]]:
-    """Table, position and id of every region."""
-    return [
-        (table, position, region_id)
-        for table in base_tables(context)
-        for position, region_id in enumerate(table.region_ids)
-    ]
 
 
 def _stat(context: InformationContext, region_id: RegionId) -> RegionStat | None:
@@ -60,21 +51,6 @@ def partitions_table(context: InformationContext) -> pa.Table:
 
 def _rule(table: TableInfo, position: int) -> str | None:
     return table.partition_rules[position] if position < len(table.partition_rules) else None
-
-
-def region_peers_table(context: InformationContext) -> pa.Table:
-    regions = regions_of(context)
-    columns = {
-        "table_catalog": CATALOG,
-        "table_schema": [table.database for table, _, _ in regions],
-        "table_name": [table.name for table, _, _ in regions],
-        "region_id": [region_id for _, _, region_id in regions],
-        "peer_id": context.node.id,
-        "peer_addr": context.node.address,
-        "is_leader": "Yes",
-        "status": "ALIVE",
-    }
-    return build_table(information_schema_of("region_peers"), len(regions), columns)
 
 
 def region_statistics_table(context: InformationContext) -> pa.Table:

@@ -108,6 +108,8 @@ _COLUMNS: dict[str, str] = {
     "referential_constraints": """constraint_catalog constraint_schema constraint_name unique_constraint_catalog
         unique_constraint_schema unique_constraint_name match_option update_rule delete_rule table_name
         referenced_table_name""",
+    "region_failovers": """failover_id region_id:u64 from_peer_id:u64 to_peer_id:u64? state reason start_time:ts3
+        end_time:ts3? lost_from_entry:u64? lost_to_entry:u64? last_error?""",
     "region_info": f"""{_REGION} region_group:u8 region_sequence:u32 state role writable:bool committed_sequence:u64
         flushed_sequence:u64? manifest_version:u64? compaction_time_window? region_options sst_format node_id:u64?""",
     "region_peers": """table_catalog table_schema table_name region_id:u64 peer_id:u64? peer_addr? is_leader? status?

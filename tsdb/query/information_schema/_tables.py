@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tsdb.errors import TsdbError
-from tsdb.model import CATALOG, ColumnInfo, DataType, Kind, Semantic, TableInfo, ViewInfo
+from tsdb.model import CATALOG, ColumnInfo, DataType, Kind, RegionId, Semantic, TableInfo, ViewInfo
 from tsdb.query.information_schema._build import ColumnValues, build_table
 from tsdb.query.information_schema._context import InformationContext
 from tsdb.query.information_schema._schemas import information_schema_of
@@ -77,6 +77,15 @@ def database_options(context: InformationContext) -> dict[str, Mapping[str, str]
 def base_tables(context: InformationContext) -> list[TableInfo]:
     """The tables users made, by database and name."""
     return [table for database in context.catalog.databases() for table in context.catalog.tables(database.name)]
+
+
+def regions_of(context: InformationContext) -> list[tuple[TableInfo, int, RegionId]]:
+    """Table, position and id of every region."""
+    return [
+        (table, position, region_id)
+        for table in base_tables(context)
+        for position, region_id in enumerate(table.region_ids)
+    ]
 
 
 def _all_tables(context: InformationContext) -> Iterator[TableInfo]:
