@@ -109,7 +109,7 @@ def wal_options(wal: WalOptions) -> WalSettings:
 def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size) -> SharedLogOptions | None:
     """The settings of `[wal.shared]` as the log takes them; None if it is not shared."""
     shared = wal.shared
-    if not shared.enable:
+    if shared.enable is not True:
         return None
     store, place = stores.find(shared.storage)
     settings = SharedSettings(

@@ -68,7 +68,7 @@ def _shared_log_has_a_storage(config: ComponentConfig) -> Iterator[Problem]:
     if shared.storage and shared.storage.lower() not in names:
         known = ", ".join(names) or "none"
         yield ((*path, "storage"),), f"{shared.storage!r} is not the name of a storage provider; there are: {known}"
-    if shared.enable and not shared.storage and config.storage.type is StorageType.FILE:
+    if shared.enable is True and not shared.storage and config.storage.type is StorageType.FILE:
         yield (
             ((*path, "enable"), ("storage", "type")),
             "the log cannot be shared with storage type File: choose another type, or a provider by wal.shared.storage",

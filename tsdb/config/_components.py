@@ -44,6 +44,10 @@ from tsdb.config._protocols import (
 from tsdb.config._storage import FileStorage, StorageOptions
 from tsdb.config.options import Component
 
+_HOME_MEANING = (
+    "Working directory. A frontend has the files of COPY in it, and what large queries spill; empty: queries spill to a "
+    "temporary directory, and COPY cannot read or write files."
+)
 _MODE_MEANING = "Operation mode: standalone for standalone, distributed for frontend and datanode."
 
 
@@ -106,8 +110,7 @@ class FrontendConfig(_Common, _Protocols):
     mode: Literal["distributed"] = Field(default="distributed", description=_MODE_MEANING)
     data_home: StringValue = Field(
         default="",
-        description="Directory for the files of COPY, and for what large queries spill. Empty: queries spill to a "
-        "temporary directory, and COPY cannot read or write files.",
+        description=_HOME_MEANING,
     )
     memory: MemoryOptions = Field(
         default=MemoryOptions(), description="The memory of all processes of the server together."
@@ -139,7 +142,7 @@ class MetasrvConfig(_Common):
     """The metadata of a cluster."""
 
     data_home: RequiredStringValue = Field(
-        default="/tmp/metasrv/", description="Working directory.", json_schema_extra=RESERVED
+        default="/tmp/metasrv/", description=_HOME_MEANING, json_schema_extra=RESERVED
     )
     bind_addr: AddressValue = Field(
         default=Address("127.0.0.1", 3002),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from tsdb.config._components import ComponentConfig, FrontendConfig, MetasrvConfig
+from tsdb.config._components import ComponentConfig, DatanodeConfig, FrontendConfig, MetasrvConfig
 from tsdb.config._engine import MitoOptions
 from tsdb.config._fields import LIMIT_MIN
 from tsdb.config._layers import Origin
@@ -103,6 +103,10 @@ def derive(
     if not wal.dir and config.storage.type is StorageType.FILE:
         wal = _with(wal, dir=os.path.join(home, "wal"))
         found["wal", "dir"] = Origin("default", "below storage.data_home")
+    if wal.shared.enable == "auto":
+        is_shared = isinstance(config, DatanodeConfig) and config.storage.type is not StorageType.FILE
+        wal = _with(wal, shared=_with(wal.shared, enable=is_shared))
+        found["wal", "shared", "enable"] = Origin("default", "auto: on for datanodes whose storage is not File")
     storage = config.storage
     if not storage.cache_path and (storage.type is not StorageType.FILE or storage.providers):
         storage = _with(storage, cache_path=os.path.join(home, "cache"))

@@ -7,6 +7,7 @@ from pydantic import Field
 from tsdb.config._fields import (
     AcknowledgeMode,
     AcknowledgeModeValue,
+    AutomaticFlagValue,
     CountValue,
     FlagValue,
     IndexMode,
@@ -27,10 +28,10 @@ from tsdb.units import Duration, Size
 class SharedWalOptions(Section):
     """The log in an object store."""
 
-    enable: FlagValue = Field(
-        default=False,
+    enable: AutomaticFlagValue = Field(
+        default="auto",
         description="Ship the write-ahead log to an object store: rows that are not flushed survive the loss of the "
-        "disk.",
+        "disk. auto: a datanode does so if its storage is not of type File; a standalone server does not.",
     )
     acknowledge: AcknowledgeModeValue = Field(
         default=AcknowledgeMode.STORE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, SecretStr
 from pydantic_core import PydanticCustomError
@@ -124,6 +124,13 @@ def _boolean(value: object) -> object:
     if isinstance(value, Text) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     raise problem(f"{show_value(value)} is not a boolean, expected true or false")
+
+
+def _automatic(value: object) -> object:
+    """A flag, or `auto`."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return "auto"
+    return _boolean(value)
 
 
 def _string(value: object) -> object:
@@ -358,6 +365,7 @@ CountValue = Annotated[int, BeforeValidator(_integer), Field(ge=0)]
 AutomaticCountValue = Annotated[int, BeforeValidator(_integer), Field(ge=-1)]
 PositiveValue = Annotated[int, BeforeValidator(_integer), Field(ge=1)]
 FlagValue = Annotated[bool, BeforeValidator(_boolean)]
+AutomaticFlagValue = Annotated[bool | Literal["auto"], BeforeValidator(_automatic)]
 StringValue = Annotated[str, BeforeValidator(_string)]
 RequiredStringValue = Annotated[str, BeforeValidator(_required_string)]
 PriceValue = Annotated[float, BeforeValidator(_price)]

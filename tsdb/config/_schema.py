@@ -107,6 +107,8 @@ def array_models(annotation: Any) -> tuple[type[Section], ...]:
 def _type_name(annotation: Any) -> str:
     plain = _plain(annotation)
     kind = get_origin(plain) or plain
+    if kind in (Union, types.UnionType):
+        return " or ".join(_type_name(member) for member in get_args(plain))
     if kind is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return "String"
     return _TYPE_NAMES[kind]
