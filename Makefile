@@ -20,6 +20,10 @@ help: ## list the targets
 run: $(VENV)/.run-ready ## install what is needed and start a standalone server
 	@$(BIN)/tsdb standalone start $(ARGS)
 
+.PHONY: cluster
+cluster: $(VENV)/.dev-ready ## start a cluster on loopback: etcd, S3 by moto, 2 metasrv, 3 datanodes, 2 frontends; Ctrl-C ends it
+	@$(BIN)/python -m tests.cluster $(ARGS)
+
 .PHONY: test
 test: $(VENV)/.dev-ready ## install what is needed and run all tests
 	$(BIN)/pytest -n $(PYTEST_WORKERS) $(ARGS)
