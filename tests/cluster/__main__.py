@@ -59,7 +59,7 @@ def describe(cluster: Cluster, directory: Path) -> str:
             f"  curl {cluster.url}/v1/influxdb/write --data-binary 'cpu,host=a usage=0.5'",
             f"  curl http://127.0.0.1:{other}/v1/sql -d 'sql=SELECT * FROM cpu'",
             f"  mysql -h 127.0.0.1 -P {one + 2} -u me public",
-            f"  curl {cluster.url}/v1/sql -d 'sql=SELECT peer_id, peer_type, peer_addr FROM information_schema.cluster_info'",
+            f"  curl {cluster.url}/v1/sql -d 'sql=SELECT * FROM information_schema.cluster_info'",
             "  kill -9 PROCESS of a datanode, and query again",
             "Ctrl-C ends everything",
         ]
