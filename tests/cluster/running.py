@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,14 @@ from tests.server_process import ServerProcess, spawn
 from tests.store.services import BUCKET, S3Server
 
 WAIT_SECONDS_MAX = 90.0
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    """Ask until it holds."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while not holds():
+        assert time.monotonic() < deadline, "it does not hold in time"
+        time.sleep(0.1)
 
 
 @dataclass

@@ -14,7 +14,14 @@ from tsdb.engine import Regions
 from tsdb.kv import KvStore
 from tsdb.memory import MemoryReport
 from tsdb.query import QueryEngine, QueryEngineOptions, visible
-from tsdb.query.information_schema import InformationContext, NodeFacts, OpenConnection, RejectedRows, RunningStatement
+from tsdb.query.information_schema import (
+    ClusterView,
+    InformationContext,
+    NodeFacts,
+    OpenConnection,
+    RejectedRows,
+    RunningStatement,
+)
 from tsdb.telemetry import CacheStatistics, reported_caches
 
 
@@ -31,6 +38,8 @@ class AssemblyOptions:
     """The caches of the regions, if they are in this process."""
     address: str
     """How this node is named in the process list and in information_schema."""
+    cluster: ClusterView | None = None
+    """The cluster that this node is part of."""
 
 
 def assemble(catalog: Catalog, regions: Regions, kv: KvStore, options: AssemblyOptions, clock: Clock) -> Database:
@@ -137,6 +146,7 @@ def _information(
             rejections=lambda: refused(session.identity),
             memory=options.memory_report,
             caches=lambda: [*options.caches(), *reported_caches()],
+            cluster=options.cluster,
         )
 
     return make

@@ -106,13 +106,14 @@ def wal_options(wal: WalOptions) -> WalSettings:
     )
 
 
-def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size) -> SharedLogOptions | None:
+def shared_log_options(wal: WalOptions, stores: OpenStores, limit: Size, *, node: int = 0) -> SharedLogOptions | None:
     """The settings of `[wal.shared]` as the log takes them; None if it is not shared."""
     shared = wal.shared
     if shared.enable is not True:
         return None
     store, place = stores.find(shared.storage)
     settings = SharedSettings(
+        node=node,
         acknowledge=Acknowledge(shared.acknowledge.value),
         interval=shared.interval,
         max_batch=shared.max_batch,

@@ -1,0 +1,105 @@
+"""The cluster as a frontend shows it in information_schema: asked of the leader, or as far as the copy knows it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from tsdb.clock import Clock
+from tsdb.errors import TsdbError
+from tsdb.kv import KvStore
+from tsdb.meta.client import MetaClient, MirrorRoutes
+from tsdb.model import NodeRole, RegionId
+from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, ProcedureRow
+
+_FRESH_SECONDS = 1.0
+"""So long an answer of the leader is used again: one statement may need it for every region."""
+
+
+class MetaClusterView:
+    """Implements `ClusterView`."""
+
+    def __init__(self, meta: MetaClient, mirror: KvStore, routes: MirrorRoutes, clock: Clock) -> None:
+        self._meta = meta
+        self._mirror = mirror
+        self._routes = routes
+        self._clock = clock
+        self._asked = float("-inf")
+        self._found: dict[str, Any] = {"nodes": [], "metasrvs": [], "leader": None}
+
+    def nodes(self) -> list[NodeRow]:
+        """All nodes; an error if no metadata server answers: who else could know."""
+        found = self._ask()
+        servers = [_metasrv_row(address, is_leader=address == found["leader"]) for address in found["metasrvs"]]
+        return [*(_node_row(each) for each in found["nodes"]), *servers]
+
+    def peer_of(self, region_id: RegionId) -> PeerRow | None:
+        try:
+            peer = self._routes.peer_of(region_id)
+        except TsdbError:
+            return None
+        try:
+            nodes = self._ask()["nodes"]
+        except TsdbError:
+            return PeerRow(peer.node_id, peer.address)
+        for each in nodes:
+            if each["role"] == NodeRole.DATANODE.value and each["node_id"] == peer.node_id:
+                is_alive = bool(each["is_alive"])
+                return PeerRow(peer.node_id, peer.address, is_alive, None if is_alive else int(each["silent_seconds"]))
+        return PeerRow(peer.node_id, peer.address, is_alive=False)
+
+    def procedures(self) -> list[ProcedureRow]:
+        return [
+            ProcedureRow(
+                id=each["id"],
+                kind=each["kind"],
+                status=each["state"],
+                started_ms=each["began_ms"] or each["asked_ms"],
+                ended_ms=each["ended_ms"] or None,
+                locks=each["subject"],
+            )
+            for each in self._meta.procedures()
+        ]
+
+    def failovers(self) -> list[FailoverRow]:
+        return []
+
+    def _ask(self) -> dict[str, Any]:
+        if time.monotonic() - self._asked > _FRESH_SECONDS:
+            self._found = self._meta.nodes()
+            self._asked = time.monotonic()
+        return self._found
+
+
+def _node_row(node: dict[str, Any]) -> NodeRow:
+    report = node["report"]
+    status = {"is_alive": node["is_alive"], **{key: report[key] for key in ("regions", "state") if key in report}}
+    return NodeRow(
+        id=node["node_id"] if node["role"] == NodeRole.DATANODE.value else -1,
+        kind=node["role"],
+        address=node["address"],
+        hostname=node["hostname"],
+        version=node["version"],
+        commit=node["commit"],
+        started_ms=node["started_ms"],
+        cpu_millicores=report.get("total_cpu_millicores", 0),
+        memory_bytes=report.get("total_memory_bytes", 0),
+        cpu_usage_millicores=report.get("cpu_usage_millicores", 0),
+        memory_usage_bytes=report.get("memory_usage_bytes", 0),
+        quiet_ms=int(node["silent_seconds"] * 1000),
+        status=json.dumps(status),
+    )
+
+
+def _metasrv_row(address: str, *, is_leader: bool) -> NodeRow:
+    return NodeRow(
+        id=-1,
+        kind=NodeRole.METASRV.value,
+        address=address,
+        hostname="",
+        version="",
+        commit="",
+        started_ms=0,
+        status=json.dumps({"is_leader": is_leader}),
+    )

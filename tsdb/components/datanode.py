@@ -1,0 +1,240 @@
+"""The storage of a cluster: the regions that are placed on this node, served over Arrow Flight.
+
+    register ─▶ take a term of the log ─▶ open the regions that are placed here ─▶ listen ─▶ heartbeats
+
+When the log turns out to be fenced, another node has taken regions over: everything is opened again, with what is still
+placed here. That needs no clock. The lease that heartbeats keep says whether reads may still be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from tsdb.clock import SystemClock
+from tsdb.components._governor import MemoryGovernor
+from tsdb.components._local import LocalOptions, open_log
+from tsdb.components._node import LoadReport, describe_node, open_meta_client
+from tsdb.components._process import Service
+from tsdb.components._settings import engine_options, shared_log_options, wal_options
+from tsdb.components._stores import OpenStores, open_stores
+from tsdb.config import DatanodeConfig
+from tsdb.engine import Engine
+from tsdb.engine.errors import LogFenced
+from tsdb.errors import TsdbError
+from tsdb.memory import MemoryOwner
+from tsdb.meta.client import Heartbeats, Registered
+from tsdb.meta.errors import NodeSuperseded
+from tsdb.model import NodeRole, RegionId, RegionOpening
+from tsdb.remote import NodeUnavailable, NodeVerbs, RegionServer, ServedRegions
+from tsdb.servers.http import HttpApp
+from tsdb.store import file_cache_of
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+_CLOSE_SECONDS_MAX = 60.0
+_log = get_logger("tsdb.datanode")
+
+
+class Datanode:
+    """The parts of a datanode."""
+
+    def __init__(self, config: DatanodeConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        address = config.rpc_addr
+        self._node = describe_node(
+            NodeRole.DATANODE,
+            config.node_id,
+            f"{config.rpc_hostname or address.host}:{address.port}",
+            str(config.http.addr),
+            self._clock,
+        )
+        self._meta = open_meta_client(config.meta_client)
+        self._load = LoadReport(self._clock)
+        self._heartbeats = Heartbeats(
+            self._meta,
+            self._node,
+            self._clock,
+            report=self._report,
+            on_close=self._close_regions,
+            on_unknown=self._register,
+            on_superseded=self._give_way,
+        )
+        self._stores: OpenStores | None = None
+        self._engine: Engine | None = None
+        self._is_closing = False
+        self._reopening = threading.Lock()
+        self._server = RegionServer(
+            _not_open(),
+            host=address.host,
+            port=address.port,
+            threads_max=config.rpc_runtime_size,
+            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids),
+            clock=self._clock,
+        )
+        self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
+        self.trouble: str | None = None
+
+    def add_routes(self, app: HttpApp) -> None:
+        """Only those that every component has."""
+
+    def services(self) -> list[Service]:
+        return [self._governor, _Listening(self._server, self._heartbeats)]
+
+    def open(self) -> None:
+        """Register, and open the regions that are placed here."""
+        self._stores = open_stores(self._config.storage)
+        self._open_engine()
+
+    def close(self) -> None:
+        """Flush everything, so that whoever opens the regions next has nothing to replay."""
+        with self._reopening:
+            self._is_closing = True
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+            file_cache = file_cache_of(engine.context.store)
+            if file_cache is not None:
+                file_cache.close()
+        self._meta.close()
+
+    def examples(self, url: str) -> list[str]:
+        return []
+
+    # The engine
+
+    def _open_engine(self) -> None:
+        """Open what is placed here; the term of the log is taken before a manifest is read."""
+        assert self._stores is not None
+        registered = self._register()
+        config, home = self._config, Path(self._config.storage.data_home)
+        options = LocalOptions(
+            engine=engine_options(config.mito, config.memory.limit),
+            wal=wal_options(config.wal),
+            shared_log=shared_log_options(config.wal, self._stores, config.memory.limit, node=config.node_id),
+        )
+        log = open_log(Path(config.wal.dir) if config.wal.dir else home / "wal", options, self._clock)
+        self._engine = Engine.open(
+            self._stores.routed,
+            log,
+            options=options.engine,
+            regions=registered.regions,
+            clock=self._clock,
+            on_fatal=self._fail,
+            on_region_lost=self._lose,
+        )
+        self._server.regions = self._engine
+        for region_id, error in self._engine.refused.items():
+            _log.warning("a region that is placed here is not open", region=region_id, error=error)
+
+    def _register(self) -> Registered:
+        sent_ns = self._clock.monotonic_ns()
+        registered = self._meta.register(self._node)
+        self._heartbeats.lease_from(sent_ns, registered.lease)
+        return registered
+
+    def _fail(self, error: TsdbError) -> None:
+        """The log takes nothing more. If it was fenced, the node goes on with what is still placed on it."""
+        if isinstance(error, LogFenced):
+            threading.Thread(target=self._open_again, args=(error,), name="tsdb-open-again", daemon=True).start()
+            return
+        _log.error("writing has stopped; restart the datanode to recover", error=error)
+        self.trouble = f"writing has stopped: {error}"
+
+    def _open_again(self, reason: TsdbError) -> None:
+        _log.warning("the log was taken over; the regions are opened again", reason=reason)
+        with self._reopening:
+            if self._is_closing:
+                return
+            engine, self._engine = self._engine, None
+            self._server.regions = _not_open()
+            self._server.readers.close()
+            if engine is not None:
+                # What is not flushed was acknowledged in the log, which whoever has the region now has read.
+                engine.close(flush=False)
+            try:
+                self._open_engine()
+            except TsdbError as error:
+                _log.error("the regions could not be opened again; restart the datanode", error=error)
+                self.trouble = f"the regions could not be opened again: {error}"
+
+    def _lose(self, region_id: RegionId) -> None:
+        """Another node has a region, says its manifest."""
+        threading.Thread(target=self._close_regions, args=([region_id],), name="tsdb-close-region", daemon=True).start()
+
+    def _give_way(self, error: NodeSuperseded) -> None:
+        _log.error("another process has the id of this node", error=error)
+        self.trouble = str(error)
+
+    # What metasrv asks
+
+    def _open_regions(self, openings: Sequence[RegionOpening]) -> Mapping[RegionId, TsdbError | None]:
+        return self._present().open_regions(openings)
+
+    def _close_region(self, region_id: RegionId, flush: bool) -> None:
+        self._present().close_region(region_id, flush=flush).result(_CLOSE_SECONDS_MAX)
+
+    def _close_regions(self, regions: Sequence[RegionId]) -> None:
+        """Let go of regions that are placed elsewhere."""
+        engine = self._engine
+        for region_id in regions if engine is not None else ():
+            try:
+                assert engine is not None
+                engine.close_region(region_id, flush=False).result(_CLOSE_SECONDS_MAX)
+                _log.info("a region that is placed elsewhere was closed", region=region_id)
+            except (TsdbError, TimeoutError) as error:
+                _log.warning("a region could not be closed", region=region_id, error=error)
+
+    def _region_ids(self) -> Sequence[RegionId]:
+        return self._present().region_ids()
+
+    def _present(self) -> Engine:
+        engine = self._engine
+        if engine is None:
+            raise NodeUnavailable("the datanode is opening its regions", address=self._node.address)
+        return engine
+
+    def _report(self) -> tuple[dict[str, Any], Sequence[RegionId]]:
+        engine = self._engine
+        return self._load.take(), () if engine is None else engine.region_ids()
+
+    def _memory_owners(self) -> list[MemoryOwner]:
+        return [] if self._engine is None else [self._engine.memory]
+
+
+class _Listening:
+    """The Flight server and the heartbeats, while the datanode is ready."""
+
+    def __init__(self, server: RegionServer, heartbeats: Heartbeats) -> None:
+        self._server = server
+        self._heartbeats = heartbeats
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"RPC": self._server.address}
+
+    def probe(self) -> None:
+        """An address in use is found when the server starts: Arrow binds it exclusively."""
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._server.start)
+        self._heartbeats.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        await asyncio.to_thread(self._heartbeats.stop)
+        await asyncio.to_thread(self._server.stop, Duration.of_seconds(grace_seconds))
+
+
+class _NotOpen:
+    """The regions of a datanode that has not opened them."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NodeUnavailable("the datanode is opening its regions")
+
+
+def _not_open() -> ServedRegions:
+    return cast(ServedRegions, _NotOpen())

@@ -1,0 +1,133 @@
+"""The protocol servers of a cluster: every statement runs here, over a copy of the metadata and regions on datanodes.
+
+    metasrv ─▶ MirrorKv ─┬▶ RemoteCatalog ─┐
+                         ├▶ UserStore ─────┼▶ Database ◀─ protocols
+                         └▶ MirrorRoutes ─▶ RemoteRegions ─▶ datanodes
+
+Reads and writes go on while no metadata server can be reached; changes of tables do not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from tsdb.catalog import RemoteCatalog
+from tsdb.clock import SystemClock
+from tsdb.components._assembly import AssemblyOptions, assemble
+from tsdb.components._cluster_view import MetaClusterView
+from tsdb.components._governor import MemoryGovernor
+from tsdb.components._local import COPY_DIRECTORY
+from tsdb.components._node import LoadReport, describe_node, open_meta_client
+from tsdb.components._process import Service
+from tsdb.components._protocols import ProtocolServers
+from tsdb.components._settings import query_memory, query_options, series_memory, slow_query_options
+from tsdb.config import FrontendConfig
+from tsdb.database import Database, DatabaseOptions
+from tsdb.kv import MirrorKv
+from tsdb.memory import MemoryOwner
+from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes
+from tsdb.model import NodeRole, RegionId
+from tsdb.processes.fork_server import Forker
+from tsdb.remote import RemoteRegions, RemoteSettings
+from tsdb.servers.http import HttpApp
+
+_START_SECONDS = 60.0
+"""How long a start waits for the metadata."""
+
+
+class Frontend:
+    """The parts of a frontend."""
+
+    def __init__(self, config: FrontendConfig, forker: Forker | None = None) -> None:
+        """`forker` is where query workers are forked from."""
+        self._config = config
+        self._forker = forker
+        self._clock = SystemClock()
+        self._protocols = ProtocolServers(config)
+        self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
+        self._database: Database | None = None
+        self._closing = ExitStack()
+        self.trouble: str | None = None
+
+    def add_routes(self, app: HttpApp) -> None:
+        self._protocols.add_routes(app)
+
+    def services(self) -> list[Service]:
+        return [self._governor, *self._protocols.services()]
+
+    def open(self) -> None:
+        """Follow the metadata, and open the database over it."""
+        with ExitStack() as undo:
+            meta = open_meta_client(self._config.meta_client)
+            undo.callback(meta.close)
+            mirror = MirrorKv(meta.watch(), meta.transact)
+            undo.callback(mirror.close)
+            mirror.start(_START_SECONDS)
+            routes = MirrorRoutes(mirror, meta)
+            regions = RemoteRegions(routes, settings=RemoteSettings(), clock=self._clock)
+            undo.callback(regions.close)
+            catalog = RemoteCatalog(mirror, meta.change)
+            home = self._home(undo)
+            options = AssemblyOptions(
+                query_options(self._config, home, self._forker),
+                self._database_options(),
+                self._protocols.authenticator,
+                memory_report=self._governor.report,
+                caches=lambda: (),
+                address=str(self._config.http.addr),
+                cluster=MetaClusterView(meta, mirror, routes, self._clock),
+            )
+            database = assemble(catalog, regions, mirror, options, self._clock)
+            undo.callback(database.services.queries.close)
+            undo.callback(database.slow_queries.close)
+            undo.callback(self._start_heartbeats(meta).stop)
+            self._closing = undo.pop_all()
+        self._database = database
+        self._protocols.gate.open(database)
+
+    def close(self) -> None:
+        self._protocols.close()
+        self._closing.close()
+
+    def examples(self, url: str) -> list[str]:
+        return self._protocols.examples(url)
+
+    def _start_heartbeats(self, meta: MetaClient) -> Heartbeats:
+        grpc, http = str(self._config.grpc.addr), str(self._config.http.addr)
+        node = describe_node(NodeRole.FRONTEND, 0, grpc, http, self._clock)
+        load = LoadReport(self._clock)
+
+        def report() -> tuple[dict[str, Any], list[RegionId]]:
+            return load.take(), []
+
+        def register() -> None:
+            meta.register(node)
+
+        heartbeats = Heartbeats(meta, node, self._clock, report=report, on_unknown=register)
+        heartbeats.start()
+        return heartbeats
+
+    def _home(self, undo: ExitStack) -> Path:
+        """The directory for what queries spill."""
+        if self._config.data_home:
+            home = Path(self._config.data_home)
+            home.mkdir(parents=True, exist_ok=True)
+            return home
+        return Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="tsdb-frontend-")))
+
+    def _database_options(self) -> DatabaseOptions:
+        limit, home = self._config.memory.limit, self._config.data_home
+        return DatabaseOptions(
+            copy_root=Path(home) / COPY_DIRECTORY if home else None,
+            slow_queries=slow_query_options(self._config.slow_query),
+            promql_bytes=query_memory(limit),
+            series_index_bytes=series_memory(limit),
+        )
+
+    def _memory_owners(self) -> list[MemoryOwner]:
+        database = self._database
+        own: list[MemoryOwner] = [] if database is None else [database.services.queries, database.promql]
+        return [*own, *self._protocols.memory]
