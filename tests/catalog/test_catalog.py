@@ -119,13 +119,13 @@ def test_tables_are_numbered_once_and_survive_a_restart(world: World, tmp_path: 
 def test_a_table_has_one_region_for_each_rule_and_a_file_none(world: World) -> None:
     split = world.catalog.create_table(draft("split", rules=("host < 'm'", "host >= 'm'")))
     assert split.region_numbers == (0, 1)
-    assert set(split.region_ids) == set(world.engine.regions)
+    assert set(split.region_ids) == set(world.engine.region_ids())
     external = world.catalog.create_table(draft("external", engine="file"))
     assert external.region_ids == ()
     changed = world.catalog.alter_table(external, external.changed(options={"format": "csv"}))
     world.catalog.drop_tables([changed, split])
     assert world.catalog.tables("public") == []
-    assert world.engine.regions == ()
+    assert world.engine.region_ids() == ()
     world.check_tidy()
 
 
@@ -396,7 +396,7 @@ def test_a_table_whose_regions_cannot_all_be_made_is_not_there(
     with pytest.raises(KvUnavailable):
         world.catalog.create_table(draft("t", rules=RULES))
     assert world.catalog.find_table("public", "t") is None
-    assert world.engine.regions == ()
+    assert world.engine.region_ids() == ()
     assert world.catalog.create_table(draft("t", rules=RULES)).id == 1025
     reopen(world, tmp_path)
     world.check_tidy()
@@ -434,7 +434,7 @@ def test_a_region_that_cannot_be_dropped_now_is_dropped_by_a_later_start(
     failing.failures["drop"] = 1
     world.catalog.drop_tables([table])
     assert world.catalog.find_table("public", "t") is None
-    assert len(world.engine.regions) == 1
+    assert len(world.engine.region_ids()) == 1
     world.catalog.create_table(draft("t"))
     reopen(world, tmp_path)
     world.check_tidy()
@@ -488,7 +488,7 @@ def test_after_a_failed_transaction_the_catalog_shows_what_the_store_holds(world
         catalog.drop_tables([table])
     catalog.create_database(DatabaseInfo("e"))
     assert (catalog.find_table("d", "t") is None) == (moment == "after")
-    assert (world.engine.regions == ()) == (moment == "after")
+    assert (world.engine.region_ids() == ()) == (moment == "after")
     assert kv.scan("__tombstone/") == []
 
 

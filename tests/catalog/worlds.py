@@ -82,7 +82,7 @@ class World:
         assert self.kv.scan("__tombstone/") == []
         assert not self.engine.quarantined
         tables = [table for info in self.catalog.databases() for table in self.catalog.tables(info.name)]
-        assert sorted(self.engine.regions) == sorted(each for table in tables for each in table.region_ids)
+        assert sorted(self.engine.region_ids()) == sorted(each for table in tables for each in table.region_ids)
         for table in tables:
             assert self.catalog.table_by_id(table.id) is table
             for region_id in table.region_ids:

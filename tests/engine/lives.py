@@ -152,7 +152,7 @@ class Step:
 def see(engine: Engine) -> Sight:
     """Look at everything an engine shows."""
     found = {}
-    for region in engine.regions:
+    for region in engine.region_ids():
         version = engine._region(region).version
         shown = Shown([column.name for column in version.schema.fields], version.options.append_mode)
         shown.rows = read(engine, region)
@@ -211,7 +211,7 @@ def unknown_files(engine: Engine) -> set[str]:
     """Objects in the store that no manifest knows, and files of manifests that are not in the store."""
     there = {item.path for item in engine.context.store.list("data") if "/manifest/" not in item.path}
     known = set()
-    for region in engine.regions:
+    for region in engine.region_ids():
         directory = directory_of(region)
         for file_id, meta in engine._region(region).manifest.state.files.items():
             known |= {data_path(directory, file_id), *([index_path(directory, file_id)] if meta.has_index else [])}

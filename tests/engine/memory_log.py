@@ -137,6 +137,19 @@ class MemoryLog:
         done.set_result(None)
         return done
 
+    def adopt(self, entries: Mapping[int, int]) -> None:
+        for region_id, entry_id in entries.items():
+            self.drop_region(region_id)
+            self.floor(region_id, entry_id)
+
+    def last_entry(self, region_id: int) -> int | None:
+        with self._lock:
+            return self._last.get(region_id)
+
+    @property
+    def node_log(self) -> None:
+        return None
+
     def purge(self) -> PurgeResult:
         with self._lock:
             self.may_purge = False
@@ -220,6 +233,9 @@ class MemoryReading:
 
     def quarantine_reason(self, region_id: int) -> str | None:
         return None
+
+    def regions(self) -> set[int]:
+        return {each.region_id for each in self.entries if each.entry_id > self.after.get(each.region_id, 1 << 60)}
 
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:
         for frame in self.entries:

@@ -94,7 +94,7 @@ def test_a_drop_is_complete_although_manifest_and_log_do_not_hear_of_it(tmp_path
     engine = lives.begin(tmp_path, *CREATED, lives.put(DROPPED, rows.make(("a", 0))), files=files)
     files.fail("write", errno.EIO, name="3_0000000000/manifest", times=-1)
     lives.drop(DROPPED).run(engine)
-    assert DROPPED not in engine.regions
+    assert DROPPED not in engine.region_ids()
     assert engine.context.buffer.used == 0
     lives.tick().run(engine)
     assert not (tmp_path / "store" / lives.directory_of(DROPPED)).exists()
@@ -120,6 +120,6 @@ def test_a_drop_that_cannot_be_finished_does_not_keep_the_engine_from_starting(t
     files = FaultyFiles()
     files.fail("unlink", errno.EIO, name="3_0000000000", times=-1)
     engine = lives.open_life(tmp_path, files=files)
-    assert set(engine.regions) == {PLAIN, APPEND}
+    assert set(engine.region_ids()) == {PLAIN, APPEND}
     engine.close(flush=False)
     check_after_restart(tmp_path, *steps)

@@ -145,7 +145,7 @@ def test_a_region_whose_drop_is_in_doubt_takes_no_write_until_it_is_dropped(tmp_
         lives.put(DROPPED, rows.make(("b", 0))).run(world.engine)
     assert len(read(world.engine, DROPPED)) == 1
     lives.live(world.engine, lives.drop(DROPPED), lives.tick())
-    assert DROPPED not in world.engine.regions
+    assert DROPPED not in world.engine.region_ids()
     world.check(lives.expected(*CREATED, lives.drop(DROPPED)))
     world.end()
 

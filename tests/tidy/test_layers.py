@@ -100,6 +100,7 @@ ENGINE_LAYERS = {
     "errors": 0,
     "tuning": 0,
     "metrics": 0,
+    "parallel": 0,
     "ranges": 1,
     "index": 2,
     "rows": 3,

@@ -7,7 +7,6 @@ that change a region return futures, completed by the region's worker.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -16,19 +15,11 @@ from typing import Any
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.entry import encode_batch
-from tsdb.engine.errors import (
-    ManifestMismatch,
-    ManifestNotDurable,
-    RegionNotFound,
-    RegionQuarantined,
-    SchemaOutdated,
-    StorageUnavailable,
-)
+from tsdb.engine.errors import LogFenced, ManifestMismatch, RegionNotFound, SchemaOutdated, StorageUnavailable
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
-from tsdb.engine.listing import DATA, Listing
+from tsdb.engine.listing import DATA
 from tsdb.engine.log import LogStore, SegmentFacts
-from tsdb.engine.manifest import Manifest
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -36,17 +27,19 @@ from tsdb.engine.region.background import Background
 from tsdb.engine.region.compact import start_compaction
 from tsdb.engine.region.compaction_history import CompactionRecord
 from tsdb.engine.region.context import EngineContext, EngineOptions
+from tsdb.engine.region.creating import create_region
 from tsdb.engine.region.drop import drop_quarantined, drop_region
 from tsdb.engine.region.flush import start_flush
 from tsdb.engine.region.housekeeping import Housekeeping
-from tsdb.engine.region.quarantine import VerifiedFiles, look_after_start, start_give_up, start_verify
+from tsdb.engine.region.moves import PROOF_TIMEOUT, Moves
+from tsdb.engine.region.quarantine import VerifiedFiles, start_give_up, start_verify
 from tsdb.engine.region.reader import LocalReader
-from tsdb.engine.region.recovery import finish_drops, make_region, recover
+from tsdb.engine.region.recovery import recover_all
 from tsdb.engine.region.region import Region
+from tsdb.engine.region.roster import Roster
 from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
-from tsdb.engine.region.sweep import start_sweep
 from tsdb.engine.region.worker import Worker
 from tsdb.engine.region.write import PendingWrite, check_batch, check_operation
 from tsdb.engine.rows.cache import PAGES, Caches
@@ -56,15 +49,13 @@ from tsdb.engine.scan import SeriesRegisters, Snapshot
 from tsdb.engine.sst import check_storable
 from tsdb.errors import TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.model import Batch, MetricView, RegionId, RegionOptions, RegionSchema, SchemaChange, TimeRange
+from tsdb.model import Batch, MetricView, RegionId, RegionOpening, RegionOptions, RegionSchema, SchemaChange, TimeRange
 from tsdb.store import (
     LocalStore,
     ObjectStore,
-    Purpose,
     all_stores,
     file_cache_of,
     local_store_of,
-    requests_for,
     routed_path,
 )
 from tsdb.telemetry import CacheState, CacheStatistics, get_logger
@@ -86,11 +77,12 @@ class Engine:
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
-        self._regions: dict[RegionId, Region] = {}
-        self._quarantined: dict[RegionId, str] = {}
-        self._directories: dict[RegionId, str] = {}
-        """Where the regions are that are quarantined."""
-        self.housekeeping = Housekeeping(context, lambda: list(self._regions.values()))
+        self._roster = Roster()
+        self.housekeeping = Housekeeping(context, self._roster.regions)
+        self._moves = Moves(context, self._roster, self.housekeeping, self._worker_of)
+        self.housekeeping.before_purge = self._moves.left.refresh
+        self._is_member = False
+        """It is one node of several, between which regions move."""
         self._workers = [
             Worker(
                 f"tsdb-region-{number}",
@@ -104,8 +96,9 @@ class Engine:
         self._scan_parallelism = context.options.scan_parallelism or max(1, (os.cpu_count() or 1) // 4)
         self._registers = SeriesRegisters(context.options.series_registers_size)
         self.memory = EngineMemory(context, self._registers)
-        self._creating = threading.Lock()
         self._is_closed = False
+        self.refused: Mapping[RegionId, TsdbError] = {}
+        """Regions that were to be opened at the start and are not: they lead elsewhere, or do not exist."""
         context.buffer.on_release(self.housekeeping.relieve)
         self._unwatch = watch_engine(self)
 
@@ -116,17 +109,21 @@ class Engine:
         log: LogStore,
         *,
         options: EngineOptions | None = None,
-        regions: Mapping[RegionId, str] | None = None,
+        regions: Mapping[RegionId, str] | Sequence[RegionOpening] | None = None,
         clock: Clock | None = None,
         ids: Ids = SYSTEM_IDS,
         on_fatal: Callable[[TsdbError], None] | None = None,
+        on_region_lost: Callable[[RegionId], None] | None = None,
         has_housekeeping: bool = True,
         names: Callable[[RegionId], str | None] | None = None,
     ) -> Engine:
         """Open the engine and everything in it; returns when all regions are ready. It owns the log from now on.
 
-        `regions` are those the catalog knows, by their directories; without it they are found by their manifests.
-        `names` returns the table of a region, for the log. The caller holds the lock of the data directory.
+        `regions` are those the catalog knows, by their directories; without it they are found by their manifests. A
+        node of a cluster has openings instead: other nodes have other regions of the same store. Those that could not
+        be opened are in `refused`; `on_region_lost` is called when another node turns out to have one, which should
+        then be closed. `names` returns the table of a region, for the log. The caller holds the lock of the data
+        directory.
         """
         options, clock = options or EngineOptions(), clock or SystemClock()
         # Rounded up: a file of the same millisecond is from before, too, as long as nothing has been written yet.
@@ -151,12 +148,14 @@ class Engine:
         context = EngineContext(options, store, log, buffer, background, caches, clock, ids, memory)
         if names is not None:
             context.names.find = names
+        if on_region_lost is not None:
+            context.events.on_lost = on_region_lost
         engine = cls(context)
         log.on_broken(engine._stop_writing)
         if on_fatal is not None:
             log.on_broken(on_fatal)
         try:
-            engine._recover(regions, started_ms=started_ms)
+            engine._open_all(regions, started_ms=started_ms)
         except BaseException:
             engine.close(flush=False)
             raise
@@ -171,11 +170,15 @@ class Engine:
     @property
     def quarantined(self) -> Mapping[RegionId, str]:
         """Regions that are not served, and why."""
-        return self._quarantined
+        return self._roster.quarantined
 
     @property
-    def open_regions(self) -> list[Region]:
-        return list(self._regions.values())
+    def served_regions(self) -> list[Region]:
+        return self._roster.regions()
+
+    def region_ids(self) -> tuple[RegionId, ...]:
+        """The regions that are open here, without those that are quarantined."""
+        return self._roster.ids()
 
     @property
     def directories(self) -> dict[str, Path]:
@@ -203,55 +206,54 @@ class Engine:
         """Let the log name the table of a region; `find` is called for every line about one."""
         self._context.names.find = find
 
-    @property
-    def regions(self) -> tuple[RegionId, ...]:
-        return tuple(self._regions)
-
     def create_region(
         self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions | None = None
     ) -> None:
         """Create a region, or open it if it exists with this schema; ManifestMismatch if it has another."""
-        # One at a time: two objects for one region would not know of each other's writes.
-        with self._creating:
-            region = self._regions.get(region_id)
+        with self._roster.transit([region_id]):
+            region = self._roster.get(region_id)
             if region is None:
-                self._regions[region_id] = self._create(region_id, directory, schema, options or RegionOptions())
+                self._create(region_id, directory, schema, options or RegionOptions())
             elif region.version.schema != schema:
                 raise ManifestMismatch("the region exists with another schema", region_id=region_id)
 
-    def _create(self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions) -> Region:
+    def _create(self, region_id: RegionId, directory: str, schema: RegionSchema, options: RegionOptions) -> None:
         self._check_open()
         check_storable(schema)
-        if region_id in self._quarantined:
-            raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
+        self._roster.check_not_quarantined(region_id)
         if self.housekeeping.is_dropping(directory):
             raise ManifestMismatch(
                 "the region was dropped and is not deleted yet", directory=directory, hint="try again later"
             )
-        try:
-            with requests_for(Purpose.MANIFEST):
-                manifest = Manifest.create(
-                    self._context.store,
-                    directory,
-                    region_id,
-                    schema,
-                    options,
-                    epoch=0,
-                    checkpoint_distance=self._context.options.manifest_checkpoint_distance,
-                    clock=self._context.clock,
-                    ids=self._context.ids,
-                )
-        except ManifestNotDurable as error:
-            # It must not be created again and found to be there: rows would rest on what a power loss takes away.
-            self._quarantine(region_id, directory, str(error))
-            _log.error(
-                "a region is not served until a restart",
-                region=region_id,
-                table=self._context.names(region_id),
-                error=error,
-            )
-            raise
-        return make_region(self._context, manifest, region_id, directory, self._worker_of(region_id))
+        worker = self._worker_of(region_id)
+        region = create_region(self._context, self._roster, worker, region_id, directory, schema, options)
+        if self._is_member and self._context.wal.node_log is not None:
+            self._context.wal.node_log.remember({region_id: directory})
+        self._roster.add(region)
+
+    def open_regions(self, openings: Sequence[RegionOpening]) -> dict[RegionId, TsdbError | None]:
+        """Open regions that are placed on this node; return for each why it is not open, or None.
+
+        Each manifest is claimed under the epoch of its opening; then rows are taken over from the logs of other nodes
+        and flushed. What is open under the epoch already stays as it is. May be repeated; any thread may call it.
+        """
+        self._check_open()
+        return self._moves.open(openings)
+
+    def close_region(self, region_id: RegionId, *, flush: bool) -> Future[None]:
+        """Stop writes to a region, flush it if asked, and let it go; its files stay. Nothing happens if it is not here.
+
+        If the flush fails, the future has the error, and the region takes writes again. Without a flush, its rows stay
+        in the log until another owner has flushed them.
+        """
+        return self._moves.close(region_id, flush=flush)
+
+    def prove_ownership(self, timeout: Duration = PROOF_TIMEOUT) -> bool:
+        """Whether the log of this node was its own at a moment after this call; False if that cannot be known in time.
+
+        Costs one small object in the store. As long as it is true, no other node has taken over regions of this one.
+        """
+        return self._moves.prove_ownership(timeout)
 
     def schema(self, region_id: RegionId) -> RegionSchema:
         return self._region(region_id).version.schema
@@ -365,22 +367,22 @@ class Engine:
 
     def drop(self, region_id: RegionId) -> Future[None]:
         """Drop a region, also one that is quarantined; its files are deleted after their last reader."""
-        if region_id in self._quarantined:
+        if region_id in self._roster.quarantined:
             return self._worker_of(region_id).call(lambda: self._drop_quarantined(region_id))
         region = self._region(region_id)
 
         def drop() -> None:
             self.housekeeping.add_drop(drop_region(self._context, region))
-            self._regions.pop(region_id, None)
+            self._roster.remove(region)
 
         return region.worker.call(drop)
 
     def _drop_quarantined(self, region_id: RegionId) -> None:
-        if region_id not in self._quarantined:
+        directory = self._roster.directory_of_quarantined(region_id)
+        if directory is None:
             raise RegionNotFound(region_id=region_id)
-        directory = self._directories[region_id]
         self.housekeeping.add_drop(drop_quarantined(self._context, region_id, directory))
-        del self._quarantined[region_id], self._directories[region_id]
+        self._roster.end_quarantine(region_id)
 
     def discard_unflushed(self, region_id: RegionId) -> Future[None]:
         """Let the rows be gone that are in memory and not in files, for good; what is flushed stays."""
@@ -424,7 +426,7 @@ class Engine:
 
     def _flush_all(self, left: Callable[[], float]) -> bool:
         """Flush every region, also when the log is broken: memory may be the only place where its last rows are."""
-        flushes = {region.id: start_flush(self._context, region) for region in list(self._regions.values())}
+        flushes = {region.id: start_flush(self._context, region) for region in self._roster.regions()}
         is_clean = True
         for region_id, done in flushes.items():
             try:
@@ -446,39 +448,23 @@ class Engine:
             raise StorageUnavailable("the engine is closed")
 
     def _region(self, region_id: RegionId) -> Region:
-        region = self._regions.get(region_id)
-        if region is not None:
-            return region
-        if region_id in self._quarantined:
-            raise RegionQuarantined(region_id=region_id, reason=self._quarantined[region_id])
-        raise RegionNotFound(region_id=region_id)
-
-    def _quarantine(self, region_id: RegionId, directory: str, reason: str) -> None:
-        self._directories[region_id] = directory
-        self._quarantined[region_id] = reason
+        return self._roster.find(region_id)
 
     def _worker_of(self, region_id: RegionId) -> Worker:
         count = len(self._workers)
         return self._workers[((region_id >> 32) % count + (region_id & 0xFFFFFFFF) % count) % count]
 
-    def _recover(self, regions: Mapping[RegionId, str] | None, *, started_ms: int) -> None:
-        with requests_for(Purpose.START):
-            listing = Listing(self._context.store, DATA)
-        unfinished = finish_drops(self._context, listing.dropped())
-        known = listing.regions() if regions is None else regions
-        directories = {region_id: directory for region_id, directory in known.items() if directory not in unfinished}
-        recovered = recover(self._context, directories, listing, self._worker_of)
-        self._regions = recovered.regions
-        for region_id, reason in recovered.quarantined.items():
-            self._quarantine(region_id, directories[region_id], reason)
-        for region in recovered.regions.values():
-            start_sweep(self._context, region, listing.below(region.directory), started_ms=started_ms)
-            look_after_start(self._context, region)
+    def _open_all(self, regions: Mapping[RegionId, str] | Sequence[RegionOpening] | None, *, started_ms: int) -> None:
+        if isinstance(regions, Sequence):
+            self._is_member = True
+            self.refused = self._moves.open_at_start(regions, started_ms=started_ms)
+        else:
+            recover_all(self._context, self._roster, regions, self._worker_of, started_ms=started_ms)
 
     def _stop_writing(self, error: TsdbError) -> None:
         """The log is broken: nothing more can be acknowledged until a restart."""
-        for region in list(self._regions.values()):
-            region.access.stop(str(error))
+        for region in self._roster.regions():
+            region.access.stop(str(error), leads_elsewhere=isinstance(error, LogFenced))
 
 
 def region_directory(catalog: str, schema: str, table_id: int, number: int, storage: str | None = None) -> str:

@@ -231,8 +231,10 @@ class RegionReadOnly(TsdbError):
 
     status = Status.REGION_READONLY
 
-    def __init__(self, *, region_id: int, reason: str) -> None:
+    def __init__(self, *, region_id: int, reason: str, leads_elsewhere: bool = False) -> None:
         super().__init__(f"the region takes no writes: {reason}", region_id=region_id)
+        self.leads_elsewhere = leads_elsewhere
+        """Another node has the region, or is about to: ask where it is and try there."""
 
 
 class RegionQuarantined(TsdbError):

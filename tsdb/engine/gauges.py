@@ -68,7 +68,7 @@ class HasRegions(Protocol):
     def context(self) -> EngineContext: ...
 
     @property
-    def open_regions(self) -> list[Region]: ...
+    def served_regions(self) -> list[Region]: ...
 
     def cache_statistics(self) -> list[CacheStatistics]: ...
 
@@ -83,21 +83,23 @@ class _EngineCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         engines = list(self.engines)
-        files = [handle.meta for engine in engines for region in engine.open_regions for handle in region.version.files]
+        files = [
+            handle.meta for engine in engines for region in engine.served_regions for handle in region.version.files
+        ]
         yield _gauge(_BUFFER, sum(engine.context.buffer.used for engine in engines))
         yield _gauge(_KEPT, sum(engine.context.buffer.kept for engine in engines))
         logs = [engine.context.wal.statistics() for engine in engines]
         yield _gauge(_LOG, sum(log.total_bytes for log in logs))
         yield _gauge(_UNSHIPPED, sum(log.unshipped_bytes for log in logs))
         yield _gauge(_LAG, max((log.unshipped_seconds for log in logs), default=0.0))
-        yield _gauge(_REGIONS, sum(len(engine.open_regions) for engine in engines))
+        yield _gauge(_REGIONS, sum(len(engine.served_regions) for engine in engines))
         yield _gauge(_FILES, len(files))
-        quarantined = sum(len(region.quarantined) for engine in engines for region in engine.open_regions)
+        quarantined = sum(len(region.quarantined) for engine in engines for region in engine.served_regions)
         yield _gauge(_QUARANTINED, quarantined)
         yield _gauge(_BYTES, sum(meta.size_bytes + meta.index_size_bytes for meta in files))
         yield _gauge(_INDEX_BYTES, sum(meta.index_size_bytes for meta in files))
         yield _gauge(_ROWS, sum(meta.rows for meta in files))
-        yield _gauge(_SERIES, sum(_series(region) for engine in engines for region in engine.open_regions))
+        yield _gauge(_SERIES, sum(_series(region) for engine in engines for region in engine.served_regions))
         yield from _caches(engines)
         yield _free(engines)
 

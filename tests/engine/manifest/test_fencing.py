@@ -78,6 +78,18 @@ def test_a_claim_that_is_made_already_writes_nothing() -> None:
     assert names(store) == ["1.json"]
 
 
+def test_a_claim_can_end_a_writer_of_the_same_epoch() -> None:
+    store = MemoryStore()
+    old = create(store, epoch=2)
+    old.commit(add(0))
+    new = reopen(store, epoch=2)
+    old.commit(add(1))
+    assert list(new.claim(always=True).files) == [file_id(0), file_id(1)]
+    with pytest.raises(ManifestFenced):
+        old.commit(add(2))
+    assert new.commit(add(3)).epoch == 2
+
+
 def test_a_writer_that_slept_through_a_checkpoint_is_fenced() -> None:
     # The checkpoint deleted the delta whose place the sleeper would otherwise have found taken.
     store = MemoryStore()

@@ -511,7 +511,7 @@ def test_only_the_regions_that_the_catalog_knows_are_opened(tmp_path: Path, rows
             regions=known,
             has_housekeeping=False,
         )
-        assert set(engine.regions) == set(known)
+        assert set(engine.region_ids()) == set(known)
         engine.close()
 
 

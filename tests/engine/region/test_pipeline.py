@@ -212,7 +212,7 @@ def test_a_change_waits_for_the_writes_before_it_and_those_behind_wait_for_it(
     assert before.result(10) == 1
     changed.result(10)
     error = behind.exception(10)
-    if PLAIN in engine.regions:
+    if PLAIN in engine.region_ids():
         assert error is None
         assert "behind" in seen(engine)
         assert ("before" in seen(engine)) is keeps_rows

@@ -9,7 +9,7 @@ from tsdb.engine.log.frame import (
     encode_frame_payload,
     sealed_payload,
 )
-from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
+from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, NodeLog, PurgeResult, SegmentFacts
 
 __all__ = [
     "COMPRESS_BYTES_MIN",
@@ -19,6 +19,7 @@ __all__ = [
     "LogReading",
     "LogStatistics",
     "LogStore",
+    "NodeLog",
     "PurgeResult",
     "ReplayedFrame",
     "SegmentFacts",

@@ -53,7 +53,7 @@ class FrameKind(IntEnum):
     DATA = 1
     DELETE = 2
     DROP_REGION = 3
-    """Everything of the region before this frame is void; its numbering starts again."""
+    """Everything of the region before this frame is void: it was dropped, or comes back from another node."""
     FENCE = 4
     """Reserved."""
     SEAL = 5
@@ -217,3 +217,8 @@ def decode_seal(payload: pa.Buffer) -> dict[int, int]:
     """What `encode_seal` was given."""
     table = np.frombuffer(payload.to_pybytes(), dtype=_SEAL_ENTRY)
     return dict(zip(table["region_id"].tolist(), table["entry_id"].tolist(), strict=True))
+
+
+def drop_marker(region_id: int) -> Frame:
+    """The frame that makes everything of a region before it void."""
+    return Frame(region_id, 0, encode_frame_payload(b""), kind=FrameKind.DROP_REGION)

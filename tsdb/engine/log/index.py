@@ -7,12 +7,13 @@ Nothing of it is stored: segments say what they contain, manifests what is flush
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 
 from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
 from tsdb.engine.log.continuity import Continuity, Corruption
-from tsdb.engine.log.frame import Frame, FrameKind
+from tsdb.engine.log.frame import Frame, FrameKind, drop_marker
 from tsdb.engine.log.purge import PurgePlan, SegmentState, describe_segment, plan_purge
 from tsdb.engine.log.store import SegmentFacts
 
@@ -86,6 +87,25 @@ class LogIndex:
         with self._lock:
             self._flushed[region_id] = max(entry_id, self._flushed.get(region_id, entry_id))
             self.has_flushed = True
+
+    def last_entry(self, region_id: int) -> int | None:
+        """The last entry of a region that is in the log; None if it has none."""
+        with self._lock:
+            return self._last_entries.get(region_id)
+
+    def adopt(
+        self, entries: Mapping[int, int], append: Callable[[list[Frame]], Future[None]], timeout_s: float
+    ) -> None:
+        """Let regions go on behind an entry, whatever the log holds of them.
+
+        A drop marker divides the two lives of a region, if there was one, or if damage hides whether there was.
+        """
+        with self._lock:
+            known = [each for each in entries if each in self._last_entries or not self._can_seal]
+        if known:
+            append([drop_marker(region_id) for region_id in known]).result(timeout_s)
+        for region_id, entry_id in entries.items():
+            self.set_flushed(region_id, entry_id)
 
     def forget(self, region_id: int) -> None:
         """The region is gone: it pins nothing, and one with its id may start again."""

@@ -13,11 +13,13 @@ What a log promises:
 - The entries of one call are accepted together or not at all. Calls may be answered in any order.
 - What was accepted comes back after a restart, in order. What was refused never does.
 - A log that cannot know whether entries are durable breaks: it refuses everything from then on, and says so once.
+- A region may leave the log and come back after a life elsewhere. `adopt` says behind which entry it goes on: whatever
+  the log holds of it is void, the next entry is accepted if it follows that one, and a restart finds the region whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +86,9 @@ class LogReading(Protocol):
     def quarantine_reason(self, region_id: int) -> str | None:
         """Why a region must not be opened; None if all of its entries are here or flushed."""
 
+    def regions(self) -> Collection[int]:
+        """The regions of which there are entries to be iterated over."""
+
 
 class LogStore(Protocol):
     """A log of the entries of all regions of one engine. Thread-safe."""
@@ -123,6 +128,15 @@ class LogStore(Protocol):
     def drop_region(self, region_id: int) -> Future[None]:
         """The region is gone: its entries are void, and one with its id may start again."""
 
+    def adopt(self, entries: Mapping[int, int]) -> None:
+        """Regions come from elsewhere, each with everything up to an entry in data files, and go on behind that.
+
+        Waits until a restart would know it; raises as `append` does.
+        """
+
+    def last_entry(self, region_id: int) -> int | None:
+        """The last entry of a region that the log holds; None if it knows of none."""
+
     def purge(self) -> PurgeResult:
         """Delete what no region needs, and return the regions that pin too much."""
 
@@ -136,3 +150,51 @@ class LogStore(Protocol):
 
     def seal(self, *, clean: bool = True) -> None:
         """Make durable what was appended, then accept nothing more. With `clean`, note that nothing is missing."""
+
+    @property
+    def node_log(self) -> NodeLog | None:
+        """What more it can do if other nodes can reach it; None if it is on a local disk only."""
+
+
+class NodeLog(Protocol):
+    """A log that others can reach: the log of one node of a cluster, in which regions move between nodes.
+
+    Rows of a region that are in no data file are in the log of exactly one node, that of its owner. A node that takes a
+    region over lets the log of the old owner accept nothing more, reads the rows, and flushes them before it serves.
+    """
+
+    @property
+    def node(self) -> int:
+        """The node whose log it is."""
+
+    def remember(self, directories: Mapping[int, str]) -> None:
+        """Note where regions are, before their first entries come, for a life that does not have them any more."""
+
+    def strangers(self, present: Collection[int]) -> Mapping[int, str | None]:
+        """The regions of which the log may hold entries, without those that are here; where they are, if that is known.
+
+        As it was when the log was opened.
+        """
+
+    def read_among(
+        self, after: Mapping[int, int], *, elsewhere: Mapping[int, int | None], arriving: Collection[int]
+    ) -> LogReading:
+        """Return the entries of regions, as `read` does, and keep those of regions that are elsewhere.
+
+        `elsewhere` has what their owners have flushed, None if that is unknown: what is above is not purged, because a
+        new owner may be about to read it. Regions not named exist no more. Of `arriving` regions, others may have
+        entries: those that only the local disk has were never known to anybody, and are void.
+        """
+
+    def read_again(self, after: Mapping[int, int]) -> LogReading:
+        """Return the own entries of regions above their floors, as they are now. Their appends must be over."""
+
+    def take_over(self, node: int, after: Mapping[int, int]) -> LogReading:
+        """Let the log of another node accept nothing more, and return its entries of regions above their floors.
+
+        Every term is sealed that a listing made by this call shows. StoreError if that cannot be done; it can be
+        repeated.
+        """
+
+    def prove_ownership(self) -> Future[None]:
+        """Complete if the log was still ours after this call; LogFenced if another process has taken it over."""

@@ -216,17 +216,20 @@ class Manifest:
         """
         self._forgotten.update(file_ids)
 
-    def claim(self) -> ManifestState:
+    def claim(self, *, always: bool = False) -> ManifestState:
         """Put this writer's epoch into the manifest, so that no writer of an older epoch can commit any more.
 
         For a writer that takes a region over: what the older one committed until then is part of the state afterwards.
+        With `always`, a writer of the same epoch cannot either: a process of the same node that was thought to be dead.
         """
         self._check_writable()
+        must_write = always
         for attempt in range(1, CLAIM_ATTEMPTS_MAX + 1):
-            if self._state.epoch == self._epoch:
+            if self._state.epoch == self._epoch and not must_write:
                 break
             try:
                 self._write(())
+                must_write = False
             except ManifestFenced:
                 if attempt == CLAIM_ATTEMPTS_MAX:
                     raise

@@ -155,8 +155,8 @@ def _plan(context: EngineContext, region: Region, request: CompactionRequest | N
     """Choose what to rewrite. On a background thread."""
     if context.background.is_stopping:
         raise StorageUnavailable("the engine is closed")
-    if region.access.is_dropped:
-        raise Cancelled("the region is dropped")
+    if region.access.is_gone:
+        raise Cancelled("the region is dropped or closed")
     return plan_jobs(context, region, request)
 
 
@@ -198,7 +198,7 @@ def _check(context: EngineContext, region: Region, job: CompactionJob) -> None:
     files = region.manifest.state.files
     if background.is_stopping:
         raise StorageUnavailable("the engine is closed")
-    if region.access.is_dropped or not all(handle.meta.file_id in files for handle in job.inputs):
+    if region.access.is_gone or not all(handle.meta.file_id in files for handle in job.inputs):
         raise Cancelled("files that were to be merged are gone")
     if region.version.options != job.task.options:
         raise Cancelled("the options of the table have changed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tsdb.engine.rows.partition_tree import PartitionTree, TreeOptions
 from tsdb.engine.rows.write_buffer import WriteBuffer
 from tsdb.engine.tuning import EngineTuning
 from tsdb.ids import Ids
-from tsdb.model import MemtableKind, RegionOptions, RegionSchema
+from tsdb.model import MemtableKind, RegionId, RegionOptions, RegionSchema
 from tsdb.store import ObjectStore
 from tsdb.units import Duration, Size
 
@@ -68,6 +69,14 @@ class EngineOptions:
         return IndexOptions(self.index_memory_size, self.index_intermediate_path, self.tuning.index)
 
 
+@dataclass(slots=True, eq=False)
+class EngineEvents:
+    """What the owner of an engine is told. Receivers are called on any thread and must not wait."""
+
+    on_lost: Callable[[RegionId], None] = lambda region_id: None
+    """Another writer has the region: it takes no writes any more and should be closed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineContext:
     """The shared objects of one engine."""
@@ -82,6 +91,7 @@ class EngineContext:
     ids: Ids
     merge_memory: MergeMemory
     names: RegionNames = field(default_factory=RegionNames)
+    events: EngineEvents = field(default_factory=EngineEvents)
     compactions: CompactionHistory = field(default_factory=CompactionHistory)
 
     def now_ms(self) -> int:

@@ -17,7 +17,7 @@ from tsdb.engine.manifest import Remove
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.region import Region
 from tsdb.engine.region.state import RegionState
-from tsdb.engine.region.version import FileHandle, Version
+from tsdb.engine.region.version import FileHandle
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId
 from tsdb.store import ObjectNotFound, Purpose, StoreError, crash_point, requests_for
@@ -71,16 +71,9 @@ def drop_region(context: EngineContext, region: Region) -> PendingDrop:
         way_out = "drop it again, or restart" if region.access.is_drop_in_doubt else "the next start finds out"
         region.access.stop(f"it is unknown whether the region is dropped; {way_out}")
         raise cause from None
-    region.access.state = RegionState.DROPPED
-    version = region.version
-    readers = tuple(weakref.ref(handle) for handle in version.files)
-    empty = context.new_memtable(version.schema, version.options)
-    region.version = Version(version.schema, version.options, empty, (), ())
-    for memtable in version.memtables:
-        memtable.release()
-    for frozen in version.frozen:
-        context.buffer.release(frozen.nbytes)
-    context.buffer.wake()
+    served = region.let_go(context, RegionState.DROPPED)
+    readers = tuple(weakref.ref(handle) for handle in served.files)
+    del served
     _tell_manifest_and_log(context, region)
     _log.info("dropped", region=region.id, table=region.table)
     return PendingDrop(region.id, region.directory, region, readers)

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
+from tsdb.engine.errors import RegionNotFound
 from tsdb.engine.manifest import Edit, FileMeta
 from tsdb.engine.metrics import FLUSH_FAILED, FLUSH_SECONDS, FLUSHED, FLUSHED_ROWS
 from tsdb.engine.region.background import Priority
@@ -20,6 +21,7 @@ from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.flush_plan import PlannedFile, plan_files
 from tsdb.engine.region.job import discard, install, pass_error, refuse, run_job
 from tsdb.engine.region.region import Region
+from tsdb.engine.region.state import RegionState
 from tsdb.engine.region.version import FrozenMemtable, Version
 from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.sst import WrittenFile, plan_row_group_rows, write_sst
@@ -62,7 +64,7 @@ def _begin(context: EngineContext, region: Region, waiters: list[Future[None]]) 
         # That flush does not have the rows that came since it began.
         region.flush.waiters += waiters
         return
-    if not region.access.is_dropped:
+    if not region.access.is_gone:
         try:
             # What an earlier flush may have made durable must not be written again.
             region.resolve(context)
@@ -96,6 +98,9 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
     except BaseException as error:  # noqa: BLE001 - a failed flush is reported and tried again
         _fail(context, region, job.waiters, error)
         return
+    if not is_installed and region.access.state is RegionState.CLOSED:
+        # Unlike those of a dropped region, its rows are not void: they are in the log, for the next owner.
+        refuse(job.waiters, RegionNotFound(region_id=region.id))
     state.failures = state.not_before_ns = 0
     state.last_ns = context.clock.monotonic_ns()
     state.note("success", context.now_ms())
@@ -104,7 +109,8 @@ def _finish(context: EngineContext, job: FlushJob, written: list[WrittenFile]) -
         state.written_bytes += sum(file.meta.size_bytes for file in written)
         _report(region, [file.meta for file in written])
     for done in job.waiters:
-        done.set_result(None)
+        if not done.done():
+            done.set_result(None)
     _end(context, region)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -61,13 +62,22 @@ def plan_victims(sizes: dict[Region, int], *, used: int, target: int) -> list[Re
 class Housekeeping:
     """Watches the write buffer and the clock on behalf of all regions."""
 
-    def __init__(self, context: EngineContext, regions: Callable[[], Iterable[Region]]) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        regions: Callable[[], Iterable[Region]],
+        before_purge: Callable[[], None] = lambda: None,
+    ) -> None:
         self._context = context
+        self.before_purge = before_purge
+        """Finds out what others have flushed of regions that have left."""
         self._regions = regions
         self._purged_ns = self._expired_ns = context.clock.monotonic_ns()
         self._drops: dict[str, PendingDrop] = {}
         """By directory, until nothing is left of it."""
         self._deleting: set[str] = set()
+        self._later: deque[tuple[int, Callable[[], object]]] = deque()
+        """What is to be done once, and not before its time."""
         self._last_seen: WeakKeyDictionary[Region, tuple[int, int]] = WeakKeyDictionary()
         """How many bytes were written to a region when it was looked at last, and since when there are so many."""
         self._stop = threading.Event()
@@ -80,6 +90,10 @@ class Housekeeping:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def call_later(self, delay: Duration, job: Callable[[], object]) -> None:
+        """Call a function once, at the first tick after a while; it must not wait."""
+        self._later.append((self._context.clock.monotonic_ns() + delay, job))
 
     def add_drop(self, pending: PendingDrop) -> None:
         """Delete a dropped region's directory after the last reader of its files."""
@@ -96,6 +110,7 @@ class Housekeeping:
         self._flush_idle()
         self._finish_drops()
         self.compact()
+        self._call_due()
         now = self._context.clock.monotonic_ns()
         if now - self._purged_ns >= self._context.wal.purge_interval:
             self._purged_ns = now
@@ -130,6 +145,7 @@ class Housekeeping:
 
     def purge(self) -> None:
         """Delete what the log no longer needs, and flush the regions that keep it from more."""
+        self.before_purge()
         result = self._context.wal.purge()
         pinning = set(result.pinning)
         for region in self._regions():
@@ -215,7 +231,7 @@ class Housekeeping:
 
     def _flush(self, region: Region) -> None:
         """Start a flush unless one is under way, or the last one failed a moment ago."""
-        if not (region.flush.is_running or region.access.is_dropped or self._must_wait(region)):
+        if not (region.flush.is_running or region.access.is_gone or self._must_wait(region)):
             start_flush(self._context, region)
 
     def _sort(self, region: Region) -> None:
@@ -229,6 +245,15 @@ class Housekeeping:
                 region.written.is_sorting = False
 
         self._context.background.submit(Priority.SORT, sort)
+
+    def _call_due(self) -> None:
+        now = self._context.clock.monotonic_ns()
+        for _ in range(len(self._later)):
+            due_ns, job = self._later.popleft()
+            if due_ns <= now:
+                job()
+            else:
+                self._later.append((due_ns, job))
 
     def _finish_drops(self) -> None:
         for directory, pending in list(self._drops.items()):

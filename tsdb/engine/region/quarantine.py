@@ -109,8 +109,8 @@ def _verify(context: EngineContext, region: Region, handles: Sequence[FileHandle
 def _check(context: EngineContext, region: Region) -> None:
     if context.background.is_stopping:
         raise StorageUnavailable("the engine is closed")
-    if region.access.is_dropped:
-        raise Cancelled("the region is dropped")
+    if region.access.is_gone:
+        raise Cancelled("the region is dropped or closed")
 
 
 def release(context: EngineContext, region: Region, file_ids: Sequence[str]) -> int:

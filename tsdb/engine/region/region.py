@@ -65,11 +65,11 @@ class Region:
 
     def check_writable(self) -> None:
         """Raise the reason if the region takes no writes."""
-        state = self.access.state
-        if state is RegionState.DROPPED:
+        access = self.access
+        if access.is_gone:
             raise RegionNotFound(region_id=self.id)
-        if state is RegionState.READ_ONLY:
-            raise RegionReadOnly(region_id=self.id, reason=self.access.reason)
+        if access.state is RegionState.READ_ONLY:
+            raise RegionReadOnly(region_id=self.id, reason=access.reason, leads_elsewhere=access.leads_elsewhere)
 
     @property
     def window_seconds(self) -> int | None:
@@ -88,7 +88,7 @@ class Region:
     def forget_keys(self, context: EngineContext) -> None:
         """Let go of the keys of series that were kept for the next rows. On the worker."""
         version = self.version
-        if version.mutable.is_empty and not self.access.is_dropped:
+        if version.mutable.is_empty and not self.access.is_gone:
             fresh = context.new_memtable(version.schema, version.options, self.window_seconds)
             self.version = replace(version, mutable=fresh)
             version.mutable.release()
@@ -104,10 +104,28 @@ class Region:
         context.buffer.freeze(frozen.nbytes)
         self.version = replace(version, mutable=empty, frozen=(*version.frozen, frozen))
 
-    def _stop_for_good(self, error: TsdbError) -> None:
+    def let_go(self, context: EngineContext, state: RegionState) -> Version:
+        """Serve nothing more, and free the memory of its rows; return what was served. On the worker."""
+        self.access.state = state
+        version = self.version
+        empty = context.new_memtable(version.schema, version.options)
+        self.version = Version(version.schema, version.options, empty, (), ())
+        for memtable in version.memtables:
+            memtable.release()
+        for frozen in version.frozen:
+            context.buffer.release(frozen.nbytes)
+        context.buffer.wake()
+        return version
+
+    def _stop_for_good(self, context: EngineContext, error: TsdbError) -> None:
+        """Take no more writes: another writer has the region, or a commit may not be durable."""
+        is_lost = isinstance(error, ManifestFenced)
         if self.access.is_writable:
-            _log.error("a region takes no more writes until a restart", region=self.id, table=self.table, error=error)
-        self.access.stop(str(error))
+            what = "a region leads elsewhere" if is_lost else "a region takes no more writes until a restart"
+            _log.error(what, region=self.id, table=self.table, error=error)
+        self.access.stop(f"it leads elsewhere: {error}" if is_lost else str(error), leads_elsewhere=is_lost)
+        if is_lost and not self.access.is_gone:
+            context.events.on_lost(self.id)
 
     def forget(self, file_ids: Collection[str]) -> None:
         """Note that removed files are deleted, with the next commit. From any thread."""
@@ -164,7 +182,7 @@ class Region:
         try:
             self.manifest.commit(actions)
         except (ManifestFenced, ManifestNotDurable) as error:
-            self._stop_for_good(error)
+            self._stop_for_good(context, error)
             raise
         self.adopt(context)
         self._checkpoint()
@@ -179,10 +197,10 @@ class Region:
         except ManifestFenced as error:
             # The other writer may have taken over the files: only its own sweep can know.
             self.access.doubtful_files.clear()
-            self._stop_for_good(error)
+            self._stop_for_good(context, error)
             raise
         except ManifestNotDurable as error:
-            self._stop_for_good(error)
+            self._stop_for_good(context, error)
             raise
         self.adopt(context)
         self.access.resume()

@@ -14,10 +14,10 @@ _NS_PER_SECOND = 1_000_000_000
 
 
 def take_snapshot(context: EngineContext, region: Region, *, timeout: Duration | None = None) -> Snapshot:
-    """Take a snapshot; its files are not deleted before it is released. RegionNotFound if the region was dropped."""
+    """Take a snapshot; its files are not deleted before it is released. RegionNotFound if the region is gone."""
     version = region.version
-    # Asked after the version was taken: a drop says so before it takes the rows away.
-    if region.access.is_dropped:
+    # Asked after the version was taken: a drop or a close says so before it takes the rows away.
+    if region.access.is_gone:
         raise RegionNotFound(region_id=region.id)
     pinned = list(version.files)
     return Snapshot(

@@ -19,6 +19,7 @@ class RegionState(StrEnum):
     WRITABLE = "writable"
     READ_ONLY = "read_only"
     DROPPED = "dropped"
+    CLOSED = "closed"
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +33,8 @@ class RegionAccess:
     """It is read-only only until the outcome of its last commit is known."""
     is_drop_in_doubt: bool = False
     """It is read-only because the store did not say whether it took the marker of a drop: the drop can be repeated."""
+    leads_elsewhere: bool = False
+    """It is read-only because another node has it, or is about to."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
 
@@ -40,13 +43,15 @@ class RegionAccess:
         return self.state is RegionState.WRITABLE
 
     @property
-    def is_dropped(self) -> bool:
-        return self.state is RegionState.DROPPED
+    def is_gone(self) -> bool:
+        """The region is not here any more: nothing of it may be read, written or committed."""
+        return self.state in (RegionState.DROPPED, RegionState.CLOSED)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, leads_elsewhere: bool = False) -> None:
         """Take no more writes, and say why; reads go on."""
-        if not self.is_dropped:
+        if not self.is_gone:
             self.reason, self.state, self.is_paused = reason, RegionState.READ_ONLY, False
+            self.leads_elsewhere = leads_elsewhere
 
     def pause(self, reason: str) -> None:
         """Take no writes until the commit whose outcome is unknown is resolved."""

@@ -58,6 +58,9 @@ class Replay:
         floor = self._after.get(region_id)
         return None if floor is None else self._recovered.continuity.reason(region_id, floor)
 
+    def regions(self) -> list[int]:
+        return [each for each, last in self._recovered.continuity.last_entries().items() if self._needs(each, last)]
+
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:
         batch: list[ReplayedFrame] = []
         batch_bytes = 0

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.errors import StorageFull, StorageUnavailable
-from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, SegmentFacts, encode_frame_payload
+from tsdb.engine.log import Frame, FrameKind, LogStatistics, PurgeResult, SegmentFacts
+from tsdb.engine.log.frame import drop_marker
 from tsdb.engine.log.index import LogIndex
 from tsdb.engine.log.purge import PurgePlan
 from tsdb.engine.wal._ballast import Ballast
@@ -150,8 +151,19 @@ class Wal:
     def drop_region(self, region_id: int) -> Future[None]:
         """The region is gone: it pins nothing any more, and a marker says so to the next start."""
         self._index.forget(region_id)
-        marker = Frame(region_id, 0, encode_frame_payload(b""), kind=FrameKind.DROP_REGION)
-        return self.append([marker])
+        return self.append([drop_marker(region_id)])
+
+    def adopt(self, entries: Mapping[int, int]) -> None:
+        """Let regions that come from elsewhere go on behind an entry; a marker says so to the next start."""
+        self._index.adopt(entries, self.append, self._options.append_timeout.seconds)
+
+    def last_entry(self, region_id: int) -> int | None:
+        return self._index.last_entry(region_id)
+
+    @property
+    def node_log(self) -> None:
+        """No other node can reach a local disk."""
+        return None
 
     @property
     def purge_interval(self) -> Duration:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tsdb.engine.log.index import LogIndex
-from tsdb.engine.log.shared.history import in_parallel
 from tsdb.engine.log.shared.layout import TermListing, object_of, object_path
 from tsdb.engine.log.shared.metrics import DELETED
 from tsdb.engine.log.shared.terms import raise_floor
+from tsdb.engine.parallel import in_parallel
 from tsdb.store import ObjectStore, StoreError
 from tsdb.telemetry import get_logger
 

@@ -7,12 +7,9 @@ only if what comes behind proves that it lost none (`tsdb.engine.log.continuity`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
 
 from tsdb.engine.log.continuity import UNKNOWN_LENGTH, Continuity, Corruption
 from tsdb.engine.log.purge import SegmentState
@@ -25,10 +22,9 @@ from tsdb.engine.log.shared.container import (
 )
 from tsdb.engine.log.shared.layout import TermListing, object_path, segment_number
 from tsdb.engine.log.shared.terms import list_term, persist
+from tsdb.engine.parallel import in_parallel
 from tsdb.store import InvalidRange, ObjectNotFound, ObjectStore
 
-A = TypeVar("A")
-B = TypeVar("B")
 TAIL_BYTES = 64 << 10
 """How much of the end of an object is read: enough for the rows of 800 regions."""
 
@@ -167,15 +163,3 @@ def _see_damage(history: History, node: int, term: int, number: int, problem: st
     history.continuity.see_damage(Corruption(segment, 0, UNKNOWN_LENGTH, reason))
     # It is kept and shown as long as something may depend on it.
     history.segments.append(SegmentState(segment, 0))
-
-
-def in_parallel(call: Callable[[A], B], items: Sequence[A], parallelism: int) -> Iterator[B]:
-    """Call a function for each item, several at a time, and yield the results in order."""
-    if len(items) < 2 or parallelism == 1:
-        yield from map(call, items)
-        return
-    with ThreadPoolExecutor(min(parallelism, len(items)), thread_name_prefix="wal-read") as executor:
-        for start in range(0, len(items), 8 * parallelism):
-            some = items[start : start + 8 * parallelism]
-            # The purpose of requests belongs to the context of a thread.
-            yield from [each.result() for each in [executor.submit(copy_context().run, call, item) for item in some]]

@@ -4,6 +4,7 @@
     wal/{node}/{term}/{number}.log             entries, or a fence; numbers 0, 1, 2, … without holes up to the tip
     wal/{node}/{term}/floor/{number}           numbers below may have been deleted; the largest name counts
     wal/{node}/{term}/sealed/{number}          the tip: the number of the first fence
+    wal/{node}/regions/{region}                where a region is of which the log holds entries
 
 Floors and tips are names, never contents: a request that is repeated, or arrives late, cannot take one back. A floor is
 known by a listing, which every supported service answers with all objects whose creation was acknowledged before.
@@ -19,6 +20,7 @@ from tsdb.store import ObjectMeta
 
 ROOT = "wal"
 _TERM_BITS = 40
+_REGION = re.compile(r"regions/([0-9a-f]{16})")
 _NAME = re.compile(r"([0-9a-f]{8})/(?:(open)|([0-9a-f]{16})\.log|(floor|sealed)/([0-9a-f]{16}))")
 
 
@@ -44,6 +46,16 @@ def floor_path(node: int, term: int, number: int) -> str:
 
 def sealed_path(node: int, term: int, tip: int) -> str:
     return f"{term_prefix(node, term)}/sealed/{tip:016x}"
+
+
+def region_path(node: int, region_id: int) -> str:
+    return f"{ROOT}/{node}/regions/{region_id:016x}"
+
+
+def noted_regions(found: Iterable[ObjectMeta], node: int) -> set[int]:
+    """The regions of which a listing of a node has a note."""
+    names = (each.path.removeprefix(f"{node_prefix(node)}/") for each in found)
+    return {int(match[1], 16) for name in names if (match := _REGION.fullmatch(name))}
 
 
 def segment_number(term: int, number: int) -> int:

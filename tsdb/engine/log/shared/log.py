@@ -17,24 +17,27 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from tsdb.clock import Clock
-from tsdb.engine.log.frame import Frame, FrameKind, encode_frame_payload
+from tsdb.engine.log.frame import Frame, FrameKind, drop_marker
 from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.shared.chains import Chains
 from tsdb.engine.log.shared.collecting import Collector
 from tsdb.engine.log.shared.container import EncodedObject, StoredFrame, as_frame
 from tsdb.engine.log.shared.history import History
 from tsdb.engine.log.shared.layout import object_of, object_path, segment_number
+from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.outbox import Shipment
 from tsdb.engine.log.shared.reading import JoinedReading, SharedReading
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
 from tsdb.engine.log.shared.shipper import Shipper
 from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, PurgeResult, SegmentFacts
+from tsdb.engine.parallel import in_parallel
 from tsdb.errors import StartError, TsdbError
 from tsdb.store import ObjectStore, Purpose, StoreError, requests_for
 from tsdb.telemetry import get_logger
@@ -62,6 +65,8 @@ class SharedLog:
         term: int,
         nonce: bytes,
         history: History,
+        chains: Chains,
+        notes: RegionNotes,
         local: LocalLog | None,
         is_stale: bool,
         place: str,
@@ -77,6 +82,8 @@ class SharedLog:
         self._store = store
         self._term = term
         self._history = history
+        self._chains = chains
+        self._notes = notes
         self._local = local
         self._is_stale = is_stale
         self._place = place
@@ -140,14 +147,60 @@ class SharedLog:
         """Complete if the log was still ours after this call: an object, empty if need be, was stored."""
         return self.shipper.append(())
 
+    @property
+    def node_log(self) -> SharedLog:
+        return self
+
+    @property
+    def node(self) -> int:
+        return self._settings.node
+
+    def remember(self, directories: Mapping[int, str]) -> None:
+        with requests_for(Purpose.LOG):
+            self._notes.write(directories)
+
+    def strangers(self, present: Collection[int]) -> dict[int, str | None]:
+        held = set(self._history.last_entries())
+        with requests_for(Purpose.LOG):
+            if self._history.continuity.corruptions():
+                # Entries of any region that was ever here may be in what is damaged.
+                held |= self._notes.known
+            else:
+                self._notes.delete_except(held | set(present))
+            absent = sorted(held - set(present))
+            return dict(
+                zip(absent, in_parallel(self._notes.read, absent, self._settings.read_parallelism), strict=True)
+            )
+
     def read(self, after: Mapping[int, int]) -> LogReading:
+        return self.read_among(after, elsewhere={}, arriving=())
+
+    def read_among(
+        self, after: Mapping[int, int], *, elsewhere: Mapping[int, int | None], arriving: Collection[int]
+    ) -> LogReading:
         if self._local is None:
-            return self._read_shared(after)
-        local_last = self._local.recovered_entries
-        self._check_not_stale(after, local_last)
-        local = self._local.read(after)
-        shared = self._read_shared(after, known=local_last)
+            return self._read_shared(after, elsewhere=elsewhere)
+        staying = {region_id: floor for region_id, floor in after.items() if region_id not in arriving}
+        local_last = {each: last for each, last in self._local.recovered_entries.items() if each not in arriving}
+        self._check_not_stale(staying, local_last)
+        local = self._local.read(staying)
+        shared = self._read_shared(after, known=local_last, elsewhere=elsewhere)
         return JoinedReading(local, shared, self._history.last_entries(), ship=self._ship, fill=self._fill)
+
+    def read_again(self, after: Mapping[int, int]) -> LogReading:
+        # Afterwards everything that was appended is in the store, and the log was ours until then.
+        self.prove_ownership().result(self._settings.append_timeout.seconds)
+        with requests_for(Purpose.LOG):
+            history = self._chains.read_own(self._term, self.shipper.acknowledged)
+        return SharedReading(self._store, self._settings.node, history, after, known={}, settings=self._settings)
+
+    def take_over(self, node: int, after: Mapping[int, int]) -> LogReading:
+        if node == self._settings.node:
+            raise ValueError("a node does not take over its own log")
+        with requests_for(Purpose.LOG):
+            listings = self._chains.seal(node, f"node {self._settings.node} takes over regions")
+            history = self._chains.read(node, listings)
+        return SharedReading(self._store, node, history, after, known={}, settings=self._settings)
 
     def floor(self, region_id: int, entry_id: int) -> None:
         self._index.set_flushed(region_id, entry_id)
@@ -159,9 +212,17 @@ class SharedLog:
         if self._local is not None:
             dropped = self._local.drop_region(region_id)
             if self._acknowledges_locally:
-                self.shipper.append([_drop_marker(region_id)], dropped, waits=False)
+                self.shipper.append([drop_marker(region_id)], dropped, waits=False)
                 return dropped
-        return self.shipper.append([_drop_marker(region_id)])
+        return self.shipper.append([drop_marker(region_id)])
+
+    def adopt(self, entries: Mapping[int, int]) -> None:
+        if self._local is not None:
+            self._local.adopt(entries)
+        self._index.adopt(entries, self.shipper.append, self._settings.append_timeout.seconds)
+
+    def last_entry(self, region_id: int) -> int | None:
+        return self._index.last_entry(region_id)
 
     def purge(self) -> PurgeResult:
         if not self._purging.acquire(blocking=False):
@@ -199,9 +260,16 @@ class SharedLog:
         )
 
     def on_broken(self, receive: Callable[[TsdbError], None]) -> None:
-        self.shipper.on_broken(receive)
+        is_told = threading.Lock()
+
+        def receive_once(error: TsdbError) -> None:
+            # Both halves may break.
+            if is_told.acquire(blocking=False):
+                receive(error)
+
+        self.shipper.on_broken(receive_once)
         if self._local is not None:
-            self._local.on_broken(receive)
+            self._local.on_broken(receive_once)
 
     def seal(self, *, clean: bool = True) -> None:
         is_shipped = self.shipper.close(self._settings.close_timeout.seconds)
@@ -253,15 +321,22 @@ class SharedLog:
         if not self._acknowledges_locally:
             self._index.check(frames, self._ahead)
 
-    def _read_shared(self, after: Mapping[int, int], known: Mapping[int, int] | None = None) -> SharedReading:
+    def _read_shared(
+        self,
+        after: Mapping[int, int],
+        *,
+        known: Mapping[int, int] | None = None,
+        elsewhere: Mapping[int, int | None] | None = None,
+    ) -> SharedReading:
         return SharedReading(
             self._store,
             self._settings.node,
             self._history,
             after,
             known=known or {},
-            index=self._index,
             settings=self._settings,
+            index=self._index,
+            elsewhere=elsewhere,
         )
 
     def _check_not_stale(self, after: Mapping[int, int], local_last: Mapping[int, int]) -> None:
@@ -293,7 +368,3 @@ class SharedLog:
         now_ms = self._clock.now_ns() // 1_000_000
         since_ms = state.failing_since_ms or now_ms - shipper.lag_ns // 1_000_000
         return SegmentFacts(segment_number(self._term + 1, 0) - 1, size, entries, since_ms, "unshipped", reason, ())
-
-
-def _drop_marker(region_id: int) -> Frame:
-    return Frame(region_id, 0, encode_frame_payload(b""), kind=FrameKind.DROP_REGION)

@@ -9,16 +9,17 @@ from pathlib import Path
 
 from tsdb.clock import Clock, SystemClock
 from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.shared.chains import Chains
 from tsdb.engine.log.shared.collecting import Collector
 from tsdb.engine.log.shared.container import NONCE_BYTES
-from tsdb.engine.log.shared.history import History, read_history
-from tsdb.engine.log.shared.layout import TermListing
+from tsdb.engine.log.shared.history import read_history
+from tsdb.engine.log.shared.layout import group_listing, node_prefix, noted_regions
 from tsdb.engine.log.shared.log import LocalLog, SharedLog
 from tsdb.engine.log.shared.marker import SharedMarker, mark_shared, write_marker
 from tsdb.engine.log.shared.metrics import OPEN_SECONDS
-from tsdb.engine.log.shared.sealing import place_fence
+from tsdb.engine.log.shared.notes import RegionNotes
 from tsdb.engine.log.shared.settings import Acknowledge, SharedSettings
-from tsdb.engine.log.shared.terms import Opening, list_terms, note_tip, persist, read_opening, take_term
+from tsdb.engine.log.shared.terms import Opening, note_tip, persist, read_opening, take_term
 from tsdb.errors import StartError
 from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.store import Files, ObjectStore, Purpose, StoreError, requests_for
@@ -64,6 +65,8 @@ def open_shared_log(
         term=opened.term,
         nonce=opened.nonce,
         history=opened.history,
+        chains=opened.chains,
+        notes=opened.notes,
         local=open_local() if needs_local else None,
         is_stale=opened.is_stale,
         place=place,
@@ -91,21 +94,24 @@ class _Opened:
         self._store = store
         self._node = settings.node
         self._parallelism = settings.read_parallelism
-        self._clock = clock
-        self._by = f"{socket.gethostname()}, process {os.getpid()}"
+        by = f"{socket.gethostname()}, process {os.getpid()}"
         nonce = ids.token(NONCE_BYTES)
         self.nonce = bytes.fromhex(nonce)
-        known = persist(lambda: list_terms(store, self._node))
+        self.chains = Chains(store, settings, self.nonce, by, clock)
+        found = persist(lambda: list(store.list(node_prefix(self._node))))
+        known = group_listing(found, self._node)
+        self.notes = RegionNotes(store, self._node, noted_regions(found, self._node))
         newest = max(known, default=0)
         before = read_opening(store, self._node, newest) if known else None
         self.is_stale = before is not None and before.directory != marker.directory
-        opening = Opening(nonce, marker.directory, clock.now_ns() // 1_000_000, self._by)
+        opening = Opening(nonce, marker.directory, clock.now_ns() // 1_000_000, by)
         self.term = take_term(store, self._node, after=newest, opening=opening)
-        self._listings = self._seal_older()
-        self.history = self._read(settings)
-        self._note_tips()
+        # Listed again: another process may have taken a term meanwhile.
+        self._listings = self.chains.seal(self._node, "a server was started", before=self.term)
+        self.history = self.chains.read(self._node, self._listings)
         _log.info(
             "the shared log is open",
+            node=self._node,
             term=self.term,
             objects=len(self.history.objects),
             terms=len(self._listings),
@@ -117,7 +123,7 @@ class _Opened:
 
     def end_term(self, collector: Collector, *, is_drained: bool) -> None:
         """Seal the own term, after everything was acknowledged."""
-        listing = self._fence(self.term, "the server was stopped")
+        listing = self.chains.fence(self._node, self.term, "the server was stopped")
         history = read_history(self._store, self._node, [listing], parallelism=self._parallelism, keep_bytes_max=0)
         tip = history.tips.get(self.term)
         if tip is None:
@@ -125,31 +131,3 @@ class _Opened:
         note_tip(self._store, self._node, self.term, tip)
         if is_drained:
             collector.finish(self.term, tip)
-
-    def _seal_older(self) -> list[TermListing]:
-        """Seal all terms before the own one, and list what they hold."""
-        # Listed again: another process may have taken one meanwhile.
-        listings = persist(lambda: list_terms(self._store, self._node))
-        older = [each for each in listings.values() if each.term < self.term]
-        return [each if each.tip is not None else self._fence(each.term, "a server was started") for each in older]
-
-    def _fence(self, term: int, reason: str) -> TermListing:
-        return place_fence(
-            self._store, self._node, term, nonce=self.nonce, by=self._by, reason=reason, clock=self._clock
-        )
-
-    def _read(self, settings: SharedSettings) -> History:
-        return read_history(
-            self._store,
-            self._node,
-            [each for each in self._listings if not each.is_drained],
-            parallelism=settings.read_parallelism,
-            keep_bytes_max=settings.read_bytes_max,
-        )
-
-    def _note_tips(self) -> None:
-        for listing in self._listings:
-            tip = self.history.tips.get(listing.term)
-            if listing.tip is None and tip is not None:
-                note_tip(self._store, self._node, listing.term, tip)
-                listing.tip = tip

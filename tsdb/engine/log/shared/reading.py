@@ -13,11 +13,12 @@ from tsdb.engine.errors import WalCorrupted
 from tsdb.engine.log.frame import Frame, FrameKind, ReplayedFrame, decode_payload, encode_frame_payload
 from tsdb.engine.log.index import LogIndex
 from tsdb.engine.log.shared.container import ObjectDamaged, RegionRow, StoredFrame, frames_of
-from tsdb.engine.log.shared.history import History, KnownObject, in_parallel
+from tsdb.engine.log.shared.history import History, KnownObject
 from tsdb.engine.log.shared.layout import object_path
 from tsdb.engine.log.shared.settings import SharedSettings
 from tsdb.engine.log.shared.terms import persist
 from tsdb.engine.log.store import LogReading
+from tsdb.engine.parallel import in_parallel
 from tsdb.store import ObjectNotFound, ObjectStore, Purpose, requests_for
 from tsdb.telemetry import get_logger
 
@@ -36,29 +37,44 @@ class SharedReading:
         after: Mapping[int, int],
         *,
         known: Mapping[int, int],
-        index: LogIndex,
         settings: SharedSettings,
+        index: LogIndex | None = None,
+        elsewhere: Mapping[int, int | None] | None = None,
     ) -> None:
+        """`known` are the last entries of the local log. `index` is told what regions need, if the log is our own.
+
+        Entries of regions that are `elsewhere` are kept above what is flushed.
+        """
         self._store = store
         self._node = node
         self._history = history
         self._floors = after
         self._after = {each: max(floor, known.get(each, floor)) for each, floor in after.items()}
         """Entries that the local log has need not be read again, though they are not flushed."""
-        self._index = index
+        self._elsewhere = elsewhere or {}
         self._settings = settings
         self._needed = [(known, rows) for known in history.objects if (rows := self._rows_of(known))]
         self._kept: dict[int, bytes] = {}
         self._lost: dict[int, str] = {}
         with requests_for(Purpose.LOG):
             self._verify()
-        self._tell_index()
+        if index is not None:
+            self._tell_index(index)
+
+    def regions(self) -> set[int]:
+        return {row.region_id for _, rows in self._needed for row in rows}
 
     def quarantine_reason(self, region_id: int) -> str | None:
         floor = self._after.get(region_id)
         if floor is None:
             return None
         return self._lost.get(region_id) or self._history.continuity.reason(region_id, floor)
+
+    def _find_loss(self, region_id: int) -> str | None:
+        """Why entries may be lost of a region, also of one that is elsewhere: its owner must find the damage, too."""
+        if region_id in self._elsewhere:
+            return self._history.continuity.reason(region_id, self._elsewhere[region_id] or 0)
+        return self.quarantine_reason(region_id)
 
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:
         for batch in self.stored_frames():
@@ -142,18 +158,19 @@ class SharedReading:
                 ) from error
             yield from (each for each in frames if each.header.entry_id > self._after[row.region_id])
 
-    def _tell_index(self) -> None:
-        regions = self._history.last_entries()
-        quarantined = {each: reason for each in regions if (reason := self.quarantine_reason(each))}
+    def _tell_index(self, index: LogIndex) -> None:
+        regions = {**self._history.last_entries(), **self._elsewhere}
+        quarantined = {each: reason for each in regions if (reason := self._find_loss(each))}
         corruptions = self._history.continuity.corruptions() if quarantined else ()
         damaged = [found.segment for found in corruptions]
         damaged += [known.segment for known, rows in self._needed if any(row.region_id in self._lost for row in rows)]
-        self._index.quarantine(frozenset(quarantined), held_from=min(damaged, default=None))
+        index.quarantine(frozenset(quarantined), held_from=min(damaged, default=None))
         for region_id in regions:
-            if region_id in self._floors:
-                self._index.set_flushed(region_id, self._floors[region_id])
-            else:
-                self._index.forget(region_id)
+            floor = self._floors.get(region_id, self._elsewhere.get(region_id))
+            if floor is not None:
+                index.set_flushed(region_id, floor)
+            elif region_id not in self._elsewhere:
+                index.forget(region_id)
         for region_id, reason in quarantined.items():
             _log.error("a region lost entries of the shared log", region=region_id, reason=reason)
 
@@ -175,6 +192,9 @@ class JoinedReading:
 
     def quarantine_reason(self, region_id: int) -> str | None:
         return self.local.quarantine_reason(region_id) or self.shared.quarantine_reason(region_id)
+
+    def regions(self) -> set[int]:
+        return {*self.local.regions(), *self.shared.regions()}
 
     def __iter__(self) -> Iterator[list[ReplayedFrame]]:
         for batch in self.local:

@@ -29,6 +29,7 @@ class SharedSettings:
     in_flight: int = 4
     """Objects that are sent at a time."""
     node: int = 0
+    """The node whose log it is; a standalone server is node 0."""
     burst: int = 10
     """Objects that may be sent without waiting for the interval, when none is on its way; one comes back with each
     interval, so the number of requests is bounded however many writers there are."""

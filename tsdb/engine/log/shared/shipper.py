@@ -104,6 +104,11 @@ class Shipper:
         return self._broken
 
     @property
+    def acknowledged(self) -> int:
+        """All objects with lower numbers are acknowledged."""
+        return self._outbox.acknowledged
+
+    @property
     def unshipped_bytes(self) -> int:
         return self._outbox.unshipped_bytes
 

@@ -1,0 +1,1 @@
+"""Regions that move between engines over one store."""
