@@ -18,7 +18,7 @@ from tests.server_process import TSDB, ServerProcess, running, spawn
 from tsdb.components._process import ClaimedDirectory, find_warnings
 from tsdb.config import Component, load_config
 
-CLUSTER_COMPONENTS = ["frontend", "datanode", "metasrv"]
+CLUSTER_COMPONENTS = ["frontend", "datanode"]
 
 
 def _address(server: ServerProcess) -> tuple[str, int]:

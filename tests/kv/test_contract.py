@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kv.etcd_process import EtcdProcess, connect
 from tsdb.errors import Status
 from tsdb.kv import (
-    OPERATIONS_MAX,
+    STORE_OPERATIONS_MAX,
     Absent,
     DeleteKey,
     Equals,
@@ -100,11 +100,11 @@ def test_a_key_that_went_and_came_back_does_not_look_unchanged(kv: KvStore) -> N
 
 
 def test_a_transaction_larger_than_every_store_takes_is_refused(kv: KvStore) -> None:
-    operations: list[Operation] = [PutKey(str(number), b"") for number in range(OPERATIONS_MAX + 1)]
+    operations: list[Operation] = [PutKey(str(number), b"") for number in range(STORE_OPERATIONS_MAX + 1)]
     with pytest.raises(KvTooLarge):
         kv.transact([], operations)
     with pytest.raises(KvTooLarge):
-        kv.transact([Absent("a")] * (OPERATIONS_MAX + 1), [])
+        kv.transact([Absent("a")] * (STORE_OPERATIONS_MAX + 1), [])
     assert kv.scan("") == []
     assert kv.transact([], operations[1:])
 

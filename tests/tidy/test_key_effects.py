@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 STANDALONE = "tsdb/components/standalone.py"
 PROTOCOLS = "tsdb/components/_protocols.py"
 SETTINGS = "tsdb/components/_settings.py"
+METASRV = "tsdb/components/metasrv.py"
+METASRV_TESTS = "tests/components/test_metasrv.py"
 PROCESS = "tsdb/components/_process.py"
 TLS = "tsdb/servers/_tls.py"
 STORES = "tsdb/components/_stores.py"
@@ -298,6 +300,20 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         SETTINGS,
         "inverted_index.intermediate_path",
         "tests/engine/test_indexes.py::test_what_a_killed_build_left_is_removed",
+    ),
+    "data_home": (
+        "tsdb/components/run.py",
+        "config.data_home",
+        f"{METASRV_TESTS}::test_a_second_server_in_the_same_directory_is_refused",
+    ),
+    "bind_addr": (METASRV, "config.bind_addr.host", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
+    "server_addr": (METASRV, "config.server_addr", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
+    "store_addr": (METASRV, "config.store_addr", f"{METASRV_TESTS}::test_when_the_leader_is_killed_another_server"),
+    "selector": (METASRV, "config.selector", "tests/meta/test_selectors.py::test_nodes_with_few_regions_get_more"),
+    "use_memory_store": (
+        METASRV,
+        "config.use_memory_store",
+        f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory_serves_and_warns",
     ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),

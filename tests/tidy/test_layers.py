@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 LAYERS = {
     "errors": 0,
+    "error_json": 1,
     "nearest": 0,
     "units": 0,
     "clock": 0,

@@ -2,6 +2,8 @@
 
 One key for each, `__user/{name}`: a description in JSON with what is kept of the password and the rights. Reads come
 from an immutable snapshot in memory; a change is one transaction that compares before it writes, then the next one.
+Over a copy of the metadata of a cluster (`MirrorKv`), every snapshot comes from the copy: also those after changes that
+were made elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from tsdb.auth._scram import ScramVerifier
 from tsdb.auth._secrets import StoredSecret
 from tsdb.auth._users import User, UserTable
 from tsdb.errors import InvalidArguments, Status, TsdbError
-from tsdb.kv import Absent, Compare, DeleteKey, Equals, KvConflict, KvStore, PutKey
+from tsdb.kv import Absent, Compare, DeleteKey, Equals, KvConflict, KvStore, MirrorKv, PutKey
+from tsdb.telemetry import get_logger
 
 USERS = "__user/"
 DECOY_KEY = "__auth/decoy_key"
@@ -29,6 +32,8 @@ USERS_MAX = 10_000
 SCOPES_MAX = 1_000
 """In how many single databases one user may have rights."""
 _ATTEMPTS_MAX = 100
+
+_log = get_logger("tsdb.auth")
 
 
 class UserExists(InvalidArguments):
@@ -84,10 +89,12 @@ class UserStore:
         self._scopes_max = scopes_max
         self._lock = threading.Lock()
         self._users: dict[str, StoredUser] = {}
-        for key, value in kv.scan(USERS):
-            user = _decode(key, value)
-            self._users[user.name] = user
+        self._is_following = isinstance(kv, MirrorKv)
+        if not isinstance(kv, MirrorKv):
+            self._users = {user.name: user for user in (_decode(key, value) for key, value in kv.scan(USERS))}
         self._table = _table_of(self._users)
+        if isinstance(kv, MirrorKv):
+            kv.subscribe([USERS], self._follow)
 
     def table(self) -> UserTable:
         """The users of now, for logins."""
@@ -179,8 +186,27 @@ class UserStore:
             raise KvConflict("the user was changed concurrently", user=name, hint="try again")
 
     def _publish(self, users: dict[str, StoredUser]) -> None:
+        # A copy shows a change before the transaction returns, and only its thread may make snapshots.
+        if not self._is_following:
+            self._show(users)
+
+    def _show(self, users: dict[str, StoredUser]) -> None:
         self._users = users
         self._table = _table_of(users, self._table)
+
+    def _follow(self, changed: Mapping[str, bytes | None]) -> None:
+        """Take over what the copy of the metadata shows; called by its thread alone."""
+        users = dict(self._users)
+        for key, value in changed.items():
+            users.pop(_name_of(key), None)
+            if value is not None:
+                try:
+                    user = _decode(key, value)
+                except UsersCorrupted as error:
+                    _log.error("a user cannot log in", error=error)
+                    continue
+                users[user.name] = user
+        self._show(users)
 
 
 def _table_of(users: Mapping[str, StoredUser], before: UserTable | None = None) -> UserTable:
@@ -203,6 +229,10 @@ def _check_name(name: str) -> None:
 
 def _key(name: str) -> str:
     return USERS + name.replace("%", "%25").replace("/", "%2F")
+
+
+def _name_of(key: str) -> str:
+    return key.removeprefix(USERS).replace("%2F", "/").replace("%25", "%")
 
 
 def _encode(user: StoredUser) -> bytes:

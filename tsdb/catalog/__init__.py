@@ -3,10 +3,17 @@
     reads    ─▶ an immutable snapshot in memory
     changes  ─▶ intent in the store ─▶ regions ─▶ one transaction that publishes ─▶ the next snapshot
 
-`Catalog` is the entry point; `known_regions` lists the regions that the engine opens before there is a catalog.
+`Catalog` is the entry point; `known_regions` lists the regions that the engine opens before there is a catalog. In a
+cluster the leading metadata server has the `Catalog`, and frontends have a `RemoteCatalog`, which reads a copy of
+the metadata and sends its changes (`CatalogChange`) to the leader.
 """
 
+from __future__ import annotations
+
+from typing import TypeAlias
+
 from tsdb.catalog._catalog import Catalog
+from tsdb.catalog._changes import CHANGE_KINDS, CatalogChange, apply_change
 from tsdb.catalog._errors import (
     CatalogCorrupted,
     CatalogOutdated,
@@ -16,21 +23,46 @@ from tsdb.catalog._errors import (
     TableAlreadyExists,
     TableNotFound,
 )
+from tsdb.catalog._keys import PLACES, place_key
 from tsdb.catalog._options import effective_options, region_options
+from tsdb.catalog._places import all_places, delete_places, openings_of, places_of, put_places, read_places
+from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
+from tsdb.catalog._remote import ChangeMade, RemoteCatalog, SendChange
+from tsdb.catalog._writer import Placement
+
+AnyCatalog: TypeAlias = Catalog | RemoteCatalog
+"""What a database works with: its own catalog, or that of a cluster."""
 
 __all__ = [
+    "CHANGE_KINDS",
+    "PLACES",
+    "AnyCatalog",
     "Catalog",
+    "CatalogChange",
     "CatalogCorrupted",
     "CatalogOutdated",
+    "CatalogReader",
+    "ChangeMade",
     "DatabaseExists",
     "DatabaseNotFound",
     "PhysicalTableInUse",
+    "Placement",
+    "RemoteCatalog",
+    "SendChange",
     "TableAlreadyExists",
     "TableNotFound",
+    "all_places",
+    "apply_change",
     "check_metadata",
+    "delete_places",
     "effective_options",
     "known_regions",
+    "openings_of",
+    "place_key",
+    "places_of",
+    "put_places",
+    "read_places",
     "region_names",
     "region_options",
 ]

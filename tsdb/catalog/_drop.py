@@ -7,20 +7,21 @@ a restart takes every table of that name's database along.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tsdb.catalog._codec import decode, encode, encode_route
 from tsdb.catalog._intents import delete_alter
 from tsdb.catalog._keys import DATABASES, TABLES, name_key, route_key, table_key, tombstone_key, view_key
-from tsdb.catalog._regions import drop_regions
+from tsdb.catalog._regions import RegionSteps
 from tsdb.catalog._snapshot import Relation
-from tsdb.engine import Regions
 from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, Operation, PutKey
 from tsdb.model import DatabaseInfo, TableInfo
 from tsdb.store import crash_point
 
 _RESERVED = 2
 """Room in each transaction for the keys of a database."""
+_FINISHED_MAX = OPERATIONS_MAX // 4
+"""How many tables one transaction forgets: each has three tombstones, and one place in a cluster."""
 
 
 def plan_moves(relations: Sequence[Relation]) -> Iterator[tuple[list[Relation], list[Operation]]]:
@@ -52,16 +53,21 @@ def _moves(relation: Relation) -> list[Operation]:
     return moves
 
 
-def finish_drop(kv: KvStore, regions: Regions, tables: Sequence[TableInfo]) -> None:
-    """Drop the regions of tables whose keys are tombstones; a table with a region that stays keeps its tombstones."""
-    gone = [table for table in tables if drop_regions(regions, table)]
+def finish_drop(
+    kv: KvStore, steps: RegionSteps, tables: Sequence[TableInfo], forget_place: Callable[[int], list[Operation]]
+) -> None:
+    """Drop the regions of tables whose keys are tombstones; a table with a region that stays keeps its tombstones.
+
+    `forget_place` says what else goes with the last region of a table.
+    """
+    gone = [table for table in tables if steps.drop(table)]
     crash_point("catalog.drop.after_regions")
-    operations: list[Operation] = []
-    for table in gone:
-        keys = (name_key(table.database, table.name), route_key(table.id), table_key(table.id))
-        operations += [DeleteKey(tombstone_key(key)) for key in keys]
-    for start in range(0, len(operations), OPERATIONS_MAX):
-        kv.transact([], operations[start : start + OPERATIONS_MAX])
+    for start in range(0, len(gone), _FINISHED_MAX):
+        operations: list[Operation] = []
+        for table in gone[start : start + _FINISHED_MAX]:
+            keys = (name_key(table.database, table.name), route_key(table.id), table_key(table.id))
+            operations += [*(DeleteKey(tombstone_key(key)) for key in keys), *forget_place(table.id)]
+        kv.transact([], operations)
     crash_point("catalog.drop.after_delete")
 
 

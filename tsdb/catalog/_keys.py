@@ -6,6 +6,7 @@ __table_name/{catalog}/{database}/{name}    the id of the table or view of this 
 __table_info/{id}                           TableInfo
 __view_info/{id}                            ViewInfo
 __table_route/{id}                          the table's regions, each with its partition rule
+__table_place/{id}                          the nodes of a cluster that the table's regions are on, see `_places`
 __metric_info/{catalog}/{database}/{metric}  what a metric says about itself, see `_metric_descriptions`
 __tombstone/{key}                           what a drop has taken away and not yet finished
 __procedure/{kind}/{id or database}         a change that is under way, see `_intents`
@@ -21,6 +22,7 @@ DATABASES = f"__schema_name/{CATALOG}/"
 TABLES = "__table_info/"
 VIEWS = "__view_info/"
 ROUTES = "__table_route/"
+PLACES = "__table_place/"
 METRICS = f"__metric_info/{CATALOG}/"
 TOMBSTONES = "__tombstone/"
 PROCEDURES = "__procedure/"
@@ -45,6 +47,10 @@ def view_key(view_id: int) -> str:
 
 def route_key(table_id: int) -> str:
     return f"{ROUTES}{table_id}"
+
+
+def place_key(table_id: int) -> str:
+    return f"{PLACES}{table_id}"
 
 
 def metric_key(database: str, metric: str) -> str:

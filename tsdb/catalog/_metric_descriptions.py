@@ -8,6 +8,8 @@ memory, what is known already costs a look-up, and only news is written.
   first. When more of them alternate than that, it stops to listen after `CHANGES_MAX` changes, until a restart.
 - There is a bound for how many metrics are described and for their texts; beyond it, new metrics stay undescribed.
 - Descriptions are read at first use. One that cannot be read is left out: nothing depends on it.
+- Over a copy of the metadata of a cluster (`MirrorKv`), everything that is known comes from the copy: also what others
+  keep and forget.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, TypeAlias
 from tsdb.catalog._codec import decode, encode
 from tsdb.catalog._errors import CatalogCorrupted
 from tsdb.catalog._keys import METRICS, metric_key, split_metric_key
-from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, Operation, PutKey
+from tsdb.kv import OPERATIONS_MAX, DeleteKey, KvStore, MirrorKv, Operation, PutKey
 from tsdb.model import MetricDescription
 from tsdb.telemetry import counter, gauge, get_logger
 
@@ -56,10 +58,15 @@ class MetricDescriptions:
         self._has_database = has_database
         self._metrics_max, self._text_chars_max = metrics_max, text_chars_max
         self._changing = threading.Lock()
-        self._known: dict[str, dict[str, Variants]] | None = None
+        self._known: dict[str, dict[str, Variants]] = {}
+        self._is_loaded = False
         self._metrics = self._chars = 0
         self._changes: dict[tuple[str, str], int] = {}
         self._is_full = False
+        self._is_following = isinstance(kv, MirrorKv)
+        if isinstance(kv, MirrorKv):
+            self._is_loaded = True
+            kv.subscribe([METRICS], self._follow)
 
     def of(self, database: str) -> Mapping[str, Variants]:
         """Return what is known about the metrics of a database, the newest description of each first."""
@@ -79,21 +86,26 @@ class MetricDescriptions:
 
     def forget(self, database: str) -> None:
         """Remove what is known about a database that is gone."""
-        known = self._loaded()
         with self._changing:
-            gone = known.pop(database, {})
-            self._delete([metric_key(database, metric) for metric in gone])
-            self._metrics -= len(gone)
-            self._chars -= sum(_size(metric, variants) for metric, variants in gone.items())
-            for metric in gone:
+            self._delete([key for key, _ in self._kv.scan(metric_key(database, ""))])
+            gone = self._known.get(database, {})
+            for metric in list(gone):
                 self._changes.pop((database, metric), None)
+                if not self._is_following:
+                    self._show(database, metric, ())
             self._is_full = False
-            _DESCRIBED.set(self._metrics)
+
+    def forget_lost(self) -> None:
+        """Remove what is kept about databases that are gone: a crash came between their end and its own."""
+        with self._changing:
+            keys = [key for key, _ in self._kv.scan(METRICS)]
+            self._delete([key for key in keys if not self._has_database(split_metric_key(key)[0])])
 
     def _keep(self, database: str, news: Mapping[str, Mapping[MetricDescription, None]]) -> None:
         if not self._has_database(database):
             return
-        known = self._loaded_here().setdefault(database, {})
+        known = self._loaded_here().get(database, {})
+        described = known.keys() & news.keys()
         planned: dict[str, Variants] = {}
         for metric, variants in news.items():
             was = known.get(metric, ())
@@ -105,13 +117,27 @@ class MetricDescriptions:
             piece = metrics[start : start + OPERATIONS_MAX]
             self._kv.transact([], [PutKey(metric_key(database, each), _encode(planned[each])) for each in piece])
             for metric in piece:
-                was = known.get(metric, ())
-                self._metrics += not was
-                self._chars += _size(metric, planned[metric]) - (_size(metric, was) if was else 0)
-                if was:
+                if metric in described:
                     self._changes[database, metric] = self._changes.get((database, metric), 0) + 1
-                known[metric] = planned[metric]
+                # A copy shows a change before the transaction returns, and only its thread changes what is known.
+                if not self._is_following:
+                    self._show(database, metric, planned[metric])
+
+    def _show(self, database: str, metric: str, variants: Variants) -> None:
+        """Let a metric have these descriptions from now on, or none; the only place that changes what is known."""
+        known = self._known.setdefault(database, {})
+        was = known.pop(metric, ())
+        self._metrics += bool(variants) - bool(was)
+        self._chars += (_size(metric, variants) if variants else 0) - (_size(metric, was) if was else 0)
+        if variants:
+            known[metric] = variants
         _DESCRIBED.set(self._metrics)
+
+    def _follow(self, changed: Mapping[str, bytes | None]) -> None:
+        """Take over what the copy of the metadata shows; called by its thread alone."""
+        for key, value in changed.items():
+            database, metric = split_metric_key(key)
+            self._show(database, metric, () if value is None else _read(key, value))
 
     def _has_room(self, database: str, metric: str, was: Variants, planned: Mapping[str, Variants]) -> bool:
         if was:
@@ -128,33 +154,24 @@ class MetricDescriptions:
         return False
 
     def _loaded(self) -> dict[str, dict[str, Variants]]:
-        if self._known is not None:
+        if self._is_loaded:
             return self._known
         with self._changing:
             return self._loaded_here()
 
     def _loaded_here(self) -> dict[str, dict[str, Variants]]:
         """Read everything, once; the caller has the lock."""
-        if self._known is None:
-            found: dict[str, dict[str, Variants]] = {}
+        if not self._is_loaded:
             lost = []
             for key, value in self._kv.scan(METRICS):
                 database, metric = split_metric_key(key)
                 if not self._has_database(database):
                     # A crash came between the end of its database and its own.
                     lost.append(key)
-                    continue
-                try:
-                    variants = decode(key, value, _variants)
-                except CatalogCorrupted as error:
-                    _log.warning("the description of a metric cannot be read", error=error)
-                    continue
-                found.setdefault(database, {})[metric] = variants
-                self._metrics += 1
-                self._chars += _size(metric, variants)
+                else:
+                    self._show(database, metric, _read(key, value))
             self._delete(lost)
-            self._known = found
-            _DESCRIBED.set(self._metrics)
+            self._is_loaded = True
         return self._known
 
     def _delete(self, keys: list[str]) -> None:
@@ -172,6 +189,14 @@ def _cut(description: MetricDescription) -> MetricDescription:
 
 def _size(metric: str, variants: Variants) -> int:
     return len(metric) + sum(len(each.unit) + len(each.help) for each in variants)
+
+
+def _read(key: str, value: bytes) -> Variants:
+    try:
+        return decode(key, value, _variants)
+    except CatalogCorrupted as error:
+        _log.warning("the description of a metric cannot be read", error=error)
+        return ()
 
 
 def _encode(variants: Variants) -> bytes:

@@ -7,6 +7,7 @@ it was dropped by not being there.
 from __future__ import annotations
 
 from concurrent.futures import Future
+from time import monotonic
 
 from tsdb.engine import Regions, region_directory
 from tsdb.engine.errors import RegionNotFound
@@ -18,8 +19,8 @@ from tsdb.units import Duration
 
 _log = get_logger("tsdb.catalog")
 
-_WAIT_MAX = Duration.of_seconds(120)
-"""How long one step of one region may take. The step goes on behind it; the intent is what makes it end."""
+STEP_TIMEOUT = Duration.of_seconds(120)
+"""How long one step may take. It goes on behind it; the intent is what makes it end."""
 
 
 class RegionSchemaMismatch(TsdbError):
@@ -36,28 +37,86 @@ def directories_of(table: TableInfo) -> dict[RegionId, str]:
     }
 
 
-def create_regions(regions: Regions, table: TableInfo, options: RegionOptions) -> None:
-    schema = table.first_region_schema()
-    for region_id, directory in directories_of(table).items():
-        regions.create_region(region_id, directory, schema, options)
-        crash_point("catalog.create.after_region")
+class RegionSteps:
+    """The steps of changes, each with a bounded time."""
 
+    def __init__(self, regions: Regions, timeout: Duration) -> None:
+        self._regions = regions
+        self._timeout = timeout
 
-def check_alter(regions: Regions, old: TableInfo, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
-    """Refuse changes that a region would refuse, or that do not lead to what the new description says."""
-    for region_id in old.region_ids:
-        schema = regions.schema(region_id)
-        if schema.version != old.schema_version:
-            raise RegionSchemaMismatch(
-                f"a region has version {schema.version} of the schema, the table {old.schema_version}",
-                table=old.full_name,
-                region_id=region_id,
-            )
-        altered = alter(schema, list(changes))
-        if not _describes(new, altered):
-            raise RegionSchemaMismatch(
-                "the new description does not have the columns that its regions would get", table=old.full_name
-            )
+    def create(self, table: TableInfo, options: RegionOptions) -> None:
+        schema = table.first_region_schema()
+        for region_id, directory in directories_of(table).items():
+            self._regions.create_region(region_id, directory, schema, options)
+            crash_point("catalog.create.after_region")
+
+    def check_alter(self, old: TableInfo, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
+        """Refuse changes that a region would refuse, or that do not lead to what the new description says."""
+        for region_id in old.region_ids:
+            schema = self._regions.schema(region_id)
+            if schema.version != old.schema_version:
+                raise RegionSchemaMismatch(
+                    f"a region has version {schema.version} of the schema, the table {old.schema_version}",
+                    table=old.full_name,
+                    region_id=region_id,
+                )
+            altered = alter(schema, list(changes))
+            if not _describes(new, altered):
+                raise RegionSchemaMismatch(
+                    "the new description does not have the columns that its regions would get", table=old.full_name
+                )
+
+    def alter(self, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
+        """Apply changes to the regions that do not have them yet."""
+        for region_id in new.region_ids:
+            version = self._regions.schema(region_id).version
+            if version == new.schema_version - 1:
+                self._wait(self._regions.alter(region_id, list(changes)), region_id, self._deadline())
+            elif version != new.schema_version:
+                raise RegionSchemaMismatch(
+                    f"a region has version {version} of the schema and cannot come to {new.schema_version}",
+                    table=new.full_name,
+                    region_id=region_id,
+                )
+            crash_point("catalog.alter.after_region")
+
+    def set_options(self, table: TableInfo, options: RegionOptions) -> None:
+        told = [(each, self._regions.set_options(each, options)) for each in table.region_ids]
+        deadline = self._deadline()
+        for region_id, done in told:
+            self._wait(done, region_id, deadline)
+
+    def drop(self, table: TableInfo) -> bool:
+        """Drop what there is of a table's regions; tell whether all are gone, or were never there."""
+        are_gone = True
+        dropping: list[tuple[RegionId, Future[None]]] = []
+        for region_id in table.region_ids:
+            try:
+                dropping.append((region_id, self._regions.drop(region_id)))
+            except RegionNotFound:
+                continue
+            except TsdbError as error:
+                are_gone = False
+                _log.warning("a region is not dropped yet", region=region_id, error=error)
+        deadline = self._deadline()
+        for region_id, done in dropping:
+            try:
+                self._wait(done, region_id, deadline)
+            except RegionNotFound:
+                continue
+            except TsdbError as error:
+                are_gone = False
+                _log.warning("a region is not dropped yet", region=region_id, error=error)
+        return are_gone
+
+    def _deadline(self) -> float:
+        return monotonic() + self._timeout.seconds
+
+    def _wait(self, done: Future[None], region_id: RegionId, deadline: float) -> None:
+        try:
+            done.result(timeout=max(0.0, deadline - monotonic()))
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"a region did not answer within {self._timeout}", region_id=region_id) from error
 
 
 def _describes(table: TableInfo, schema: RegionSchema) -> bool:
@@ -66,53 +125,3 @@ def _describes(table: TableInfo, schema: RegionSchema) -> bool:
         return {column.name for column in table.fields} == {column.name for column in schema.fields}
     described = {(column.id, column.name, column.semantic) for column in table.columns}
     return described == {(column.id, column.name, column.semantic) for column in schema.columns}
-
-
-def alter_regions(regions: Regions, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
-    """Apply changes to the regions that do not have them yet."""
-    for region_id in new.region_ids:
-        version = regions.schema(region_id).version
-        if version == new.schema_version - 1:
-            _wait(regions.alter(region_id, list(changes)), region_id)
-        elif version != new.schema_version:
-            raise RegionSchemaMismatch(
-                f"a region has version {version} of the schema and cannot come to {new.schema_version}",
-                table=new.full_name,
-                region_id=region_id,
-            )
-        crash_point("catalog.alter.after_region")
-
-
-def set_region_options(regions: Regions, table: TableInfo, options: RegionOptions) -> None:
-    for region_id, done in [(each, regions.set_options(each, options)) for each in table.region_ids]:
-        _wait(done, region_id)
-
-
-def drop_regions(regions: Regions, table: TableInfo) -> bool:
-    """Drop what there is of a table's regions; tell whether all are gone, or were never there."""
-    are_gone = True
-    dropping: list[tuple[RegionId, Future[None]]] = []
-    for region_id in table.region_ids:
-        try:
-            dropping.append((region_id, regions.drop(region_id)))
-        except RegionNotFound:
-            continue
-        except TsdbError as error:
-            are_gone = False
-            _log.warning("a region is not dropped yet", region=region_id, error=error)
-    for region_id, done in dropping:
-        try:
-            _wait(done, region_id)
-        except RegionNotFound:
-            continue
-        except TsdbError as error:
-            are_gone = False
-            _log.warning("a region is not dropped yet", region=region_id, error=error)
-    return are_gone
-
-
-def _wait(done: Future[None], region_id: RegionId) -> None:
-    try:
-        done.result(timeout=_WAIT_MAX.seconds)
-    except TimeoutError as error:
-        raise DeadlineExceeded(f"a region did not answer within {_WAIT_MAX}", region_id=region_id) from error

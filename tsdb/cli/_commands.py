@@ -21,7 +21,7 @@ _MEANINGS = {
     Component.STANDALONE: "The complete database in one process.",
     Component.FRONTEND: "The protocol servers of a cluster (not available yet).",
     Component.DATANODE: "The storage of a cluster (not available yet).",
-    Component.METASRV: "The metadata of a cluster (not available yet).",
+    Component.METASRV: "The metadata of a cluster, in etcd.",
 }
 _EPILOG = """\b
 Examples:

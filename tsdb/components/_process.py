@@ -23,7 +23,7 @@ from typing import Protocol
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
-from tsdb.config import LoadedConfig, StandaloneConfig, render
+from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import BODIES_BYTES_MAX, BodyMemory, HttpApp, HttpServer, operational_routes
@@ -88,6 +88,8 @@ class ClaimedDirectory:
 
     path: Path
     key: str
+    has_data: bool = True
+    """Whether what is stored there would be missed."""
 
 
 class ComponentProcess:
@@ -217,14 +219,16 @@ class ComponentProcess:
         return app
 
     def _body_memory(self) -> BodyMemory:
-        """Large bodies wait for an eighth of the memory limit."""
+        """Large bodies wait for an eighth of the memory limit, where there is one."""
         config = self._loaded.config
-        assert isinstance(config, StandaloneConfig)
+        if not isinstance(config, StandaloneConfig | DatanodeConfig):
+            return BodyMemory(BODIES_BYTES_MAX)
         return BodyMemory(min(BODIES_BYTES_MAX, config.memory.limit // 8))
 
     def _open_authenticator(self) -> Authenticator:
         config = self._loaded.config
-        assert isinstance(config, StandaloneConfig)
+        if not isinstance(config, StandaloneConfig | FrontendConfig):
+            return Authenticator()
         authenticator = open_authenticator(config.user_provider.get_secret_value())
         if not authenticator.is_enabled and not _is_local(config.http.addr.host):
             _log.warning(
@@ -263,7 +267,12 @@ class ComponentProcess:
 
 def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory) -> Iterator[str]:
     """Yield what an operator should change, although the component starts: each with what to do instead."""
-    if directory.path.resolve().is_relative_to(Path("/tmp").resolve()):
+    if isinstance(loaded.config, MetasrvConfig) and loaded.config.use_memory_store:
+        yield (
+            "the metadata is kept in memory and lost when the process ends, and with it all tables: for tests only; "
+            "run etcd and leave use_memory_store out"
+        )
+    if directory.has_data and directory.path.resolve().is_relative_to(Path("/tmp").resolve()):
         yield (
             f"the data is stored in {directory.path}, below /tmp, which many systems delete at boot; "
             f"choose another directory with --data-home DIR or {directory.key}"

@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
+from tsdb.components.metasrv import MetasrvParts
 from tsdb.components.standalone import Standalone
-from tsdb.config import LoadedConfig, StandaloneConfig
+from tsdb.config import LoadedConfig, MetasrvConfig, StandaloneConfig
 from tsdb.errors import StartError
 from tsdb.processes.allocator import keep_memory
 from tsdb.processes.fork_server import Forker, ForkServer
@@ -34,6 +35,9 @@ def _process(loaded: LoadedConfig, announce: Announce, stack: ExitStack) -> Comp
     What query workers are forked from is forked first, before there are any threads; it is closed with the stack.
     """
     config = loaded.config
+    if isinstance(config, MetasrvConfig):
+        directory = ClaimedDirectory(Path(config.data_home), "data_home", has_data=False)
+        return ComponentProcess(loaded, directory, announce, MetasrvParts(config))
     if not isinstance(config, StandaloneConfig):
         raise StartError(
             f"{loaded.component} cannot be started: cluster mode is not implemented yet",

@@ -45,8 +45,9 @@ from tsdb.config._storage import FileStorage, StorageOptions
 from tsdb.config.options import Component
 
 _HOME_MEANING = (
-    "Working directory. A frontend has the files of COPY in it, and what large queries spill; empty: queries spill to a "
-    "temporary directory, and COPY cannot read or write files."
+    "Working directory. One metasrv may use it at a time; the metadata itself is in etcd. A frontend has the files of "
+    "COPY in it, and what large queries spill; empty: queries spill to a temporary directory, and COPY cannot read or "
+    "write files."
 )
 _MODE_MEANING = "Operation mode: standalone for standalone, distributed for frontend and datanode."
 
@@ -142,32 +143,28 @@ class MetasrvConfig(_Common):
     """The metadata of a cluster."""
 
     data_home: RequiredStringValue = Field(
-        default="/tmp/metasrv/", description=_HOME_MEANING, json_schema_extra=RESERVED
+        default="/tmp/metasrv/",
+        description=_HOME_MEANING,
     )
     bind_addr: AddressValue = Field(
         default=Address("127.0.0.1", 3002),
         description="Address the gRPC server listens on.",
-        json_schema_extra=RESERVED,
     )
     server_addr: AddressValue = Field(
         default=Address("127.0.0.1", 3002),
         description="Address that frontends and datanodes use for this process.",
-        json_schema_extra=RESERVED,
     )
     store_addr: JoinedAddressesValue = Field(
         default=JoinedAddresses((Address("127.0.0.1", 2379),)),
         description="Addresses of the etcd servers, separated by commas.",
-        json_schema_extra=RESERVED,
     )
     selector: SelectorValue = Field(
         default=Selector.LEASE_BASED,
         description="Datanode selection for new tables: lease_based (any live one) or load_based.",
-        json_schema_extra=RESERVED,
     )
     use_memory_store: FlagValue = Field(
         default=False,
         description="Keep the metadata in memory instead of etcd; for tests only, it is lost on exit.",
-        json_schema_extra=RESERVED,
     )
     enable_region_failover: FlagValue = Field(
         default=False, description="Move the regions of a lost datanode to others.", json_schema_extra=RESERVED

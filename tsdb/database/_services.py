@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from tsdb.auth import Authenticator, UserStore
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database._processes import ProcessList
 from tsdb.database.writing.frames import FrameWriter
@@ -62,7 +62,7 @@ class DatabaseOptions:
 class Services:
     """The parts of one database, handed to every statement."""
 
-    catalog: Catalog
+    catalog: AnyCatalog
     regions: Regions
     queries: QueryEngine
     clock: Clock

@@ -2,8 +2,8 @@
 
 Callers use `KvStore`; the component chooses the implementation: `SqliteKv` for a standalone server, `MemoryKv` for
 tests. What several processes share is a `CoordinationStore`, with leases, watches and elections: etcd (`tsdb.kv.etcd`,
-imported only where it is used), and `MemoryKv` for one process. A standalone server shares nothing: `SqliteKv` has
-none of these.
+imported only where it is used), and `MemoryKv` for one process. Processes that do not have the store follow it with a
+`MirrorKv`. A standalone server shares nothing: `SqliteKv` has none of these.
 """
 
 from tsdb.kv._coordination import (
@@ -31,8 +31,10 @@ from tsdb.kv._errors import (
 )
 from tsdb.kv._leases import KvLease
 from tsdb.kv._memory import MemoryKv
+from tsdb.kv._mirror import MirrorKv
 from tsdb.kv._protocol import (
     OPERATIONS_MAX,
+    STORE_OPERATIONS_MAX,
     Absent,
     Compare,
     DeleteKey,
@@ -47,6 +49,7 @@ from tsdb.kv._sqlite import SqliteKv
 
 __all__ = [
     "OPERATIONS_MAX",
+    "STORE_OPERATIONS_MAX",
     "Absent",
     "Compare",
     "CoordinationStore",
@@ -72,6 +75,7 @@ __all__ = [
     "LeadershipLost",
     "LeaseLost",
     "MemoryKv",
+    "MirrorKv",
     "Operation",
     "PutKey",
     "PutLeased",

@@ -22,9 +22,11 @@ from typing import Protocol
 
 from tsdb.kv._errors import KvTooLarge
 
-OPERATIONS_MAX = 127
+OPERATIONS_MAX = 126
 """How many comparisons, and how many operations, one transaction may have. etcd takes 128, of which our client uses one
-to learn what became of a transaction."""
+to learn what became of a transaction, and the leader of a cluster one to prove that it leads and to number changes."""
+STORE_OPERATIONS_MAX = OPERATIONS_MAX + 1
+"""How many a store takes, the leader's included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ class KvStore(Protocol):
 def check_size(compares: Sequence[Compare], operations: Sequence[object]) -> None:
     """Refuse a transaction that another store could not take."""
     for what, count in (("comparisons", len(compares)), ("operations", len(operations))):
-        if count > OPERATIONS_MAX:
-            raise KvTooLarge(f"a transaction has {count} {what}, the limit is {OPERATIONS_MAX}")
+        if count > STORE_OPERATIONS_MAX:
+            raise KvTooLarge(f"a transaction has {count} {what}, the limit is {STORE_OPERATIONS_MAX}")
 
 
 def holds(compare: Compare, found: tuple[bytes, int] | None) -> bool:

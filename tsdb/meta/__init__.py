@@ -1,5 +1,34 @@
-"""The metadata server: what decides for a cluster. So far, which of several servers does."""
+"""The metadata server: what decides for a cluster.
 
+    etcd ◀─ Metasrv (several, one leads) ◀─ gRPC ─ MetaClient in datanodes and frontends
+                └─ MetaLeader: nodes and their leases, placement, changes of the catalog
+
+`MetaServer` serves a `Metasrv`; `tsdb.meta.client` is what other components use.
+"""
+
+from tsdb.meta._leader import LeaderRoutes, LeaderSettings, MakeRegions, MetaLeader
+from tsdb.meta._leader_kv import LeaderKv
+from tsdb.meta._metasrv import Metasrv, MetasrvSettings
+from tsdb.meta._nodes import HEARTBEAT, LEASE, NodeDescription, NodeRegistry
+from tsdb.meta._selectors import NodeSelector
 from tsdb.meta.election import CANDIDATES, LEADER, MetasrvElection
+from tsdb.meta.service import MetaServer
 
-__all__ = ["CANDIDATES", "LEADER", "MetasrvElection"]
+__all__ = [
+    "CANDIDATES",
+    "HEARTBEAT",
+    "LEADER",
+    "LEASE",
+    "LeaderKv",
+    "LeaderRoutes",
+    "LeaderSettings",
+    "MakeRegions",
+    "MetaLeader",
+    "MetaServer",
+    "Metasrv",
+    "MetasrvElection",
+    "MetasrvSettings",
+    "NodeDescription",
+    "NodeRegistry",
+    "NodeSelector",
+]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tsdb.catalog import Catalog, CatalogOutdated, TableAlreadyExists
+from tsdb.catalog import AnyCatalog, CatalogOutdated, TableAlreadyExists
 from tsdb.database.writing.plan import TablePlan
 from tsdb.database.writing.request import Again, Progress
 from tsdb.engine import SchemaOutdated
 from tsdb.model import ColumnExists, TableInfo
 
 
-def apply_plans(catalog: Catalog, plans: Iterable[TablePlan], progress: Progress) -> Again | None:
+def apply_plans(catalog: AnyCatalog, plans: Iterable[TablePlan], progress: Progress) -> Again | None:
     """Create and widen the tables that plans need; Again if the plans do not hold any more, or never did."""
     needed = [plan for plan in plans if plan.needs_change]
     if not needed:
@@ -34,7 +34,7 @@ def apply_plans(catalog: Catalog, plans: Iterable[TablePlan], progress: Progress
     return None if len(first) == len(needed) else Again(CatalogOutdated(needed[0].table.full_name))
 
 
-def create_table(catalog: Catalog, draft: TableInfo, progress: Progress) -> TableInfo:
+def create_table(catalog: AnyCatalog, draft: TableInfo, progress: Progress) -> TableInfo:
     """Create one table."""
     progress.expect([(draft.database, draft.name)])
     progress.token.enter()
@@ -43,7 +43,7 @@ def create_table(catalog: Catalog, draft: TableInfo, progress: Progress) -> Tabl
     return created
 
 
-def _create_physical(catalog: Catalog, plans: Iterable[TablePlan], progress: Progress) -> Again | None:
+def _create_physical(catalog: AnyCatalog, plans: Iterable[TablePlan], progress: Progress) -> Again | None:
     drafts = {(plan.physical.database, plan.physical.name): plan.physical for plan in plans if plan.physical}
     for draft in drafts.values():
         progress.token.enter()
@@ -52,7 +52,7 @@ def _create_physical(catalog: Catalog, plans: Iterable[TablePlan], progress: Pro
     return Again(CatalogOutdated(", ".join(name for _, name in drafts))) if drafts else None
 
 
-def _change_tables(catalog: Catalog, plans: Sequence[TablePlan], progress: Progress) -> None:
+def _change_tables(catalog: AnyCatalog, plans: Sequence[TablePlan], progress: Progress) -> None:
     _create_logical(catalog, [plan for plan in plans if plan.was is None and plan.table.is_logical], progress)
     for plan in plans:
         if plan.was is not None:
@@ -65,7 +65,7 @@ def _change_tables(catalog: Catalog, plans: Sequence[TablePlan], progress: Progr
             progress.note_table(plan.table, None)
 
 
-def _create_logical(catalog: Catalog, plans: Sequence[TablePlan], progress: Progress) -> None:
+def _create_logical(catalog: AnyCatalog, plans: Sequence[TablePlan], progress: Progress) -> None:
     if not plans:
         return
     progress.token.enter()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database.writing.assign import assign_column
 from tsdb.database.writing.columns import complete_rows, make_rows
@@ -42,7 +42,7 @@ class ColumnTypeMismatch(InvalidArguments):
 class FrameWriter:
     """Writes frames."""
 
-    def __init__(self, catalog: Catalog, clock: Clock, writer: Writer) -> None:
+    def __init__(self, catalog: AnyCatalog, clock: Clock, writer: Writer) -> None:
         self._catalog = catalog
         self._clock = clock
         self._writer = writer

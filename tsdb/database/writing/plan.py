@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database._names import check_table_name
 from tsdb.database.writing.request import WriteRequest
@@ -68,7 +68,7 @@ Drafts = dict[tuple[str, str], Draft]
 class Planner:
     """Makes plans from the present catalog."""
 
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, catalog: AnyCatalog, clock: Clock) -> None:
         self._catalog = catalog
         self._clock = clock
 

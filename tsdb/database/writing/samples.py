@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.database.writing.region_series import Positions, RegionSeries
 from tsdb.database.writing.rejections import count_accepted, count_written
 from tsdb.database.writing.request import WriteRequest
@@ -43,7 +43,7 @@ _MILLISECONDS = pa.timestamp("ms")
 class SampleWriter:
     """Writes samples. Safe to use from many threads."""
 
-    def __init__(self, catalog: Catalog, regions: Regions, writer: Writer) -> None:
+    def __init__(self, catalog: AnyCatalog, regions: Regions, writer: Writer) -> None:
         self._catalog = catalog
         self._regions = regions
         self._writer = writer

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tsdb import _kernels
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.database.writing.region_series import Places, Positions, RegionSeries
 from tsdb.model import RegionId, RegionSchema, SeriesTable, TableInfo
 
@@ -64,7 +64,7 @@ class SeriesDirectory:
         entries = sum(len(series) for series in self._regions) + len(self._tables)
         return entries > 2 * len(self._region_of) + _STALE_MAX
 
-    def find(self, numbers: Numbers, catalog: Catalog) -> tuple[list[Found], Positions]:
+    def find(self, numbers: Numbers, catalog: AnyCatalog) -> tuple[list[Found], Positions]:
         """Return what is known of series, by region, and the positions of those that are not known."""
         whole = self._find_whole(numbers, catalog)
         if whole is not None:
@@ -77,7 +77,7 @@ class SeriesDirectory:
                 regions = self._regions_of(numbers)
         return self._by_region(numbers, regions), np.flatnonzero(regions < 0)
 
-    def _find_whole(self, numbers: Numbers, catalog: Catalog) -> Found | None:
+    def _find_whole(self, numbers: Numbers, catalog: AnyCatalog) -> Found | None:
         """Return where all series are, as nearly always, in one region and of tables found unchanged before."""
         state, is_checked = self._checked
         if state is not catalog.state:
@@ -108,7 +108,7 @@ class SeriesDirectory:
                 found.append(Found(series, positions, self._place_of[chosen]))
         return found
 
-    def _forget_changed(self, numbers: Numbers, catalog: Catalog) -> bool:
+    def _forget_changed(self, numbers: Numbers, catalog: AnyCatalog) -> bool:
         """Forget the series of tables that are gone or not what they were; whether there are any."""
         state, is_checked = self._checked
         tables = self._table_of[numbers]

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.database.writing.apply import apply_plans, create_table
 from tsdb.database.writing.batches import (
@@ -54,7 +54,7 @@ class Writer:
     """Writes rows. Safe to use from many threads."""
 
     def __init__(
-        self, catalog: Catalog, regions: Regions, clock: Clock, rejections: RejectionLog, timeout: Duration
+        self, catalog: AnyCatalog, regions: Regions, clock: Clock, rejections: RejectionLog, timeout: Duration
     ) -> None:
         self._catalog = catalog
         self._regions = regions

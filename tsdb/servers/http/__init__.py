@@ -21,6 +21,7 @@ from tsdb.servers.http._messages import (
     Response,
     StreamingResponse,
 )
+from tsdb.servers.http._metasrv import metasrv_routes
 from tsdb.servers.http._opentsdb import opentsdb_routes
 from tsdb.servers.http._operational import operational_routes
 from tsdb.servers.http._otlp import otlp_routes
@@ -50,6 +51,7 @@ __all__ = [
     "ServerFacts",
     "StreamingResponse",
     "influx_routes",
+    "metasrv_routes",
     "opentsdb_routes",
     "operational_routes",
     "otlp_routes",

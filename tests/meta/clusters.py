@@ -1,0 +1,135 @@
+"""Metadata servers for tests: several on one store, with a real engine in the place of their datanodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.engine.harness import OPTIONS, WAL_OPTIONS
+from tsdb.engine import Engine, Wal
+from tsdb.kv import CoordinationStore, MemoryKv
+from tsdb.meta import LeaderSettings, MetaServer, Metasrv, MetasrvSettings, NodeDescription
+from tsdb.meta.client import MetaClient, MetaClientSettings
+from tsdb.model import NodeRole
+from tsdb.store import LocalStore
+from tsdb.units import Duration
+
+PATIENT = MetaClientSettings(
+    timeout=Duration.of_seconds(20), connect_timeout=Duration.of_seconds(5), ddl_timeout=Duration.of_seconds(60)
+)
+"""The machine may stand still for seconds."""
+
+
+def wait_until(holds: Callable[[], Any], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to this"
+        time.sleep(0.01)
+
+
+def datanode(node_id: int = 1, *, start_id: str = "first", address: str | None = None) -> NodeDescription:
+    return NodeDescription(NodeRole.DATANODE, node_id, address or f"127.0.0.1:{7000 + node_id}", start_id)
+
+
+class Reached:
+    """Regions of one engine, as a leader reaches them on datanodes; closing the way leaves them open."""
+
+    def __init__(self, engine: Engine, routes: Any) -> None:
+        self._engine = engine
+        self._routes = routes
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._engine, name)
+        if name not in ("create_region", "schema", "alter", "set_options", "drop", "stat"):
+            return found
+
+        def call(region_id: Any, *arguments: Any) -> Any:
+            assert not self.is_closed
+            self._routes.peer_of(region_id)
+            return found(region_id, *arguments)
+
+        return call
+
+
+class MetaCluster:
+    """Metadata servers on one store."""
+
+    def __init__(self, store: CoordinationStore, engine: Engine, *, lease: Duration | None = None) -> None:
+        self.store = store
+        self.engine = engine
+        self.lease = lease
+        self.servers: list[tuple[Metasrv, MetaServer]] = []
+        self.regions: list[Reached] = []
+        self.clients: list[MetaClient] = []
+
+    def add(self) -> Metasrv:
+        """Start a server."""
+        made: list[Metasrv] = []
+        server = MetaServer(lambda: made[0], host="127.0.0.1", port=0)
+        server.listen()
+        leader = LeaderSettings(seed=1) if self.lease is None else LeaderSettings(seed=1, lease=self.lease)
+        settings = MetasrvSettings(server.address, leader=leader)
+        made.append(Metasrv(self.store, self._reach, settings))
+        made[0].start()
+        server.start()
+        self.servers.append((made[0], server))
+        return made[0]
+
+    def client(self, settings: MetaClientSettings = PATIENT) -> MetaClient:
+        client = MetaClient([server.address for _, server in self.servers], settings)
+        self.clients.append(client)
+        return client
+
+    def remove(self, metasrv: Metasrv) -> None:
+        """Stop a server."""
+        for pair in [pair for pair in self.servers if pair[0] is metasrv]:
+            pair[1].stop(0.0)
+            pair[0].stop()
+            self.servers.remove(pair)
+
+    def leader(self) -> Metasrv:
+        wait_until(lambda: any(metasrv.is_leader() for metasrv, _ in self.servers))
+        return next(metasrv for metasrv, _ in self.servers if metasrv.is_leader())
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        for metasrv, _ in list(self.servers):
+            self.remove(metasrv)
+
+    def _reach(self, routes: Any) -> Any:
+        self.regions.append(Reached(self.engine, routes))
+        return self.regions[-1]
+
+
+@contextmanager
+def running_engine(root: Path) -> Iterator[Engine]:
+    wal, _ = Wal.open(root / "wal", WAL_OPTIONS)
+    engine = Engine.open(LocalStore(root / "store"), wal, options=OPTIONS, regions={}, has_housekeeping=False)
+    try:
+        yield engine
+    finally:
+        engine.close(flush=False)
+
+
+@contextmanager
+def running_cluster(
+    root: Path, *, servers: int = 1, store: CoordinationStore | None = None, lease: Duration | None = None
+) -> Iterator[MetaCluster]:
+    with running_engine(root) as engine:
+        cluster = MetaCluster(store or MemoryKv(), engine, lease=lease)
+        try:
+            for _ in range(servers):
+                cluster.add()
+            yield cluster
+        finally:
+            cluster.close()
+            if store is None:
+                cluster.store.close()

@@ -1,0 +1,204 @@
+"""Clients of metadata servers over gRPC: registering, changing, following."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.catalog.worlds import draft, view, with_column
+from tests.meta.clusters import datanode, running_cluster, wait_until
+from tsdb.catalog import CatalogOutdated, RemoteCatalog, TableAlreadyExists, TableNotFound, places_of
+from tsdb.catalog._regions import directories_of
+from tsdb.errors import InvalidArguments, Unsupported
+from tsdb.kv import Absent, Equals, MirrorKv, PutKey
+from tsdb.meta.client import MetaClient, MirrorRoutes
+from tsdb.meta.errors import MetasrvUnreachable, NodeIdInUse, NodeSuperseded, NoLiveDatanode
+from tsdb.model import DatabaseInfo, NodeRole, Peer, RegionId, RegionPlace
+from tsdb.units import Duration
+
+
+def frontend(client: MetaClient) -> tuple[MirrorKv, RemoteCatalog]:
+    mirror = MirrorKv(client.watch(), client.transact)
+    mirror.start(30)
+    return mirror, RemoteCatalog(mirror, client.change)
+
+
+def test_a_frontend_makes_changes_and_reads_them_at_once(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        assert client.register(datanode(1)).regions == ()
+        mirror, catalog = frontend(client)
+        catalog.create_database(DatabaseInfo("d"))
+        assert catalog.database("d").created_ms > 0
+        table = catalog.create_table(draft("t", "d", rules=("host < 'm'", "host >= 'm'")))
+        assert catalog.table("d", "t") is table
+        assert sorted(cluster.engine.regions) == sorted(table.region_ids)
+        altered = catalog.alter_table(*with_column(table, "extra"))
+        assert catalog.table("d", "t") is altered
+        with pytest.raises(CatalogOutdated):
+            catalog.alter_table(*with_column(table, "again"))
+        with pytest.raises(TableAlreadyExists, match=r"tsdb\.d\.t"):
+            catalog.create_table(draft("t", "d"))
+        with pytest.raises(Unsupported):
+            catalog.drop_database("public")
+        shown = catalog.create_view(view("v"), replace=False)
+        assert catalog.find_view("public", "v") == shown
+        catalog.drop_view("public", "v")
+        assert catalog.views("public") == []
+        catalog.drop_tables([altered])
+        with pytest.raises(TableNotFound):
+            catalog.table("d", "t")
+        assert not cluster.engine.regions
+        assert mirror.scan("__table_place/") == []
+        mirror.close()
+
+
+def test_two_frontends_see_the_changes_of_each_other(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        cluster.client().register(datanode(1))
+        (one_mirror, one), (two_mirror, two) = frontend(cluster.client()), frontend(cluster.client())
+        table = one.create_table(draft("t"))
+        wait_until(lambda: two.find_table("public", "t") is not None)
+        assert two.create_table(draft("u")).id == table.id + 1
+        wait_until(lambda: one.find_table("public", "u") is not None)
+        for mirror in (one_mirror, two_mirror):
+            mirror.close()
+
+
+def test_regions_are_placed_on_live_datanodes_and_found_by_their_routes(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        mirror, catalog = frontend(client)
+        for node_id in (1, 2):
+            client.register(datanode(node_id))
+        table = catalog.create_table(draft("t", rules=("host < 'm'", "host >= 'm'")))
+        places = places_of(mirror, table.id)
+        assert {place.node_id for place in places.values()} == {1, 2}
+        assert set(places.values()) <= {RegionPlace(1), RegionPlace(2)}
+        routes = MirrorRoutes(mirror, client)
+        assert routes.peers() == [Peer(1, "127.0.0.1:7001"), Peer(2, "127.0.0.1:7002")]
+        peers = [routes.peer_of(region) for region in table.region_ids]
+        assert peers == [
+            Peer(place.node_id, f"127.0.0.1:{7000 + place.node_id}") for _, place in sorted(places.items())
+        ]
+        openings = client.register(datanode(peers[0].node_id, start_id="first")).regions
+        assert [each.region_id for each in openings] == [table.region_ids[0]]
+        assert openings[0].directory == directories_of(table)[table.region_ids[0]]
+        mirror.close()
+
+
+def test_a_table_without_a_live_datanode_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        mirror, catalog = frontend(cluster.client())
+        with pytest.raises(NoLiveDatanode):
+            catalog.create_table(draft("t"))
+        assert mirror.scan("__procedure/") == []
+        assert mirror.scan("__table_place/") == []
+        mirror.close()
+
+
+def test_a_second_process_with_a_live_node_id_is_refused(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, lease=Duration.of_seconds(3600)) as cluster:
+        client = cluster.client()
+        client.register(datanode(1))
+        with pytest.raises(NodeIdInUse, match=r"127\.0\.0\.1:7001"):
+            client.register(datanode(1, start_id="second", address="10.0.0.9:3001"))
+        client.register(datanode(1))
+        client.register(datanode(1, start_id="third"))
+        with pytest.raises(NodeSuperseded):
+            client.heartbeat(datanode(1), {}, [], sent_ns=0)
+
+
+def test_a_heartbeat_names_regions_that_are_not_placed_on_the_node(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        assert not client.heartbeat(datanode(1), {}, [], sent_ns=0).is_registered
+        client.register(datanode(1))
+        mirror, catalog = frontend(client)
+        table = catalog.create_table(draft("t"))
+        reply = client.heartbeat(datanode(1), {"load": 1}, [*table.region_ids, RegionId(7 << 32)], sent_ns=5)
+        assert (reply.is_registered, reply.close) == (True, (RegionId(7 << 32),))
+        assert reply.lease == Duration.of_seconds(10)
+        (node,) = [each for each in client.nodes()["nodes"] if each["role"] == NodeRole.DATANODE.value]
+        assert (node["node_id"], node["is_alive"], node["report"]) == (1, True, {"load": 1})
+        mirror.close()
+
+
+def test_frontends_change_only_keys_that_are_theirs(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        mirror, _ = frontend(client)
+        assert mirror.transact([Absent("__user/ann")], [PutKey("__user/ann", b"\xff\x00")])
+        assert mirror.get("__user/ann") == b"\xff\x00"
+        assert not mirror.transact([Equals("__user/ann", b"x")], [PutKey("__user/ann", b"y")])
+        with pytest.raises(InvalidArguments, match="only the leader"):
+            mirror.transact([], [PutKey("__table_info/1", b"{}")])
+        mirror.close()
+
+
+def test_procedures_are_remembered_with_what_became_of_them(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        mirror, catalog = frontend(client)
+        catalog.create_database(DatabaseInfo("d"))
+        with pytest.raises(InvalidArguments):
+            catalog.create_database(DatabaseInfo("d"))
+        failed, done = client.procedures()
+        assert [(each["kind"], each["state"]) for each in (failed, done)] == [
+            ("create_database", "Failed"),
+            ("create_database", "Done"),
+        ]
+        assert failed["error"] == "Schema d already exists"
+        assert client.procedure(done["id"]) == done
+        with pytest.raises(InvalidArguments, match="no procedure"):
+            client.procedure("other")
+        with pytest.raises(InvalidArguments, match="no command"):
+            client.command("other")
+        mirror.close()
+
+
+def test_a_client_finds_the_leader_and_the_next_one(tmp_path: Path) -> None:
+    with running_cluster(tmp_path, servers=3) as cluster:
+        cluster.leader()
+        client = cluster.client()
+        client.register(datanode(1))
+        mirror, catalog = frontend(client)
+        first = catalog.create_table(draft("first"))
+        leader = cluster.leader()
+        cluster.remove(leader)
+        assert cluster.leader() is not leader
+        client.register(datanode(1))
+        second = catalog.create_table(draft("second"))
+        assert second.id > first.id
+        assert [table.name for table in catalog.tables("public")] == ["first", "second"]
+        mirror.close()
+
+
+def test_servers_that_cannot_be_reached_are_named() -> None:
+    from tsdb.meta.client import MetaClientSettings
+
+    client = MetaClient(["127.0.0.1:1"], MetaClientSettings(timeout=Duration.of_seconds(0.3)))
+    with pytest.raises(MetasrvUnreachable, match=r"127\.0\.0\.1:1"):
+        client.nodes()
+    client.close()
+
+
+def test_maintenance_is_switched_for_the_whole_cluster(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client()
+        assert client.command("maintenance", is_on=True)["is_on"]
+        assert cluster.leader().maintenance()["is_on"]
+        assert not client.command("maintenance", is_on=False)["is_on"]
+
+
+def test_a_deposed_leader_changes_nothing_more(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        leading = cluster.leader().leading()
+        cluster.remove(cluster.leader())
+        assert cluster.regions[0].is_closed
+        from tsdb.kv import LeadershipLost
+
+        with pytest.raises(LeadershipLost):
+            leading.kv.transact([], [PutKey("__user/ann", b"{}")])
+        assert cluster.store.get("__user/ann") is None

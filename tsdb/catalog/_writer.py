@@ -1,0 +1,117 @@
+"""How a change of the catalog is made: one at a time, from what the store holds, by transactions that compare.
+
+A change that fails after its first transaction leaves memory behind the store; the next change then begins by reading
+the store again, and by finishing or undoing what was left, as a start does (`_recover`).
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from tsdb.catalog._codec import decode, encode
+from tsdb.catalog._drop import finish_drop
+from tsdb.catalog._errors import CatalogOutdated, TableAlreadyExists
+from tsdb.catalog._keys import database_key
+from tsdb.catalog._reader import CatalogReader
+from tsdb.catalog._regions import STEP_TIMEOUT, RegionSteps
+from tsdb.catalog._snapshot import Relation
+from tsdb.clock import Clock
+from tsdb.engine import Regions
+from tsdb.kv import Compare, Equals, KvStore, Operation
+from tsdb.model import DatabaseInfo, TableInfo
+from tsdb.store import crash_point
+from tsdb.units import Duration
+
+
+class Placement(Protocol):
+    """Who decides on which nodes of a cluster the regions of a table are."""
+
+    def place(self, table: TableInfo) -> list[Operation]:
+        """Choose nodes; return what records them, together with the intent to create the table."""
+        ...
+
+    def forget(self, table_id: int) -> list[Operation]:
+        """Return what removes the record, when no region is left."""
+        ...
+
+
+class CatalogWriter(CatalogReader, ABC):
+    """What all kinds of changes have in common."""
+
+    def __init__(
+        self,
+        kv: KvStore,
+        regions: Regions,
+        clock: Clock,
+        *,
+        placement: Placement | None = None,
+        step_timeout: Duration = STEP_TIMEOUT,
+    ) -> None:
+        """Without `placement`, all regions are in this process. `step_timeout` bounds one step of one change."""
+        super().__init__()
+        self._kv = kv
+        self._regions = regions
+        self._steps = RegionSteps(regions, step_timeout)
+        self._placement = placement
+        self._clock = clock
+        self._changes = threading.RLock()
+        self._has_written = False
+        self._is_stale = False
+        """A change failed after its first transaction: what memory shows may be older than the store."""
+
+    @abstractmethod
+    def _recover(self, *, is_start: bool) -> None:
+        """Show what the store holds, and finish what was interrupted as far as that is possible now."""
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Make one change at a time, each from what the store holds."""
+        with self._changes:
+            if self._is_stale:
+                self._recover(is_start=False)
+            self._has_written = False
+            try:
+                yield
+            except BaseException:
+                self._is_stale = self._has_written
+                raise
+
+    def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation], *, what: str) -> None:
+        self._has_written = True
+        if not self._kv.transact(compares, operations):
+            raise CatalogOutdated(what)
+
+    def _unchanged(self, key: str, shown: DatabaseInfo | Relation) -> Compare:
+        """Return the comparison that the store still holds what memory shows."""
+        found = self._kv.get(key)
+        # Descriptions of thousands of columns are compared as bytes; other bytes may still mean the same.
+        if found is None or (found != encode(shown.to_json()) and decode(key, found, type(shown).from_json) != shown):
+            self._has_written = True
+            raise CatalogOutdated(shown.name)
+        return Equals(key, found)
+
+    def _database_there(self, name: str) -> Compare:
+        return self._unchanged(database_key(name), self.database(name))
+
+    def _check_name_free(self, database: str, name: str, *, is_rename: bool = False) -> None:
+        self.database(database)
+        if name in self._snapshot.of_database(database):
+            raise TableAlreadyExists(database, name, is_rename=is_rename)
+
+    def _finish_drop(self, relations: Sequence[Relation]) -> None:
+        crash_point("catalog.drop.after_tombstones")
+        self._drop_regions([each for each in relations if isinstance(each, TableInfo)])
+
+    def _drop_regions(self, tables: Sequence[TableInfo]) -> None:
+        """Finish the drop of tables whose keys are tombstones, as far as their regions can be reached."""
+        finish_drop(self._kv, self._steps, tables, self._forget_place)
+
+    def _forget_place(self, table_id: int) -> list[Operation]:
+        return [] if self._placement is None else self._placement.forget(table_id)
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ns() // 1_000_000

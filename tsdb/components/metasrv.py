@@ -1,0 +1,123 @@
+"""The metadata of a cluster in one process: its part in the election, the gRPC service, and the admin endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from tsdb.components._process import Service
+from tsdb.config import MetasrvConfig
+from tsdb.errors import StartError, TsdbError, Unsupported
+from tsdb.kv import CoordinationStore, MemoryKv
+from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
+from tsdb.meta import LeaderRoutes, LeaderSettings, MakeRegions, MetaServer, Metasrv, MetasrvSettings, NodeSelector
+from tsdb.servers.http import HttpApp, metasrv_routes
+from tsdb.telemetry import get_logger
+
+_log = get_logger("tsdb.metasrv")
+
+
+class MetasrvParts:
+    """The parts of a metadata server."""
+
+    def __init__(self, config: MetasrvConfig, make_regions: MakeRegions | None = None) -> None:
+        """`make_regions` makes what reaches the regions of datanodes while this server leads."""
+        self._config = config
+        self._make_regions = make_regions or _unreachable
+        self._store: CoordinationStore | None = None
+        self._metasrv: Metasrv | None = None
+        self._service = MetaGrpcService(
+            MetaServer(self._opened, host=config.bind_addr.host, port=config.bind_addr.port),
+            server_address=str(config.server_addr),
+            store="memory" if config.use_memory_store else f"etcd {config.store_addr}",
+        )
+
+    def add_routes(self, app: HttpApp) -> None:
+        metasrv_routes(app, self._opened)
+
+    def services(self) -> list[Service]:
+        return [self._service]
+
+    def open(self) -> None:
+        """Connect to the store and read the metadata; StartError if it cannot be read."""
+        self._store = open_metadata_store(self._config)
+        leader = LeaderSettings(selector=NodeSelector(self._config.selector.value))
+        settings = MetasrvSettings(str(self._config.server_addr), leader=leader)
+        try:
+            metasrv = Metasrv(self._store, self._make_regions, settings)
+            metasrv.start()
+        except TsdbError as error:
+            self._store.close()
+            raise StartError(
+                f"the metadata cannot be read from etcd at {self._config.store_addr}: {error}",
+                hint="start etcd, or set store_addr (--store-addrs); --use-memory-store needs none, for tests",
+            ) from error
+        self._metasrv = metasrv
+
+    def close(self) -> None:
+        metasrv, self._metasrv = self._metasrv, None
+        if metasrv is not None:
+            metasrv.stop()
+        if self._store is not None:
+            self._store.close()
+
+    def examples(self, url: str) -> list[str]:
+        return [f"curl {url}/admin/leader", f"curl {url}/admin/node-lease"]
+
+    @property
+    def trouble(self) -> str | None:
+        return None if self._metasrv is None else self._metasrv.problem
+
+    def _opened(self) -> Metasrv:
+        if self._metasrv is None:
+            raise StartError("the metadata server is starting or stopping", hint="try again")
+        return self._metasrv
+
+
+class MetaGrpcService:
+    """The gRPC service, as a part of the process."""
+
+    def __init__(self, server: MetaServer, *, server_address: str, store: str) -> None:
+        self._server = server
+        self._server_address = server_address
+        self._store = store
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"gRPC": self._server.address, "clients": self._server_address, "metadata": self._store}
+
+    def probe(self) -> None:
+        self._server.listen()
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._server.start)
+
+    async def stop(self, grace_seconds: float) -> None:
+        await asyncio.to_thread(self._server.stop, grace_seconds)
+
+
+def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
+    """Open the store of the metadata; nothing is connected before it is used."""
+    if config.use_memory_store:
+        _log.warning(
+            "the metadata is kept in memory: all tables are lost when this process ends, and there can be no second "
+            "metadata server; for tests only",
+            key="use_memory_store",
+        )
+        return MemoryKv()
+    return EtcdKv(EtcdSettings(parse_endpoints(str(config.store_addr))))
+
+
+class _Unreachable:
+    """Regions of datanodes, for a server that has no way to them."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Unsupported("this metadata server has no way to the regions of datanodes")
+
+
+def _unreachable(routes: LeaderRoutes) -> Any:
+    return _Unreachable()

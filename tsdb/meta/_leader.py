@@ -1,0 +1,203 @@
+"""What one metadata server does while it leads.
+
+    elected ─▶ nodes known from the metadata ─▶ catalog recovers (finishes or undoes what was interrupted) ─▶ changes
+    deposed ─▶ no more changes, connections to datanodes closed ─▶ the next leader recovers
+
+Heartbeats are answered from the first moment; changes wait for the recovery, in line. What was left because a datanode
+could not be reached is tried again every few seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from tsdb.catalog import Catalog, CatalogChange, apply_change, openings_of, places_of
+from tsdb.clock import Clock
+from tsdb.engine import Regions
+from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.kv import Compare, CoordinationStore, Leadership, LeadershipLost, Operation
+from tsdb.meta._keys import FOR_FRONTENDS
+from tsdb.meta._leader_kv import LeaderKv
+from tsdb.meta._nodes import LEASE, NodeDescription, NodeRegistry
+from tsdb.meta._placement import NodePlacement
+from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
+from tsdb.meta._procedures import ProcedureRecord, Procedures
+from tsdb.meta._selectors import NodeSelector
+from tsdb.meta.errors import NodeNotAlive
+from tsdb.model import NodeRole, RegionId, RegionOpening, table_id_of
+from tsdb.telemetry import get_logger
+from tsdb.units import Duration
+
+STEP_TIMEOUT = Duration.of_seconds(10)
+"""How long one step of a change may wait for datanodes."""
+_HOUSEKEEPING_SECONDS, _HOUSEKEEPING_SECONDS_MAX = 5.0, 60.0
+"""How often what was interrupted is tried again: less and less often while it cannot be finished."""
+_RETRY_SECONDS = 1.0
+_STOP_SECONDS_MAX = 10.0
+
+_log = get_logger("tsdb.meta")
+
+
+class LeaderRoutes(Protocol):
+    """Ways to datanodes, as `make_regions` gets them."""
+
+    def peer_of(self, region_id: RegionId) -> Any: ...
+
+    def peers(self) -> Any: ...
+
+    def refresh(self, region_id: RegionId) -> bool: ...
+
+    def catch_up(self) -> None: ...
+
+
+MakeRegions = Callable[[LeaderRoutes], Regions]
+"""Make what reaches regions on their datanodes; closed with its `close`, if it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """How a leader works."""
+
+    selector: NodeSelector = NodeSelector.LEASE_BASED
+    lease: Duration = LEASE
+    step_timeout: Duration = STEP_TIMEOUT
+    seed: int | None = None
+
+
+class MetaLeader:
+    """The work of one leadership."""
+
+    def __init__(
+        self,
+        store: CoordinationStore,
+        leadership: Leadership,
+        places: PlaceIndex,
+        make_regions: MakeRegions,
+        clock: Clock,
+        settings: LeaderSettings,
+    ) -> None:
+        self.kv = LeaderKv(store, leadership)
+        self.term = leadership.term
+        self.nodes = NodeRegistry(self.kv, clock, lease=settings.lease)
+        self.procedures = Procedures(clock)
+        self._places = places
+        self._clock = clock
+        self._settings = settings
+        self._placement = NodePlacement(self.nodes, settings.selector, places.region_counts, Random(settings.seed))
+        self._regions = make_regions(StoreRoutes(self.kv, self._check_alive))
+        self._catalog: Catalog | None = None
+        self._recovered = threading.Event()
+        self._stopped = threading.Event()
+        self._housekeeping = threading.Thread(target=self._keep_house, name="metasrv-housekeeping", daemon=True)
+
+    def start(self) -> None:
+        self._housekeeping.start()
+        self.procedures.start()
+
+    def stop(self) -> None:
+        """Stop everything that only a leader does; what is under way is left to the next leader."""
+        self._stopped.set()
+        self._recovered.set()
+        close = getattr(self._regions, "close", None)
+        if close is not None:
+            close()
+        self.procedures.stop()
+        if self._housekeeping.is_alive():
+            self._housekeeping.join(_STOP_SECONDS_MAX)
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether what an earlier leader left was looked at."""
+        return self._catalog is not None
+
+    def register(self, node: NodeDescription) -> list[RegionOpening]:
+        """Let a node take part; return the regions that it has to open."""
+        self.nodes.register(node)
+        return openings_of(self.kv, node.node_id) if node.role is NodeRole.DATANODE else []
+
+    def heartbeat(
+        self, node: NodeDescription, report: Mapping[str, Any], regions: Sequence[RegionId]
+    ) -> tuple[bool, list[RegionId]]:
+        """Take note of a heartbeat; return whether the node is registered, and which of its regions it has to close."""
+        if not self.nodes.heartbeat(node, report):
+            return False, []
+        return True, self._misplaced(node.node_id, regions) if node.role is NodeRole.DATANODE else []
+
+    def change(self, procedure_id: str, change: CatalogChange) -> ProcedureRecord:
+        """Let a change of the catalog be made; the record tells what became of it."""
+        return self.procedures.submit(procedure_id, change.kind, change.subject, lambda: self._apply(change))
+
+    def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
+        """Make a change of a frontend that is not one of the catalog."""
+        for each in (*compares, *operations):
+            if not each.key.startswith(FOR_FRONTENDS):
+                raise InvalidArguments("only the leader changes this key of the metadata", key=each.key)
+        return self.kv.transact(compares, operations)
+
+    def _apply(self, change: CatalogChange) -> Any:
+        self._recovered.wait()
+        if self._catalog is None or self._stopped.is_set():
+            raise LeadershipLost("this server does not lead any more", hint="send the change again")
+        return apply_change(self._catalog, change)
+
+    def _misplaced(self, node_id: int, regions: Sequence[RegionId]) -> list[RegionId]:
+        """Return those of a node's regions that are not placed there. The copy may be old: the store decides."""
+        suspects = []
+        for region in regions:
+            place = self._places.place_of(region)
+            if place is None or place.node_id != node_id:
+                suspects.append(region)
+        misplaced = []
+        for region in suspects:
+            found = places_of(self.kv, table_id_of(region)).get(region_number(region))
+            if found is None or found.node_id != node_id:
+                misplaced.append(region)
+        return misplaced
+
+    def _check_alive(self, node_id: int) -> None:
+        state = self.nodes.find_datanode(node_id)
+        if state is not None and not self.nodes.is_alive(state) and not self.nodes.may_live(state):
+            raise NodeNotAlive(
+                "a datanode has not been heard of",
+                node_id=node_id,
+                address=state.description.address,
+                seconds=round(self.nodes.silent_seconds(state)),
+                hint="start it again, or wait until its regions are moved",
+            )
+
+    def _keep_house(self) -> None:
+        while self._catalog is None and not self._stopped.is_set():
+            self._recover()
+        pause = _HOUSEKEEPING_SECONDS
+        while not self._stopped.wait(pause):
+            is_done = False
+            try:
+                assert self._catalog is not None
+                is_done = self._catalog.resume()
+                self.nodes.forget_silent_frontends()
+            except LeadershipLost:
+                return
+            except TsdbError as error:
+                _log.warning("what was interrupted is not finished yet", error=error)
+            pause = _HOUSEKEEPING_SECONDS if is_done else min(_HOUSEKEEPING_SECONDS_MAX, 2 * pause)
+
+    def _recover(self) -> None:
+        try:
+            self._catalog = Catalog(
+                self.kv,
+                self._regions,
+                self._clock,
+                placement=self._placement,
+                step_timeout=self._settings.step_timeout,
+            )
+            self._recovered.set()
+            _log.info("the catalog is recovered", term=self.term)
+        except LeadershipLost:
+            self._stopped.wait(_RETRY_SECONDS)
+        except TsdbError as error:
+            _log.error("the catalog cannot be recovered yet", error=error)
+            self._stopped.wait(_RETRY_SECONDS)

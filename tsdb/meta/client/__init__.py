@@ -1,0 +1,28 @@
+"""The client of the metadata servers, for datanodes and frontends.
+
+client = MetaClient(["10.0.0.1:3002", "10.0.0.2:3002"], MetaClientSettings())
+mirror = MirrorKv(client.watch(), client.transact)          a copy of the metadata
+catalog = RemoteCatalog(mirror, client.change)              for a frontend
+routes = MirrorRoutes(mirror, client)                       the ways to datanodes
+heartbeats = Heartbeats(client, node, report=…)             on a thread of their own
+"""
+
+from __future__ import annotations
+
+from tsdb.meta._nodes import NodeDescription
+from tsdb.meta.client._channels import MetaClientSettings
+from tsdb.meta.client._client import HeartbeatReply, MetaClient, Registration
+from tsdb.meta.client._heartbeats import Heartbeats
+from tsdb.meta.client._routes import MirrorRoutes
+from tsdb.meta.client._watch import MetaWatch
+
+__all__ = [
+    "HeartbeatReply",
+    "Heartbeats",
+    "MetaClient",
+    "MetaClientSettings",
+    "MetaWatch",
+    "MirrorRoutes",
+    "NodeDescription",
+    "Registration",
+]
