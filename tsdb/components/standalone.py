@@ -80,7 +80,7 @@ UNSHIPPED_BYTES_MAX, UNSHIPPED_PART = 256 << 20, 8
 _log = get_logger("tsdb.standalone")
 
 
-class Routes(Protocol):
+class ThreadedRoutes(Protocol):
     """Routes that have threads of their own."""
 
     def close(self) -> None: ...
@@ -95,7 +95,7 @@ class Standalone:
         self._forker = forker
         self._open: LocalDatabase | None = None
         self._gate = DatabaseGate()
-        self._routes: list[Routes] = []
+        self._routes: list[ThreadedRoutes] = []
         self._authenticator = Authenticator()
         self._scheduler = QueryScheduler()
         self._server_memory: list[MemoryOwner] = []
