@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.engine.scan.regions import Region, put, row
-from tests.loopback_regions import decode, encode, travel
+from tests.loopback_regions import travel
 from tsdb.engine.reading import (
     Call,
     CellsRequest,
@@ -23,9 +23,11 @@ from tsdb.engine.reading import (
     TagIs,
     TagMatch,
     TagsAsked,
+    as_node,
 )
 from tsdb.engine.scan import ScanStatistics
 from tsdb.model import Matcher, MetricView, TimeRange
+from tsdb.remote.codec import decode_value, encode_value
 
 NODE = Call(
     "and_kleene",
@@ -49,7 +51,6 @@ CONDITIONS = Conditions(
         CellsRun(2, TimeRange(-5, 7), 4),
         CellsRequest(CONDITIONS, RunQuery(("host", "(upper(host))"), {"(upper(host))": ComputedKey(("host",), 0)}, 60)),
         MetricView(7, (("host", pa.string()), ("n", pa.int64())), ("val",), (7, 8)),
-        pc.field("host").isin(["a", "b"]) & (pc.field("ts") > pa.scalar(5, pa.timestamp("ms"))),
         pa.scalar(False),
         {("v", "count"): np.array([1, 2]), ("v", "max"): np.array([1.5, np.inf])},
         SeriesRows(pa.record_batch({"host": ["a"]}), np.array([0, 1]), np.array([9]), {"v": pa.array([None], "f8")}),
@@ -59,11 +60,24 @@ CONDITIONS = Conditions(
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_arrives_as_it_was(value: object) -> None:
-    message = encode(value)
+    message = encode_value(value)
     assert isinstance(message, bytes)
-    arrived = decode(message)
+    arrived = decode_value(message)
     assert type(arrived) is type(value)
-    assert encode(arrived) == message
+    assert encode_value(arrived) == message
+
+
+def test_an_expression_that_the_engine_understands_arrives_as_a_tree() -> None:
+    expression = pc.field("host").isin(["a", "b"]) & (pc.field("ts") > pa.scalar(5, pa.timestamp("ms")))
+    message = encode_value(expression)
+    arrived = decode_value(message)
+    assert isinstance(arrived, Call)
+    assert encode_value(arrived) == message == encode_value(as_node(expression))
+
+
+def test_any_other_expression_arrives_as_it_was() -> None:
+    expression = pc.utf8_length(pc.field("host")) > 3
+    assert decode_value(encode_value(expression)).equals(expression)
 
 
 def test_rows_without_columns_keep_their_number() -> None:
@@ -74,4 +88,4 @@ def test_rows_without_columns_keep_their_number() -> None:
 @pytest.mark.parametrize("value", [lambda: None, Region([put(row("a", 1))]).snapshot(), ScanStatistics(), object()])
 def test_what_is_no_value_cannot_travel(value: object) -> None:
     with pytest.raises(TypeError, match="cannot travel"):
-        encode({"request": [value]})
+        encode_value({"request": [value]})

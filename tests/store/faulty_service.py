@@ -12,11 +12,11 @@ import opendal
 from opendal import exceptions
 
 from tests.store.services import PATIENT
-from tsdb.store.remote import RemoteSettings, RemoteStore, RemoteTuning
+from tsdb.store.remote import BucketSettings, RemoteStore, RemoteTuning
 
 T = TypeVar("T")
 
-SETTINGS = RemoteSettings("memory", "memory://bucket", "memory", {})
+SETTINGS = BucketSettings("memory", "memory://bucket", "memory", {})
 
 
 def server_error(status: int = 500) -> Exception:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from tsdb.store.remote import RemoteSettings, RemoteStore, RemoteTuning
+from tsdb.store.remote import BucketSettings, RemoteStore, RemoteTuning
 
 BUCKET = "tests"
 _START_SECONDS_MAX = 60.0
@@ -49,9 +49,9 @@ class S3Server:
             **changes,
         }
 
-    def settings(self, root: str | None = None, **changes: str) -> RemoteSettings:
+    def settings(self, root: str | None = None, **changes: str) -> BucketSettings:
         arguments = self.arguments(root, **changes)
-        return RemoteSettings("s3", f"s3://{arguments['bucket']}{arguments['root']}", "s3", arguments)
+        return BucketSettings("s3", f"s3://{arguments['bucket']}{arguments['root']}", "s3", arguments)
 
     def store(self, root: str | None = None, tuning: RemoteTuning = PATIENT, **changes: str) -> RemoteStore:
         """Return a store of its own root."""

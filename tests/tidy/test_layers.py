@@ -35,6 +35,7 @@ LAYERS = {
     "engine": 3,
     "metric": 4,
     "catalog": 4,
+    "remote": 4,
     "ingest": 4,
     "sql": 4,
     "promql": 4,

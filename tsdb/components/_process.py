@@ -23,7 +23,7 @@ from typing import Protocol
 from tsdb.auth import Authenticator, open_authenticator
 from tsdb.components._build_info import BuildInfo, build_info
 from tsdb.components._export_metrics import MetricsExporter, remote_write
-from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
+from tsdb.config import FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig, render
 from tsdb.errors import StartError
 from tsdb.servers import Tls
 from tsdb.servers.http import BODIES_BYTES_MAX, BodyMemory, HttpApp, HttpServer, operational_routes
@@ -95,7 +95,9 @@ class ClaimedDirectory:
 class ComponentProcess:
     """One running component."""
 
-    def __init__(self, loaded: LoadedConfig, directory: ClaimedDirectory, announce: Announce, parts: Parts) -> None:
+    def __init__(
+        self, loaded: LoadedConfig, directory: ClaimedDirectory | None, announce: Announce, parts: Parts
+    ) -> None:
         self._loaded = loaded
         self._parts = parts
         self._directory = directory
@@ -109,7 +111,8 @@ class ComponentProcess:
         """Serve until a signal comes; raise StartError when the process cannot start."""
         sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
         with ExitStack() as stack:
-            stack.enter_context(DirectoryLock(self._directory.path, key=self._directory.key))
+            if self._directory is not None:
+                stack.enter_context(DirectoryLock(self._directory.path, key=self._directory.key))
             log_setup = self._start_logs()
             stack.callback(log_setup.close)
             for warning in self._warnings:
@@ -221,7 +224,7 @@ class ComponentProcess:
     def _body_memory(self) -> BodyMemory:
         """Large bodies wait for an eighth of the memory limit, where there is one."""
         config = self._loaded.config
-        if not isinstance(config, StandaloneConfig | DatanodeConfig):
+        if isinstance(config, MetasrvConfig):
             return BodyMemory(BODIES_BYTES_MAX)
         return BodyMemory(min(BODIES_BYTES_MAX, config.memory.limit // 8))
 
@@ -251,7 +254,8 @@ class ComponentProcess:
         facts = {"HTTP": url}
         for service in services:
             facts |= service.facts
-        facts["data"] = str(self._directory.path)
+        if self._directory is not None:
+            facts["data"] = str(self._directory.path)
         facts["logs"] = self._loaded.config.logging.dir
         lines = [f"tsdb {self._build.version} {self._loaded.component} is ready"]
         lines += [f"  {name:<8} {value}" for name, value in facts.items()]
@@ -265,14 +269,14 @@ class ComponentProcess:
         return "\n".join(lines)
 
 
-def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory) -> Iterator[str]:
+def find_warnings(loaded: LoadedConfig, directory: ClaimedDirectory | None) -> Iterator[str]:
     """Yield what an operator should change, although the component starts: each with what to do instead."""
     if isinstance(loaded.config, MetasrvConfig) and loaded.config.use_memory_store:
         yield (
             "the metadata is kept in memory and lost when the process ends, and with it all tables: for tests only; "
             "run etcd and leave use_memory_store out"
         )
-    if directory.has_data and directory.path.resolve().is_relative_to(Path("/tmp").resolve()):
+    if directory is not None and directory.has_data and directory.path.resolve().is_relative_to(Path("/tmp").resolve()):
         yield (
             f"the data is stored in {directory.path}, below /tmp, which many systems delete at boot; "
             f"choose another directory with --data-home DIR or {directory.key}"

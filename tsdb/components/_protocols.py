@@ -42,7 +42,7 @@ from tsdb.servers.opentsdb import OpentsdbServer
 from tsdb.servers.postgres import PostgresServer
 
 
-class Routes(Protocol):
+class ThreadedRoutes(Protocol):
     """Routes that have threads of their own."""
 
     def close(self) -> None: ...
@@ -57,7 +57,7 @@ class ProtocolServers:
         self.gate = DatabaseGate()
         self.authenticator = Authenticator()
         self._scheduler = QueryScheduler()
-        self._routes: list[Routes] = []
+        self._routes: list[ThreadedRoutes] = []
         self.memory: list[MemoryOwner] = []
         """What the servers hold beside the database."""
 

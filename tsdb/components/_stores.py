@@ -35,7 +35,7 @@ from tsdb.store import (
     StoreError,
     requests_for,
 )
-from tsdb.store.remote import RemoteSettings, RemoteStore
+from tsdb.store.remote import BucketSettings, RemoteStore
 
 DEFAULT_STORE = "default"
 """How metrics and messages call the store of tables that do not choose one."""
@@ -134,11 +134,11 @@ def _check_places(storage: StorageBase) -> None:
         seen[place] = name
 
 
-def _full_place(settings: RemoteSettings) -> str:
+def _full_place(settings: BucketSettings) -> str:
     return f"{settings.arguments.get('endpoint', '')} {settings.place}"
 
 
-def remote_settings(name: str, section: _Storage) -> RemoteSettings | None:
+def remote_settings(name: str, section: _Storage) -> BucketSettings | None:
     """Return where a storage is, in the words of opendal; None if it is a local directory."""
     if isinstance(section, S3Options):
         return _s3(name, section)
@@ -149,7 +149,7 @@ def remote_settings(name: str, section: _Storage) -> RemoteSettings | None:
     return _gcs(name, section) if isinstance(section, GcsOptions) else None
 
 
-def _s3(name: str, section: S3Options) -> RemoteSettings:
+def _s3(name: str, section: S3Options) -> BucketSettings:
     arguments = {
         "endpoint": section.endpoint,
         "region": section.region or (_REGION_OF_OTHERS if section.endpoint else ""),
@@ -162,7 +162,7 @@ def _s3(name: str, section: S3Options) -> RemoteSettings:
     return _settings(name, "s3", {"bucket": section.bucket}, section.root, arguments)
 
 
-def _oss(name: str, section: OssOptions) -> RemoteSettings:
+def _oss(name: str, section: OssOptions) -> BucketSettings:
     arguments = {
         "endpoint": section.endpoint,
         "access_key_id": section.access_key_id.get_secret_value(),
@@ -174,7 +174,7 @@ def _oss(name: str, section: OssOptions) -> RemoteSettings:
     return _settings(name, "oss", {"bucket": section.bucket}, section.root, arguments)
 
 
-def _azblob(name: str, section: AzblobOptions) -> RemoteSettings:
+def _azblob(name: str, section: AzblobOptions) -> BucketSettings:
     arguments = {
         "endpoint": section.endpoint,
         "account_name": section.account_name,
@@ -184,7 +184,7 @@ def _azblob(name: str, section: AzblobOptions) -> RemoteSettings:
     return _settings(name, "azblob", {"container": section.container}, section.root, arguments)
 
 
-def _gcs(name: str, section: GcsOptions) -> RemoteSettings:
+def _gcs(name: str, section: GcsOptions) -> BucketSettings:
     arguments = {
         "endpoint": section.endpoint,
         "scope": section.scope,
@@ -195,11 +195,11 @@ def _gcs(name: str, section: GcsOptions) -> RemoteSettings:
     return _settings(name, "gcs", {"bucket": section.bucket}, section.root, arguments)
 
 
-def _settings(name: str, scheme: str, bucket: dict[str, str], root: str, arguments: dict[str, str]) -> RemoteSettings:
+def _settings(name: str, scheme: str, bucket: dict[str, str], root: str, arguments: dict[str, str]) -> BucketSettings:
     path = "/".join(part for part in root.split("/") if part)
     (place,) = bucket.values()
     given = {key: value for key, value in {**bucket, "root": f"/{path}", **arguments}.items() if value}
-    return RemoteSettings(name, f"{scheme}://{place}/{path}".rstrip("/"), scheme, given)
+    return BucketSettings(name, f"{scheme}://{place}/{path}".rstrip("/"), scheme, given)
 
 
 def _is_address(endpoint: str) -> bool:

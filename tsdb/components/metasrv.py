@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from tsdb.components._process import Service
 from tsdb.config import MetasrvConfig
-from tsdb.errors import StartError, TsdbError, Unsupported
+from tsdb.errors import StartError, TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
 from tsdb.meta import LeaderRoutes, LeaderSettings, MakeRegions, MetaServer, Metasrv, MetasrvSettings, NodeSelector
+from tsdb.remote import RemoteRegions
 from tsdb.servers.http import HttpApp, metasrv_routes
 from tsdb.telemetry import get_logger
 
@@ -24,7 +24,7 @@ class MetasrvParts:
     def __init__(self, config: MetasrvConfig, make_regions: MakeRegions | None = None) -> None:
         """`make_regions` makes what reaches the regions of datanodes while this server leads."""
         self._config = config
-        self._make_regions = make_regions or _unreachable
+        self._make_regions = make_regions or _remote_regions
         self._store: CoordinationStore | None = None
         self._metasrv: Metasrv | None = None
         self._service = MetaGrpcService(
@@ -109,15 +109,5 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
     return EtcdKv(EtcdSettings(parse_endpoints(str(config.store_addr))))
 
 
-class _Unreachable:
-    """Regions of datanodes, for a server that has no way to them."""
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise Unsupported("this metadata server has no way to the regions of datanodes")
-
-
-def _unreachable(routes: LeaderRoutes) -> Any:
-    return _Unreachable()
+def _remote_regions(routes: LeaderRoutes) -> RemoteRegions:
+    return RemoteRegions(routes)

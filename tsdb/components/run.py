@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess
+from tsdb.components._process import Announce, ClaimedDirectory, ComponentProcess, Parts
+from tsdb.components.datanode import Datanode
+from tsdb.components.frontend import Frontend
 from tsdb.components.metasrv import MetasrvParts
 from tsdb.components.standalone import Standalone
-from tsdb.config import LoadedConfig, MetasrvConfig, StandaloneConfig
-from tsdb.errors import StartError
+from tsdb.config import DatanodeConfig, FrontendConfig, LoadedConfig, MetasrvConfig, StandaloneConfig
 from tsdb.processes.allocator import keep_memory
 from tsdb.processes.fork_server import Forker, ForkServer
 
@@ -30,26 +31,36 @@ def run_component(loaded: LoadedConfig, announce: Announce) -> None:
 
 
 def _process(loaded: LoadedConfig, announce: Announce, stack: ExitStack) -> ComponentProcess:
-    """Make the process of a component; StartError for those that cannot serve anything yet.
+    """Make the process of a component.
 
     What query workers are forked from is forked first, before there are any threads; it is closed with the stack.
     """
     config = loaded.config
-    if isinstance(config, MetasrvConfig):
-        directory = ClaimedDirectory(Path(config.data_home), "data_home", has_data=False)
-        return ComponentProcess(loaded, directory, announce, MetasrvParts(config))
-    if not isinstance(config, StandaloneConfig):
-        raise StartError(
-            f"{loaded.component} cannot be started: cluster mode is not implemented yet",
-            hint="use `tsdb standalone start`, the complete database in one process",
-        )
-    directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
-    forker = None
-    if config.query.workers:
-        has_threads = threading.active_count() > 1  # of a debugger, say
-        forker = Forker(_FORKED_MODULES, None if has_threads else ForkServer.forked())
-        stack.callback(forker.close)
-    return ComponentProcess(loaded, directory, announce, Standalone(config, forker))
+    parts: Parts
+    directory: ClaimedDirectory | None
+    match config:
+        case MetasrvConfig():
+            directory = ClaimedDirectory(Path(config.data_home), "data_home", has_data=False)
+            parts = MetasrvParts(config)
+        case DatanodeConfig():
+            directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
+            parts = Datanode(config)
+        case FrontendConfig():
+            directory = ClaimedDirectory(Path(config.data_home), "data_home") if config.data_home else None
+            parts = Frontend(config, _forker(config, stack))
+        case StandaloneConfig():
+            directory = ClaimedDirectory(Path(config.storage.data_home), "storage.data_home")
+            parts = Standalone(config, _forker(config, stack))
+    return ComponentProcess(loaded, directory, announce, parts)
+
+
+def _forker(config: StandaloneConfig | FrontendConfig, stack: ExitStack) -> Forker | None:
+    if not config.query.workers:
+        return None
+    has_threads = threading.active_count() > 1  # of a debugger, say
+    forker = Forker(_FORKED_MODULES, None if has_threads else ForkServer.forked())
+    stack.callback(forker.close)
+    return forker
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

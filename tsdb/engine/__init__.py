@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from tsdb.engine.engine import Engine, region_directory
 from tsdb.engine.errors import SchemaOutdated
-from tsdb.engine.log import LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
 from tsdb.engine.log.shared import Acknowledge, SharedSettings, check_not_shared, open_shared_log
-from tsdb.engine.region.compaction_history import CompactionRecord
+from tsdb.engine.region.compaction_history import CompactionRecord, CompactionResult
 from tsdb.engine.region.context import EngineOptions
 from tsdb.engine.region.quarantine import VerifiedFiles
 from tsdb.engine.region.stat import FileFacts, RegionStat
@@ -30,9 +30,12 @@ from tsdb.engine.wal import Wal, WalSettings
 __all__ = [
     "Acknowledge",
     "CompactionRecord",
+    "CompactionResult",
+    "EncodedPayload",
     "Engine",
     "EngineOptions",
     "FileFacts",
+    "FrameKind",
     "JobStatus",
     "LogStore",
     "RegionStat",

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tsdb.clock import Clock, SystemClock
-from tsdb.engine.entry import encode_batch
+from tsdb.engine.entry import check_batch, encode_batch, open_payload
 from tsdb.engine.errors import LogFenced, ManifestMismatch, RegionNotFound, SchemaOutdated, StorageUnavailable
 from tsdb.engine.gauges import watch_engine
 from tsdb.engine.index import clean_spills
 from tsdb.engine.listing import DATA
-from tsdb.engine.log import LogStore, SegmentFacts
+from tsdb.engine.log import EncodedPayload, FrameKind, LogStore, SegmentFacts
 from tsdb.engine.memory import EngineMemory
 from tsdb.engine.reading import no_check
 from tsdb.engine.region import change, trim
@@ -41,7 +41,7 @@ from tsdb.engine.region.snapshot import take_snapshot
 from tsdb.engine.region.stat import FileFacts, RegionStat, describe_files, find_time_range, stat_region
 from tsdb.engine.region.state import StrictWindows
 from tsdb.engine.region.worker import Worker
-from tsdb.engine.region.write import PendingWrite, check_batch, check_operation
+from tsdb.engine.region.write import PendingWrite, check_operation
 from tsdb.engine.rows.cache import PAGES, Caches
 from tsdb.engine.rows.merge_memory import MergeMemory
 from tsdb.engine.rows.write_buffer import WriteBuffer
@@ -277,23 +277,59 @@ class Engine:
             raise SchemaOutdated(region_id=region_id, expected=schema_version, current=version.schema.version)
         check_operation(region, batch)
         check_batch(version.schema, batch)
+        payload = encode_batch(version.schema, batch) if batch.rows else None
+        return self._submit(region, version.schema, batch, payload, timeout, must_fit=schema_version is not None)
+
+    def write_encoded(
+        self,
+        region_id: RegionId,
+        payload: EncodedPayload,
+        kind: FrameKind,
+        *,
+        rows: int,
+        schema_version: int,
+        timeout: Duration | None = None,
+    ) -> Future[int]:
+        """Write or delete rows that another node has encoded (`entry.encode_batch`): the log gets these very bytes.
+
+        The same checks as in `write` are made, and SchemaOutdated if they were encoded under another version.
+        """
+        region = self._region(region_id)
+        schema = region.version.schema
+        if schema_version != schema.version:
+            raise SchemaOutdated(region_id=region_id, expected=schema_version, current=schema.version)
+        batch = open_payload(schema, payload, kind, rows=rows)
+        check_operation(region, batch)
+        check_batch(schema, batch)
+        return self._submit(region, schema, batch, payload, timeout, must_fit=True)
+
+    def _submit(
+        self,
+        region: Region,
+        schema: RegionSchema,
+        batch: Batch,
+        payload: EncodedPayload | None,
+        timeout: Duration | None,
+        *,
+        must_fit: bool,
+    ) -> Future[int]:
+        """Hand a batch that was checked, with its log entry, to the worker of its region."""
         done: Future[int] = Future()
         # Whether the rows are in the log is not the caller's to decide: a future that runs cannot be cancelled.
         done.set_running_or_notify_cancel()
-        if not batch.rows:
+        if payload is None or not batch.rows:
             done.set_result(0)
             return done
         wait = self._context.options.stall_timeout if timeout is None else timeout
-        payload = encode_batch(version.schema, batch)
         request = PendingWrite(
             region=region,
             batch=batch,
-            schema=version.schema,
+            schema=schema,
             payload=payload,
             nbytes=payload.raw_bytes,
             deadline_ns=self._context.clock.monotonic_ns() + wait,
             done=done,
-            must_fit=schema_version is not None,
+            must_fit=must_fit,
         )
         region.worker.submit(request)
         return done

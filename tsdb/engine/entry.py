@@ -23,8 +23,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tsdb.engine.log import COMPRESS_BYTES_MIN, EncodedPayload, FrameKind, encode_frame_payload, sealed_payload
-from tsdb.model import Batch, ColumnId, OpType, RegionSchema, SeriesTable, TagKeeper, make_tags
+from tsdb.engine.log import (
+    COMPRESS_BYTES_MIN,
+    Codec,
+    EncodedPayload,
+    FrameKind,
+    decode_payload,
+    encode_frame_payload,
+    is_intact,
+    sealed_payload,
+)
+from tsdb.errors import InvalidArguments
+from tsdb.model import Batch, ColumnId, OpType, RegionSchema, Semantic, SeriesTable, TagKeeper, make_tags
 from tsdb.weighted_cache import WeightedCache
 
 _LENGTHS = struct.Struct("<8I")
@@ -37,6 +47,9 @@ _RECORD_BATCH, _PACKED, _PLAIN = 0, 1, 2
 _FLOAT64 = pa.float64()
 _PACKED_COLUMN = struct.Struct("<4I")
 _CODES: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+
+_RATIO_MAX = 256
+"""LZ4 makes no more bytes than this of one; what claims to be larger would only take memory."""
 
 FRAME_KINDS = {OpType.PUT: FrameKind.DATA, OpType.DELETE: FrameKind.DELETE}
 
@@ -147,6 +160,74 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     }
     op = OpType.DELETE if kind is FrameKind.DELETE else OpType.PUT
     return Batch(table, index, times, values, op)
+
+
+def receive_payload(stored: bytes, *, crc: int, codec: int, raw_bytes: int) -> EncodedPayload:
+    """Return a payload that was sent by another node, as it was encoded there; InvalidArguments if it is not one."""
+    try:
+        return EncodedPayload(stored, len(stored), crc, Codec(codec), raw_bytes)
+    except ValueError as error:
+        raise InvalidArguments(f"the rows cannot be read: {error}") from error
+
+
+def open_payload(schema: RegionSchema, payload: EncodedPayload, kind: FrameKind, *, rows: int) -> Batch:
+    """Read an entry that another node has encoded under this schema; InvalidArguments if it is not one.
+
+    What it holds is checked in full: rows of the log are trusted by everything that reads them.
+    """
+    if not is_intact(payload) or payload.raw_bytes > _RATIO_MAX * (payload.size_bytes + 1):
+        raise InvalidArguments("the rows were damaged on their way", expected_crc=payload.crc)
+    try:
+        raw = decode_payload(pa.py_buffer(payload.stored), codec=payload.codec, raw_bytes=payload.raw_bytes)
+        batch = decode_batch(schema, raw, kind, version=schema.version)
+        batch.series.read_tags().validate(full=True)
+        for column in batch.fields.values():
+            column.validate(full=True)
+    except (pa.ArrowException, ValueError, KeyError, IndexError, struct.error, AssertionError, OSError) as error:
+        raise InvalidArguments(f"the rows cannot be read: {error}") from error
+    if batch.rows != rows:
+        raise InvalidArguments("the entry has another number of rows", expected=rows, received=batch.rows)
+    return batch
+
+
+def check_batch(schema: RegionSchema, batch: Batch) -> None:
+    """Refuse a batch that does not fit its region, before it changes anything."""
+    _check_series(schema, batch)
+    if batch.op is OpType.DELETE and batch.fields:
+        raise InvalidArguments("a delete names keys and has no fields", columns=list(batch.fields))
+    for name, values in batch.fields.items():
+        column = schema.by_name.get(name)
+        if column is None or column.semantic is not Semantic.FIELD:
+            raise InvalidArguments("the region has no such field", column=name)
+        if values.type != column.type:
+            raise InvalidArguments(
+                "the column has another type", column=name, expected=str(column.type), received=str(values.type)
+            )
+        if not column.nullable and values.null_count:
+            raise InvalidArguments("the column may not be null", column=name)
+    if batch.op is OpType.PUT:
+        for column in schema.fields:
+            if not column.nullable and column.name not in batch.fields:
+                raise InvalidArguments("the column may not be null and is missing", column=column.name)
+
+
+def _check_series(schema: RegionSchema, batch: Batch) -> None:
+    received = batch.series.tags_schema
+    if not received.equals(schema.arrow_tags):
+        names = [tag.name for tag in schema.tags]
+        if received.names != names:
+            raise InvalidArguments("the batch has other tags than the region", expected=names, received=received.names)
+        for tag, kind in zip(schema.tags, received.types, strict=True):
+            if kind != tag.type:
+                raise InvalidArguments(
+                    "the column has another type", column=tag.name, expected=str(tag.type), received=str(kind)
+                )
+    if batch.rows and int(np.maximum.reduce(batch.series_index)) >= len(batch.series):
+        raise InvalidArguments(
+            "a row names a series that the batch does not have",
+            series=len(batch.series),
+            received=int(batch.series_index.max()),
+        )
 
 
 def _make_schema(columns: _Named) -> tuple[pa.Schema, bytes]:

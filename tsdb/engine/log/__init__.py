@@ -2,17 +2,21 @@
 
 from tsdb.engine.log.frame import (
     COMPRESS_BYTES_MIN,
+    Codec,
     EncodedPayload,
     Frame,
     FrameKind,
     ReplayedFrame,
+    decode_payload,
     encode_frame_payload,
+    is_intact,
     sealed_payload,
 )
 from tsdb.engine.log.store import LogReading, LogStatistics, LogStore, NodeLog, PurgeResult, SegmentFacts
 
 __all__ = [
     "COMPRESS_BYTES_MIN",
+    "Codec",
     "EncodedPayload",
     "Frame",
     "FrameKind",
@@ -23,6 +27,8 @@ __all__ = [
     "PurgeResult",
     "ReplayedFrame",
     "SegmentFacts",
+    "decode_payload",
     "encode_frame_payload",
+    "is_intact",
     "sealed_payload",
 ]

@@ -173,6 +173,11 @@ def sealed_payload(sealed: tuple[bytes, int, bool, int]) -> EncodedPayload:
     return EncodedPayload(stored, len(stored), crc, Codec.LZ4 if is_compressed else Codec.NONE, size)
 
 
+def is_intact(payload: EncodedPayload) -> bool:
+    """Whether a payload that was handed on is the one that was encoded."""
+    return payload.size_bytes == len(payload.stored) and crc32c(0, payload.stored) == payload.crc
+
+
 def decode_payload(stored: pa.Buffer, *, codec: int, raw_bytes: int) -> pa.Buffer:
     """Undo what `encode_frame_payload` did; the result does not share memory with `stored`."""
     if codec == Codec.LZ4:

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from tsdb.engine.entry import FRAME_KINDS, encode_batch
@@ -16,8 +15,8 @@ from tsdb.engine.log import EncodedPayload, Frame
 from tsdb.engine.region.region import Region
 from tsdb.engine.rows.memtable import charged_bytes
 from tsdb.engine.rows.series import conform_series
-from tsdb.errors import InvalidArguments, TsdbError, Unsupported
-from tsdb.model import Batch, OpType, RegionSchema, Semantic, can_widen, cast_or_null
+from tsdb.errors import TsdbError, Unsupported
+from tsdb.model import Batch, OpType, RegionSchema, can_widen, cast_or_null
 from tsdb.telemetry import get_logger
 
 _log = get_logger("tsdb.region")
@@ -156,43 +155,3 @@ def check_operation(region: Region, batch: Batch) -> None:
     """Refuse a delete in append mode: every row is kept there."""
     if batch.op is OpType.DELETE and region.version.options.append_mode:
         raise Unsupported("rows of a table in append mode cannot be deleted by key", region_id=region.id)
-
-
-def check_batch(schema: RegionSchema, batch: Batch) -> None:
-    """Refuse a batch that does not fit its region, before it changes anything."""
-    _check_series(schema, batch)
-    if batch.op is OpType.DELETE and batch.fields:
-        raise InvalidArguments("a delete names keys and has no fields", columns=list(batch.fields))
-    for name, values in batch.fields.items():
-        column = schema.by_name.get(name)
-        if column is None or column.semantic is not Semantic.FIELD:
-            raise InvalidArguments("the region has no such field", column=name)
-        if values.type != column.type:
-            raise InvalidArguments(
-                "the column has another type", column=name, expected=str(column.type), received=str(values.type)
-            )
-        if not column.nullable and values.null_count:
-            raise InvalidArguments("the column may not be null", column=name)
-    if batch.op is OpType.PUT:
-        for column in schema.fields:
-            if not column.nullable and column.name not in batch.fields:
-                raise InvalidArguments("the column may not be null and is missing", column=column.name)
-
-
-def _check_series(schema: RegionSchema, batch: Batch) -> None:
-    received = batch.series.tags_schema
-    if not received.equals(schema.arrow_tags):
-        names = [tag.name for tag in schema.tags]
-        if received.names != names:
-            raise InvalidArguments("the batch has other tags than the region", expected=names, received=received.names)
-        for tag, kind in zip(schema.tags, received.types, strict=True):
-            if kind != tag.type:
-                raise InvalidArguments(
-                    "the column has another type", column=tag.name, expected=str(tag.type), received=str(kind)
-                )
-    if batch.rows and int(np.maximum.reduce(batch.series_index)) >= len(batch.series):
-        raise InvalidArguments(
-            "a row names a series that the batch does not have",
-            series=len(batch.series),
-            received=int(batch.series_index.max()),
-        )

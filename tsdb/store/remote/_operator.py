@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteSettings:
+class BucketSettings:
     """Where a remote store is."""
 
     name: str
@@ -105,7 +105,7 @@ class Operator(Protocol):
         ...
 
 
-def make_operator(settings: RemoteSettings, tuning: RemoteTuning) -> Operator:
+def make_operator(settings: BucketSettings, tuning: RemoteTuning) -> Operator:
     """Return an operator of a service; ConfigInvalid of opendal if the settings do not suffice."""
     return _OpendalOperator(settings, tuning)
 
@@ -113,7 +113,7 @@ def make_operator(settings: RemoteSettings, tuning: RemoteTuning) -> Operator:
 class _OpendalOperator:
     """Operators of opendal: requests are repeated by us, parts of an upload by opendal itself."""
 
-    def __init__(self, settings: RemoteSettings, tuning: RemoteTuning) -> None:
+    def __init__(self, settings: BucketSettings, tuning: RemoteTuning) -> None:
         import opendal
         from opendal.layers import RetryLayer, TimeoutLayer
 

@@ -45,11 +45,11 @@ from tsdb.store._usage import Operation, RequestLedger
 from tsdb.store.remote._failures import AnswerTooShort, RequestNotSupported, is_too_short, wrong_length
 from tsdb.store.remote._input import ReadAhead
 from tsdb.store.remote._operator import (
+    BucketSettings,
     ListedObject,
     Metadata,
     Operator,
     PartWriter,
-    RemoteSettings,
     RemoteTuning,
     make_operator,
 )
@@ -68,7 +68,7 @@ class RemoteStore:
 
     def __init__(
         self,
-        settings: RemoteSettings,
+        settings: BucketSettings,
         *,
         operator: Operator | None = None,
         tuning: RemoteTuning | None = None,
@@ -330,7 +330,7 @@ class _Pages:
         return found
 
 
-def _made(settings: RemoteSettings, tuning: RemoteTuning) -> Operator:
+def _made(settings: BucketSettings, tuning: RemoteTuning) -> Operator:
     try:
         return make_operator(settings, tuning)
     except Exception as error:  # noqa: BLE001 - opendal's errors have no common base worth naming

@@ -1,0 +1,1 @@
+"""Regions over the network."""

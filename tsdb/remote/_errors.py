@@ -1,0 +1,142 @@
+"""What can go wrong between nodes, and how errors of a region travel.
+
+    RemoteError
+    ├── BadMessage           what arrived is not a message of this protocol: a bug, or something else is at the address
+    ├── ProtocolMismatch     the two sides are of releases that do not understand each other: run the same one on both
+    ├── NodeUnavailable      the datanode cannot be reached, or went away before it answered: try again
+    └── OutcomeUnknown       a write was sent and its answer is lost: the rows may be there; writing them again is safe
+
+An error travels as the name of its class, what it says and its attributes. It arrives as an instance of the same
+class, whatever the constructor of that class takes; a class that is not known here arrives as a `RemoteError` with the
+same status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tsdb.errors import Status, TsdbError
+
+
+class RemoteError(TsdbError):
+    """A datanode failed in a way that this process has no class for."""
+
+    status = Status.INTERNAL
+
+
+class BadMessage(RemoteError):
+    """Bytes that are no message of the region protocol."""
+
+    status = Status.INVALID_ARGUMENTS
+
+
+class ProtocolMismatch(RemoteError):
+    """A message of another version of the region protocol."""
+
+    status = Status.UNSUPPORTED
+
+    def __init__(self, *, received: int, expected: int) -> None:
+        super().__init__(
+            f"the message is of version {received} of the region protocol, this process speaks version {expected}",
+            hint="run the same release on all nodes of the cluster",
+        )
+
+
+class NodeUnavailable(RemoteError):
+    """A datanode does not answer; nothing that was asked of it has been done, or it can be asked again."""
+
+    status = Status.REGION_NOT_READY
+
+    def __init__(self, reason: str, *, address: str, **fields: object) -> None:
+        super().__init__(f"the datanode does not answer: {reason}", address=address, **fields, hint="try again later")
+
+
+class StaleStream(NodeUnavailable):
+    """A connection that had been used before broke: the datanode may have restarted, and can be asked again."""
+
+
+class OutcomeUnknown(RemoteError):
+    """A change was sent, and its answer did not arrive: it may have been made."""
+
+    status = Status.STORAGE_UNAVAILABLE
+
+    def __init__(self, reason: str, *, address: str, **fields: object) -> None:
+        super().__init__(
+            f"the outcome is unknown, the datanode went away before it answered: {reason}",
+            address=address,
+            **fields,
+            hint="repeat the request; writing the same rows again is safe unless the table keeps duplicates "
+            "(append_mode)",
+        )
+
+
+_PLAIN: dict[str, type[Exception]] = {
+    each.__name__: each
+    for each in (
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
+        pa.ArrowTypeError,
+        pa.ArrowCapacityError,
+        pa.ArrowMemoryError,
+        ValueError,
+        OverflowError,
+    )
+}
+"""Errors that are not of our own tree and that queries tell apart."""
+_CARRIED = ("message", "hint", "fields")
+
+
+def lower_error(error: BaseException) -> dict[str, Any]:
+    """Return an error in plain values."""
+    if not isinstance(error, TsdbError):
+        name = type(error).__name__
+        text = str(error) if name in _PLAIN else f"{name}: {error}"
+        return {"class": name, "status": int(Status.INTERNAL), "message": text, "plain": name in _PLAIN}
+    own = {name: each for name, each in vars(error).items() if name not in _CARRIED and _is_plain(each)}
+    return {
+        "class": _name(type(error)),
+        "status": int(error.status),
+        "message": error.message,
+        "hint": error.hint,
+        "fields": {name: each if _is_plain(each) else str(each) for name, each in error.fields.items()},
+        "own": own,
+    }
+
+
+def raise_error(lowered: Mapping[str, Any]) -> Exception:
+    """Return the error that was sent."""
+    message, name = str(lowered["message"]), str(lowered["class"])
+    if lowered.get("plain"):
+        return _PLAIN[name](message)
+    kind = _classes().get(name)
+    error: TsdbError = TsdbError.__new__(RemoteError if kind is None else kind)
+    TsdbError.__init__(error, message, hint=lowered.get("hint"), **lowered.get("fields", {}))
+    for attribute, value in lowered.get("own", {}).items():
+        setattr(error, attribute, value)
+    if kind is None:
+        error.status = Status(lowered["status"])  # type: ignore[misc]
+    return error
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _classes() -> dict[str, type[TsdbError]]:
+    """All classes of errors that are known in this process, by name; errors are rare enough to look each time."""
+    found: dict[str, type[TsdbError]] = {}
+    left: list[type[TsdbError]] = [TsdbError]
+    while left:
+        kind = left.pop()
+        found[_name(kind)] = kind
+        left += kind.__subclasses__()
+    return found
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, int):
+        return type(value) is bool or -(1 << 63) <= value < 1 << 63
+    return value is None or isinstance(value, str)

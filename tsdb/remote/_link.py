@@ -1,0 +1,233 @@
+"""A connection to one datanode: a session, its streams for calls and its streams for changes.
+
+The first stream begins the session; when it ends, all of it is over and the next request begins another one. Streams
+for calls are opened as they are needed, up to a bound, and used again, the one that was used last first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from tsdb.clock import Clock
+from tsdb.errors import Busy
+from tsdb.model import RegionId
+from tsdb.remote._changes import ChangeStream
+from tsdb.remote._errors import NodeUnavailable, raise_error
+from tsdb.remote._message import Part
+from tsdb.remote._settings import RemoteSettings
+from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
+
+_OPTIONS = [
+    # Each link has a connection of its own: a new one is not made to wait for the fate of an old one.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Data that the other side does not acknowledge for 20 s ends the connection. Probes are sent so seldom that
+    # servers with default settings take them.
+    ("grpc.keepalive_time_ms", 330_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    # A datanode that restarts is found again soon.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+
+class CallStream:
+    """A stream of calls: one at a time."""
+
+    __slots__ = ("_link", "is_fresh", "stream")
+
+    def __init__(self, link: Link, stream: ClientStream) -> None:
+        self._link = link
+        self.stream = stream
+        self.is_fresh = True
+        """Nothing was asked on it yet: if it breaks, the datanode is gone, and not just an old connection."""
+
+    def ask(self, head: dict[str, Any], buffers: list[Part], give_up_ns: int) -> None:
+        """Send a request; one of `BROKEN` if that fails."""
+        self.stream.give_up_ns = give_up_ns
+        released = self._link.take_released()
+        self.stream.send({**head, "released": released} if released else head, buffers)
+
+    def answer(self) -> tuple[dict[str, Any], list[pa.Buffer]]:
+        """Wait for the next message; one of `BROKEN` if there is none."""
+        return self.stream.receive()
+
+
+class Link:
+    """A session with a datanode. Thread-safe."""
+
+    def __init__(self, address: str, settings: RemoteSettings, clock: Clock) -> None:
+        self.address = address
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Condition()
+        self._open: set[ClientStream] = set()
+        """All streams, so that those whose time is over can be cancelled."""
+        self._idle: deque[CallStream] = deque()
+        self._calls = 0
+        self._released: deque[int] = deque()
+        """Readers that are not needed any more; the next request tells the datanode."""
+        self.is_broken = False
+        self._client = flight.FlightClient(f"grpc://{address}", generic_options=_OPTIONS)
+        self._write_locks = [threading.Lock() for _ in range(settings.write_streams)]
+        self._writes: list[ChangeStream | None] = [None] * settings.write_streams
+        self._first: ChangeStream | None = None
+
+    def begin(self) -> None:
+        """Begin the session; NodeUnavailable if the datanode does not answer."""
+        self._first = self._open_changes(None)
+
+    @property
+    def changes(self) -> ChangeStream:
+        """The stream that takes changes other than writes."""
+        assert self._first is not None
+        return self._first
+
+    def writes(self, region_id: RegionId) -> ChangeStream:
+        """Return the stream that takes the writes of a region."""
+        at = (region_id ^ region_id >> 32) % len(self._writes)
+        found = self._writes[at]
+        if found is None or found.is_broken:
+            with self._write_locks[at]:
+                found = self._writes[at]
+                if found is None or found.is_broken:
+                    found = self._writes[at] = self._open_changes(self.changes.session)
+        return found
+
+    def take(self, deadline_ns: int) -> CallStream:
+        """Take a stream for calls, to be given back or discarded; Busy if all are in use until the deadline."""
+        with self._lock:
+            while True:
+                if self.is_broken:
+                    raise NodeUnavailable("the connection broke", address=self.address)
+                if self._idle:
+                    return self._idle.pop()
+                if self._calls < self._settings.call_streams_max:
+                    self._calls += 1
+                    break
+                left = (deadline_ns - self._clock.monotonic_ns()) / 1e9
+                if left <= 0 or not self._lock.wait(left):
+                    raise Busy(
+                        f"{self._settings.call_streams_max} requests wait for the datanode",
+                        address=self.address,
+                        hint="try again later",
+                    )
+        try:
+            return self._open_call()
+        except BaseException:
+            self._forget()
+            raise
+
+    def give(self, call: CallStream) -> None:
+        """Give a stream back whose last answer was read to its end."""
+        call.stream.give_up_ns = None
+        call.is_fresh = False
+        with self._lock:
+            if not self.is_broken and not call.stream.is_cancelled:
+                self._idle.append(call)
+                self._lock.notify()
+                return
+        self.discard(call)
+
+    def discard(self, call: CallStream) -> None:
+        """Close a stream; the datanode stops what it does for it."""
+        self._end(call.stream)
+        self._forget()
+
+    def release(self, reader: int) -> None:
+        """Have the datanode told soon that a reader is not needed any more."""
+        self._released.append(reader)
+
+    def take_released(self) -> list[int]:
+        """Return the readers that the datanode is to be told of."""
+        released = self._released
+        return [released.popleft() for _ in range(len(released))] if released else []
+
+    def tick(self, now_ns: int) -> None:
+        """Cancel streams whose time is over, and tell of readers that are not needed."""
+        with self._lock:
+            late = [each for each in self._open if each.give_up_ns is not None and each.give_up_ns <= now_ns]
+            call = self._idle.popleft() if self._released and self._idle else None
+        for stream in late:
+            stream.cancel()
+        for changes in (self._first, *self._writes):
+            if changes is not None and changes.is_overdue(now_ns):
+                changes.close("it did not answer in time")
+        if call is not None:
+            try:
+                call.stream.send({"op": "release", "released": self.take_released()})
+            except BROKEN:
+                self.discard(call)
+            else:
+                self.give(call)
+
+    def close(self, reason: str) -> None:
+        """End the session and all streams."""
+        for changes in (self._first, *self._writes):
+            if changes is not None:
+                changes.close(reason)
+        self._on_end()
+        with self._lock:
+            busy = list(self._open)
+        for stream in busy:
+            stream.cancel()
+
+    def _open_changes(self, session: int | None) -> ChangeStream:
+        opened = ChangeStream(
+            ClientStream(self._client, CHANGES),
+            self.address,
+            settings=self._settings,
+            clock=self._clock,
+            on_end=self._on_end if session is None else None,
+        )
+        with self._lock:
+            self._open.add(opened.stream)
+        try:
+            opened.begin(session)
+        finally:
+            with self._lock:
+                self._open.discard(opened.stream)
+        return opened
+
+    def _on_end(self) -> None:
+        """The session is over."""
+        with self._lock:
+            self.is_broken = True
+            idle, self._idle = list(self._idle), deque()
+            self._lock.notify_all()
+        for call in idle:
+            self.discard(call)
+
+    def _open_call(self) -> CallStream:
+        stream = ClientStream(self._client, CALLS)
+        with self._lock:
+            self._open.add(stream)
+        stream.give_up_ns = self._clock.monotonic_ns() + self._settings.connect_timeout
+        try:
+            stream.send({"hello": CALLS, "session": self.changes.session})
+            head, _ = stream.receive()
+            if "error" in head:
+                raise raise_error(head["error"])
+        except BROKEN as error:
+            self._end(stream)
+            raise NodeUnavailable(text_of(error), address=self.address) from error
+        except BaseException:
+            self._end(stream)
+            raise
+        stream.give_up_ns = None
+        return CallStream(self, stream)
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._calls -= 1
+            self._lock.notify()
+
+    def _end(self, stream: ClientStream) -> None:
+        with self._lock:
+            self._open.discard(stream)
+        stream.close()

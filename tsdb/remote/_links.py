@@ -1,0 +1,75 @@
+"""The links of a client to all datanodes that it talks to, and the thread that keeps their deadlines."""
+
+from __future__ import annotations
+
+import threading
+
+from tsdb.clock import Clock
+from tsdb.errors import Cancelled
+from tsdb.remote._link import Link
+from tsdb.remote._settings import RemoteSettings
+
+TICK_SECONDS = 0.25
+"""How late a request may be cancelled whose deadline has passed, and how long a reader is kept that was released."""
+
+
+class Links:
+    """One link for each address. Thread-safe."""
+
+    def __init__(self, settings: RemoteSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._links: dict[str, Link] = {}
+        self._opening: dict[str, threading.Lock] = {}
+        self._is_closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def get(self, address: str) -> Link:
+        """Return the link to a datanode; NodeUnavailable if there is none and the datanode does not answer."""
+        found = self._links.get(address)
+        if found is not None and not found.is_broken:
+            return found
+        with self._lock:
+            opening = self._opening.setdefault(address, threading.Lock())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="tsdb-remote-watch", daemon=True)
+                self._thread.start()
+        with opening:
+            found = self._links.get(address)
+            if found is None or found.is_broken:
+                found = self._open(address, found)
+        return found
+
+    def _open(self, address: str, broken: Link | None) -> Link:
+        if self._is_closed.is_set():
+            raise Cancelled("the client of remote regions is closed")
+        if broken is not None:
+            broken.close("the connection broke")
+        link = Link(address, self._settings, self._clock)
+        # Before it is answered: the watch ends the attempt when its time is over.
+        with self._lock:
+            self._links[address] = link
+        try:
+            link.begin()
+        except BaseException:
+            with self._lock:
+                self._links.pop(address, None)
+            raise
+        return link
+
+    def close(self) -> None:
+        """End all links: what is unanswered ends as unknown."""
+        self._is_closed.set()
+        with self._lock:
+            links, self._links = list(self._links.values()), {}
+        for link in links:
+            link.close("the client was closed")
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(TICK_SECONDS):
+            now = self._clock.monotonic_ns()
+            with self._lock:
+                links = list(self._links.values())
+            for link in links:
+                link.tick(now)

@@ -1,0 +1,287 @@
+"""A reader of a region on another node.
+
+It is opened with its first request, and released with a later one: neither costs a round trip. Several threads may use
+it; each request takes a stream of its own. What the region does not know, expressions over tags, it asks for on the
+stream of the request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from tsdb.clock import Clock
+from tsdb.engine.reading import (
+    Aggregated,
+    Bounds,
+    CellsRequest,
+    CellsRun,
+    Evaluate,
+    KnownSeries,
+    KnownSeriesRequest,
+    PlannedCells,
+    PlannedScan,
+    RowFilter,
+    Samples,
+    SamplesRequest,
+    ScanRequest,
+    SeriesRequest,
+    SeriesRows,
+)
+from tsdb.errors import Cancelled, DeadlineExceeded
+from tsdb.model import MetricView, RegionId, RegionSchema, TimeRange
+from tsdb.remote._arrow import raise_rows
+from tsdb.remote._errors import NodeUnavailable, StaleStream, raise_error
+from tsdb.remote._link import CallStream, Link
+from tsdb.remote._message import pack
+from tsdb.remote._streams import BROKEN, ClientStream, text_of
+from tsdb.remote.codec import lower_into, lower_value, raise_value
+from tsdb.units import Duration
+
+T = TypeVar("T")
+
+TIMEOUT_MAX = Duration.of_seconds(3600)
+"""How long a request of a query without a deadline may take."""
+GRACE = Duration.of_seconds(2)
+"""What a datanode gets to say itself that a deadline has passed, before the stream is cancelled."""
+
+_MORE = pack({"op": "more"})
+
+
+class Places(Protocol):
+    """Finds the datanode of a region, again if it has moved."""
+
+    def at_place(self, region_id: RegionId, ask: Callable[[Link], T]) -> T: ...
+
+
+class RemoteReader:
+    """What a region held when it was first asked, for one query."""
+
+    def __init__(
+        self,
+        places: Places,
+        region_id: RegionId,
+        *,
+        timeout: Duration | None,
+        view: MetricView | None,
+        check: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.region_id = region_id
+        self._places = places
+        self._view = view
+        self._check = check
+        self._clock = clock
+        self._timeout = timeout
+        self._deadline_ns = clock.monotonic_ns() + (TIMEOUT_MAX if timeout is None else timeout)
+        self._opening = threading.Lock()
+        self._link: Link | None = None
+        self._number = 0
+        self._sources = 0
+        self._schema: RegionSchema | None = None
+        self._lock = threading.Lock()
+        self._busy: set[ClientStream] = set()
+        self._is_over = False
+
+    @property
+    def schema(self) -> RegionSchema:
+        if self._schema is None:
+            self._schema = self._ask("reader_schema")
+        return self._schema
+
+    @property
+    def sources(self) -> int:
+        """In how many places rows are held; it is learned with the first request."""
+        if self._link is None:
+            self._ask("statistics")
+        return self._sources
+
+    def plan_scan(self, filter: RowFilter) -> PlannedScan:
+        found: PlannedScan = self._ask("plan_scan", filter)
+        return found
+
+    def bounds(self, filter: RowFilter) -> Bounds | None:
+        found: Bounds | None = self._ask("bounds", filter)
+        return found
+
+    def plan_cells(self, request: CellsRequest, evaluate: Evaluate | None = None) -> PlannedCells:
+        found: PlannedCells = self._ask("plan_cells", request, evaluate=evaluate)
+        return found
+
+    def cells(self, request: CellsRun) -> Aggregated:
+        found: Aggregated = self._ask("cells", request)
+        return found
+
+    def series(self, request: SeriesRequest) -> SeriesRows:
+        found: SeriesRows = self._ask("series", request)
+        return found
+
+    def list_series(self, filter: RowFilter, time_range: TimeRange) -> Sequence[pa.RecordBatch]:
+        found: Sequence[pa.RecordBatch] = self._ask("list_series", filter, time_range)
+        return found
+
+    def known_series(self, request: KnownSeriesRequest) -> KnownSeries | None:
+        found: KnownSeries | None = self._ask("known_series", request)
+        return found
+
+    def samples(self, request: SamplesRequest) -> Samples | None:
+        found: Samples | None = self._ask("samples", request)
+        return found
+
+    def statistics(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = self._ask("statistics")
+        return found
+
+    def scan(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a share; the datanode makes the next batch meanwhile."""
+        link = self._link
+        assert link is not None, "a scan has been planned"
+        args, buffers = lower_value([request])
+        call = self._take(link)
+        is_read = False
+        try:
+            call.ask(self._head("scan", args), buffers, self._give_up_ns)
+            schema: pa.Schema | None = None
+            is_first = True
+            while True:
+                head, buffers = call.answer()
+                if "rows" not in head:
+                    break
+                batch = raise_rows(buffers, schema)
+                schema = batch.schema
+                self._check()
+                yield batch
+                if not is_first:
+                    call.stream.send_packed(_MORE)
+                is_first = False
+            is_read = True
+        except BROKEN as error:
+            raise self._broken(call, link, error) from error
+        finally:
+            self._return(link, call, is_read=is_read)
+        if "error" in head:
+            raise raise_error(head["error"])
+
+    def interrupt(self) -> None:
+        """End what waits for the datanode: the query was cancelled."""
+        with self._lock:
+            self._is_over = True
+            busy = list(self._busy)
+        for stream in busy:
+            stream.cancel()
+
+    def release(self) -> None:
+        """End the query: the datanode is told with the next request. More calls do nothing."""
+        self.interrupt()
+        with self._lock:
+            link, self._link = self._link, None
+        if link is not None:
+            link.release(self._number)
+
+    @property
+    def _give_up_ns(self) -> int:
+        return self._deadline_ns + GRACE
+
+    def _ask(self, op: str, *args: object, evaluate: Evaluate | None = None) -> Any:
+        self._check()
+        if self._link is None:
+            with self._opening:
+                if self._link is None:
+                    return self._places.at_place(
+                        self.region_id, lambda link: self._exchange(link, op, args, evaluate, opens=True)
+                    )
+        link = self._link
+        if link is None:
+            raise Cancelled("the query is over")
+        return self._exchange(link, op, args, evaluate)
+
+    def _exchange(
+        self, link: Link, op: str, args: tuple[object, ...], evaluate: Evaluate | None, *, opens: bool = False
+    ) -> Any:
+        lowered, buffers = lower_value(list(args))
+        head = self._head(op, lowered)
+        if opens:
+            head["open"] = lower_into([self.region_id, self._view], buffers)
+        if evaluate is not None:
+            head["evaluates"] = True
+        call = self._take(link)
+        failure: list[BaseException] = []
+        is_read = False
+        try:
+            call.ask(head, buffers, self._give_up_ns)
+            head, arrived = call.answer()
+            while "ask" in head:
+                self._compute(call, head["ask"], arrived, evaluate, failure)
+                head, arrived = call.answer()
+            is_read = True
+        except BROKEN as error:
+            raise self._broken(call, link, error) from error
+        finally:
+            self._return(link, call, is_read=is_read)
+        if failure:
+            raise failure[0]
+        if "error" in head:
+            raise raise_error(head["error"])
+        if opens:
+            self._opened(link, head["reader"], head["sources"])
+        return raise_value(head["ok"], arrived)
+
+    def _opened(self, link: Link, number: int, sources: int) -> None:
+        with self._lock:
+            self._number, self._sources = number, sources
+            if not self._is_over:
+                self._link = link
+                return
+        link.release(number)
+
+    def _head(self, op: str, args: Any) -> dict[str, Any]:
+        left = None if self._timeout is None else max(0, self._deadline_ns - self._clock.monotonic_ns())
+        return {"op": op, "args": args, "left": left, "reader": self._number}
+
+    def _compute(
+        self, call: CallStream, asked: list[Any], buffers: list[Any], evaluate: Evaluate | None, failure: list[Any]
+    ) -> None:
+        """Compute an expression that the region asks for; what goes wrong is raised here, not there."""
+        assert evaluate is not None
+        number, tags = asked[0], raise_value(asked[1], buffers)
+        try:
+            value, sent = lower_value(evaluate(number, tags))
+        except Exception as error:  # noqa: BLE001 - raised when the region has ended the request
+            failure.append(error)
+            call.stream.send({"op": "failed"})
+        else:
+            call.stream.send({"op": "answer", "value": value}, sent)
+
+    def _take(self, link: Link) -> CallStream:
+        if self._is_over:
+            raise Cancelled("the query is over")
+        call = link.take(self._deadline_ns)
+        with self._lock:
+            self._busy.add(call.stream)
+            is_over = self._is_over
+        if is_over:
+            call.stream.cancel()
+        return call
+
+    def _return(self, link: Link, call: CallStream, *, is_read: bool) -> None:
+        with self._lock:
+            self._busy.discard(call.stream)
+        if is_read:
+            link.give(call)
+        else:
+            link.discard(call)
+
+    def _broken(self, call: CallStream, link: Link, error: BaseException) -> Exception:
+        """Say why there is no answer."""
+        if self._is_over:
+            return Cancelled("the query was cancelled")
+        self._check()
+        if self._clock.monotonic_ns() >= self._deadline_ns:
+            return DeadlineExceeded(
+                "the datanode did not answer before the deadline", address=link.address, region_id=self.region_id
+            )
+        kind = NodeUnavailable if call.is_fresh or self._link is not None else StaleStream
+        return kind(text_of(error), address=link.address, region_id=self.region_id)
