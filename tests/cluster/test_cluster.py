@@ -95,7 +95,7 @@ def test_mysql_and_postgresql(cluster: Cluster) -> None:
         cursor.execute("INSERT INTO by_mysql VALUES (1, 7), (2, 8)")
         cursor.execute("SELECT sum(v) FROM by_mysql")
         assert cursor.fetchone() == (15,)
-    address = f"host=127.0.0.1 port={frontend.port_of('PostgreSQL')} user=me dbname=public"
+    address = f"host=127.0.0.1 port={frontend.port_of('Postgres')} user=me dbname=public"
     with psycopg.connect(address, autocommit=True) as session:
         assert session.execute("SELECT v FROM by_mysql ORDER BY ts").fetchall() == [(7,), (8,)]
 
@@ -129,7 +129,7 @@ def test_errors_are_those_of_a_standalone_server(cluster: Cluster) -> None:
     assert code("SELECT * FROM nowhere") == 4001
     assert code("DROP TABLE nowhere") == 4001
     assert code("ALTER TABLE twice DROP COLUMN nowhere") == 4002
-    assert code("CREATE DATABASE public") == 4011
+    assert code("CREATE DATABASE public") == 1004
     assert code("USE nowhere") == 4004
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tsdb.auth import Authenticator, Identity, UserStore
-from tsdb.catalog import Catalog
+from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.components._build_info import build_info
 from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
@@ -42,7 +42,7 @@ class AssemblyOptions:
     """The cluster that this node is part of."""
 
 
-def assemble(catalog: Catalog, regions: Regions, kv: KvStore, options: AssemblyOptions, clock: Clock) -> Database:
+def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: AssemblyOptions, clock: Clock) -> Database:
     """Return a database that executes statements; `kv` holds its users."""
     processes = ProcessList(clock, frontend=options.address)
     rejections = RejectionLog(clock)
@@ -83,7 +83,7 @@ def _open_connection(connected: Connected, busy: Process | None) -> OpenConnecti
 
 
 def _information(
-    catalog: Catalog,
+    catalog: AnyCatalog,
     regions: Regions,
     clock: Clock,
     processes: ProcessList,

@@ -58,6 +58,7 @@ class ProtocolServers:
         self.authenticator = Authenticator()
         self._scheduler = QueryScheduler()
         self._routes: list[ThreadedRoutes] = []
+        self._grpc: GrpcServer | None = None
         self.memory: list[MemoryOwner] = []
         """What the servers hold beside the database."""
 
@@ -110,7 +111,8 @@ class ProtocolServers:
         if opentsdb.enable and opentsdb.addr is not None:
             host, port = opentsdb.addr.host, opentsdb.addr.port
             services.append(OpentsdbServer(self.gate, host=host, port=port, threads_max=opentsdb.runtime_size))
-        services.append(self._grpc_server())
+        self._grpc = self._grpc_server()
+        services.append(self._grpc)
         if self._config.mysql.enable:
             services.append(self._mysql_server())
         if self._config.postgres.enable:
@@ -184,6 +186,12 @@ class ProtocolServers:
             keep_alive=options.keep_alive,
             scheduler=self._scheduler,
         )
+
+    @property
+    def grpc_address(self) -> str:
+        """Where the gRPC server listens, known once it does."""
+        assert self._grpc is not None
+        return next(iter(self._grpc.facts.values()))
 
     def close(self) -> None:
         """End what routes have running, and let nothing more through the gate."""

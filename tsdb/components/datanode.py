@@ -26,7 +26,7 @@ from tsdb.engine import Engine
 from tsdb.engine.errors import LogFenced
 from tsdb.errors import TsdbError
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, Registered
+from tsdb.meta.client import Heartbeats, Registration
 from tsdb.meta.errors import NodeSuperseded
 from tsdb.model import NodeRole, RegionId, RegionOpening
 from tsdb.remote import NodeUnavailable, NodeVerbs, RegionServer, ServedRegions
@@ -61,7 +61,7 @@ class Datanode:
             self._clock,
             report=self._report,
             on_close=self._close_regions,
-            on_unknown=self._register,
+            on_unknown=self._register_again,
             on_superseded=self._give_way,
         )
         self._stores: OpenStores | None = None
@@ -69,7 +69,7 @@ class Datanode:
         self._is_closing = False
         self._reopening = threading.Lock()
         self._server = RegionServer(
-            _not_open(),
+            _not_open(self._node.address),
             host=address.host,
             port=address.port,
             threads_max=config.rpc_runtime_size,
@@ -131,11 +131,15 @@ class Datanode:
         for region_id, error in self._engine.refused.items():
             _log.warning("a region that is placed here is not open", region=region_id, error=error)
 
-    def _register(self) -> Registered:
+    def _register(self) -> Registration:
         sent_ns = self._clock.monotonic_ns()
         registered = self._meta.register(self._node)
         self._heartbeats.lease_from(sent_ns, registered.lease)
         return registered
+
+    def _register_again(self) -> None:
+        """The leader does not know this node: it may be a new one."""
+        self._register()
 
     def _fail(self, error: TsdbError) -> None:
         """The log takes nothing more. If it was fenced, the node goes on with what is still placed on it."""
@@ -151,7 +155,7 @@ class Datanode:
             if self._is_closing:
                 return
             engine, self._engine = self._engine, None
-            self._server.regions = _not_open()
+            self._server.regions = _not_open(self._node.address)
             self._server.readers.close()
             if engine is not None:
                 # What is not flushed was acknowledged in the log, which whoever has the region now has read.
@@ -195,7 +199,7 @@ class Datanode:
     def _present(self) -> Engine:
         engine = self._engine
         if engine is None:
-            raise NodeUnavailable("the datanode is opening its regions", address=self._node.address)
+            raise NodeUnavailable("it is opening its regions", address=self._node.address)
         return engine
 
     def _report(self) -> tuple[dict[str, Any], Sequence[RegionId]]:
@@ -232,9 +236,12 @@ class _Listening:
 class _NotOpen:
     """The regions of a datanode that has not opened them."""
 
+    def __init__(self, address: str) -> None:
+        self._address = address
+
     def __getattr__(self, name: str) -> NoReturn:
-        raise NodeUnavailable("the datanode is opening its regions")
+        raise NodeUnavailable("it is opening its regions", address=self._address)
 
 
-def _not_open() -> ServedRegions:
-    return cast(ServedRegions, _NotOpen())
+def _not_open(address: str) -> ServedRegions:
+    return cast(ServedRegions, _NotOpen(address))

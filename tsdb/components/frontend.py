@@ -9,10 +9,11 @@ Reads and writes go on while no metadata server can be reached; changes of table
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from tsdb.catalog import RemoteCatalog
 from tsdb.clock import SystemClock
@@ -28,8 +29,8 @@ from tsdb.config import FrontendConfig
 from tsdb.database import Database, DatabaseOptions
 from tsdb.kv import MirrorKv
 from tsdb.memory import MemoryOwner
-from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes
-from tsdb.model import NodeRole, RegionId
+from tsdb.meta.client import Heartbeats, MetaClient, MirrorRoutes, NodeDescription
+from tsdb.model import NodeRole
 from tsdb.processes.fork_server import Forker
 from tsdb.remote import RemoteRegions, RemoteSettings
 from tsdb.servers.http import HttpApp
@@ -48,6 +49,7 @@ class Frontend:
         self._clock = SystemClock()
         self._protocols = ProtocolServers(config)
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
+        self._meta: MetaClient | None = None
         self._database: Database | None = None
         self._closing = ExitStack()
         self.trouble: str | None = None
@@ -56,7 +58,7 @@ class Frontend:
         self._protocols.add_routes(app)
 
     def services(self) -> list[Service]:
-        return [self._governor, *self._protocols.services()]
+        return [self._governor, *self._protocols.services(), _Heartbeats(self._describe, self._opened_meta)]
 
     def open(self) -> None:
         """Follow the metadata, and open the database over it."""
@@ -83,8 +85,8 @@ class Frontend:
             database = assemble(catalog, regions, mirror, options, self._clock)
             undo.callback(database.services.queries.close)
             undo.callback(database.slow_queries.close)
-            undo.callback(self._start_heartbeats(meta).stop)
             self._closing = undo.pop_all()
+        self._meta = meta
         self._database = database
         self._protocols.gate.open(database)
 
@@ -95,20 +97,13 @@ class Frontend:
     def examples(self, url: str) -> list[str]:
         return self._protocols.examples(url)
 
-    def _start_heartbeats(self, meta: MetaClient) -> Heartbeats:
-        grpc, http = str(self._config.grpc.addr), str(self._config.http.addr)
-        node = describe_node(NodeRole.FRONTEND, 0, grpc, http, self._clock)
-        load = LoadReport(self._clock)
+    def _describe(self) -> NodeDescription:
+        address, http = self._protocols.grpc_address, str(self._config.http.addr)
+        return describe_node(NodeRole.FRONTEND, 0, address, http, self._clock)
 
-        def report() -> tuple[dict[str, Any], list[RegionId]]:
-            return load.take(), []
-
-        def register() -> None:
-            meta.register(node)
-
-        heartbeats = Heartbeats(meta, node, self._clock, report=report, on_unknown=register)
-        heartbeats.start()
-        return heartbeats
+    def _opened_meta(self) -> MetaClient:
+        assert self._meta is not None
+        return self._meta
 
     def _home(self, undo: ExitStack) -> Path:
         """The directory for what queries spill."""
@@ -131,3 +126,27 @@ class Frontend:
         database = self._database
         own: list[MemoryOwner] = [] if database is None else [database.services.queries, database.promql]
         return [*own, *self._protocols.memory]
+
+
+class _Heartbeats:
+    """Tells the leader that this frontend is there, from when its addresses are known."""
+
+    facts: Mapping[str, str] = {}
+
+    def __init__(self, describe: Callable[[], NodeDescription], meta: Callable[[], MetaClient]) -> None:
+        self._describe = describe
+        self._meta = meta
+        self._running: Heartbeats | None = None
+
+    def probe(self) -> None:
+        """Needs nothing."""
+
+    async def start(self) -> None:
+        clock = SystemClock()
+        load = LoadReport(clock)
+        self._running = Heartbeats(self._meta(), self._describe(), clock, report=lambda: (load.take(), ()))
+        self._running.start()
+
+    async def stop(self, grace_seconds: float) -> None:
+        if self._running is not None:
+            await asyncio.to_thread(self._running.stop)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tsdb.config._fields import AcknowledgeMode, Address, IndexMode, TlsMode
     from tsdb.config._layers import Origin
     from tsdb.config._load import LoadedConfig, load_config
-    from tsdb.config._operations import SlowQueryOptions
+    from tsdb.config._operations import MetaClientOptions, SlowQueryOptions
     from tsdb.config._protocols import TlsOptions
     from tsdb.config._render import render, settings_of
     from tsdb.config._storage import (
@@ -55,6 +55,7 @@ _LAZY = {
     "AcknowledgeMode": "_fields",
     "IndexMode": "_fields",
     "LoadedConfig": "_load",
+    "MetaClientOptions": "_operations",
     "MetasrvConfig": "_components",
     "MitoOptions": "_engine",
     "Origin": "_layers",
@@ -85,6 +86,7 @@ __all__ = [
     "GcsOptions",
     "IndexMode",
     "LoadedConfig",
+    "MetaClientOptions",
     "MetasrvConfig",
     "MitoOptions",
     "Option",
