@@ -107,6 +107,9 @@ class LoopbackReader:
     def statistics(self) -> Mapping[str, int]:
         return self._call("statistics", self._reader.statistics)
 
+    def interrupt(self) -> None:
+        self._reader.interrupt()
+
     def release(self) -> None:
         self._reader.release()
 

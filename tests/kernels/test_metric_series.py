@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsdb import _kernels
-from tsdb.engine.entry import unpack_tags
+from tsdb.engine.entry import unpack_columns
 
 Drawn = tuple[list[str], list[tuple[int, int]]]
 
@@ -56,7 +56,8 @@ def read_packed(series: _kernels.MetricSeries, places: list[int]) -> list[pa.Arr
     none, tags, none_either, fields, count, rows, tags_form, fields_form = struct.unpack_from("<8I", stored)
     assert (none, none_either, fields, count, rows, tags_form, fields_form) == (0, 0, 0, len(places), 0, 1, 2)
     assert len(stored) == 32 + tags + 16 * len(places)
-    return unpack_tags(pa.py_buffer(stored[32 : 32 + tags]), columns=2, rows=len(places))
+    columns = unpack_columns(pa.py_buffer(stored[32 : 32 + tags]), columns=2, rows=len(places))
+    return [column.take(np.arange(len(places), dtype=np.uint32)) for column in columns]
 
 
 def drawn_series() -> st.SearchStrategy[Drawn]:

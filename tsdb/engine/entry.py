@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from tsdb.engine.log import (
     sealed_payload,
 )
 from tsdb.errors import InvalidArguments
-from tsdb.model import Batch, ColumnId, OpType, RegionSchema, Semantic, SeriesTable, TagKeeper, make_tags
+from tsdb.model import Batch, ColumnId, LateTags, OpType, RegionSchema, Semantic, SeriesTable, TagKeeper, make_tags
 from tsdb.weighted_cache import WeightedCache
 
 _LENGTHS = struct.Struct("<8I")
@@ -144,15 +144,18 @@ def decode_batch(schema: RegionSchema, payload: pa.Buffer, kind: FrameKind, *, v
     check = np.frombuffer(payload, np.uint64, series_count, start + 8 * series_count)
     times = np.frombuffer(payload, np.int64, row_count, after_hashes)
     index = np.frombuffer(payload, np.uint32, row_count, after_hashes + 8 * row_count)
-    known = _named_tags(tags, tags_header, series_count) if tags_form == _PACKED else _columns(tags, tags_header)
-    columns = [
-        _as(known[tag.id], tag.type) if tag.id in known else pa.nulls(series_count, tag.type) for tag in schema.tags
-    ]
-    if version == schema.version:
-        named = make_tags(columns, [tag.name for tag in schema.tags], series_count)
-        table = SeriesTable(tsid, check, named)
+    if tags_form == _PACKED:
+        packed = _named_tags(tags, tags_header, series_count)
+        late = LateTags(schema.arrow_tags, np.arange(series_count, dtype=np.uint32), PackedTags(schema, packed))
+        table = SeriesTable(tsid, check, late)
     else:
-        table = SeriesTable.of_tags(schema, columns, series_count)
+        known = _columns(tags, tags_header)
+        columns = [
+            _as(known[tag.id], tag.type) if tag.id in known else pa.nulls(series_count, tag.type) for tag in schema.tags
+        ]
+        table = SeriesTable(tsid, check, make_tags(columns, [tag.name for tag in schema.tags], series_count))
+    if version != schema.version:
+        table = SeriesTable.of_tags(schema, table.read_tags().columns, series_count)
     values = {
         schema.by_id[column].name: _as(array, schema.by_id[column].type)
         for column, array in _read_fields(fields, fields_header, fields_form, row_count).items()
@@ -180,14 +183,23 @@ def open_payload(schema: RegionSchema, payload: EncodedPayload, kind: FrameKind,
     try:
         raw = decode_payload(pa.py_buffer(payload.stored), codec=payload.codec, raw_bytes=payload.raw_bytes)
         batch = decode_batch(schema, raw, kind, version=schema.version)
-        batch.series.read_tags().validate(full=True)
+        _validate_tags(batch.series)
         for column in batch.fields.values():
             column.validate(full=True)
-    except (pa.ArrowException, ValueError, KeyError, IndexError, struct.error, AssertionError, OSError) as error:
+    except Exception as error:  # whatever bytes can bring about
         raise InvalidArguments(f"the rows cannot be read: {error}") from error
     if batch.rows != rows:
         raise InvalidArguments("the entry has another number of rows", expected=rows, received=batch.rows)
     return batch
+
+
+def _validate_tags(series: SeriesTable) -> None:
+    late = series.late
+    if late is None:
+        series.read_tags().validate(full=True)
+    else:
+        assert isinstance(late.keeper, PackedTags)
+        late.keeper.validate()
 
 
 def check_batch(schema: RegionSchema, batch: Batch) -> None:
@@ -265,14 +277,55 @@ def _read_fields(encoded: pa.Buffer, header: pa.Buffer, form: int, rows: int) ->
     return {ColumnId(int(name)): pa.Array.from_buffers(_FLOAT64, rows, [None, encoded])}
 
 
-def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, pa.Array]:
+def _named_tags(packed: pa.Buffer, header: pa.Buffer, rows: int) -> dict[ColumnId, PackedColumn]:
     names = _parse_schema(header.to_pybytes()).names
-    columns = unpack_tags(packed, columns=len(names), rows=rows)
+    columns = unpack_columns(packed, columns=len(names), rows=rows)
     return {ColumnId(int(name)): column for name, column in zip(names, columns, strict=True)}
 
 
-def unpack_tags(packed: pa.Buffer, *, columns: int, rows: int) -> list[pa.Array]:
-    """Read tags that are packed: of each column its distinct values, and for each series the number of one."""
+class PackedColumn(NamedTuple):
+    """A tag of some series: its distinct values, and for each series the number of one."""
+
+    values: pa.StringArray
+    codes: npt.NDArray[np.unsignedinteger[Any]]
+    """The greatest number that the type has is null."""
+
+    def take(self, numbers: npt.NDArray[np.uint32]) -> pa.Array:
+        """Return the values of some series."""
+        codes = self.codes[numbers]
+        return self.values.take(pa.array(codes, mask=codes == np.iinfo(codes.dtype).max))
+
+    def validate(self) -> None:
+        """Raise ArrowInvalid, or ValueError, if something in it points elsewhere."""
+        self.values.validate(full=True)
+        codes = self.codes
+        if bool(((codes >= len(self.values)) & (codes != np.iinfo(codes.dtype).max)).any()):
+            raise ValueError("a series has a value that the entry does not have")
+
+
+class PackedTags(TagKeeper):
+    """The tags of an entry, as they lie in it: mostly series are known, and nobody reads them again."""
+
+    def __init__(self, schema: RegionSchema, columns: Mapping[ColumnId, PackedColumn]) -> None:
+        self._schema = schema
+        self._columns = columns
+
+    def read_tags(self, numbers: npt.NDArray[np.uint32]) -> pa.RecordBatch:
+        columns = [
+            _as(self._columns[tag.id].take(numbers), tag.type)
+            if tag.id in self._columns
+            else pa.nulls(len(numbers), tag.type)
+            for tag in self._schema.tags
+        ]
+        return make_tags(columns, [tag.name for tag in self._schema.tags], len(numbers))
+
+    def validate(self) -> None:
+        for column in self._columns.values():
+            column.validate()
+
+
+def unpack_columns(packed: pa.Buffer, *, columns: int, rows: int) -> list[PackedColumn]:
+    """Read tags that are packed; nothing is copied."""
     found, at = [], 0
     for _ in range(columns):
         count, text_bytes, width, _ = _PACKED_COLUMN.unpack(packed.slice(at, _PACKED_COLUMN.size).to_pybytes())
@@ -282,8 +335,7 @@ def unpack_tags(packed: pa.Buffer, *, columns: int, rows: int) -> list[pa.Array]
         at = codes_at + _padded(width * rows)
         offsets, text = packed.slice(offsets_at, 4 * (count + 1)), packed.slice(text_at, text_bytes)
         codes = np.frombuffer(packed, _CODES[width], rows, codes_at)
-        values = pa.StringArray.from_buffers(count, offsets, text)
-        found.append(values.take(pa.array(codes, mask=codes == np.iinfo(codes.dtype).max)))
+        found.append(PackedColumn(pa.StringArray.from_buffers(count, offsets, text), codes))
     return found
 
 

@@ -232,6 +232,9 @@ class RegionReader(Protocol):
     def statistics(self) -> Mapping[str, int]:
         """Return what reading has taken so far, by counter."""
 
+    def interrupt(self) -> None:
+        """The query was cancelled: calls of other threads that wait for another node end soon."""
+
     def release(self) -> None:
         """End the query: files may be deleted now. More calls do nothing."""
 

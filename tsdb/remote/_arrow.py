@@ -34,8 +34,13 @@ _INT64 = np.iinfo(np.int64)
 
 _restore_expression: Callable[[pa.Buffer], pc.Expression] = pc.field("a").__reduce__()[0]
 
+
+def _parse_schema(encoded: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(encoded))
+
+
 _read_schema = WeightedCache(
-    lambda encoded: pa.ipc.read_schema(pa.py_buffer(encoded)),
+    _parse_schema,
     weigh=lambda _, schema: _COLUMN_BYTES * (1 + len(schema)),
     weight_max=_SCHEMAS_BYTES_MAX,
 )

@@ -256,14 +256,11 @@ class RemoteReader:
             call.stream.send({"op": "answer", "value": value}, sent)
 
     def _take(self, link: Link) -> CallStream:
-        if self._is_over:
-            raise Cancelled("the query is over")
         call = link.take(self._deadline_ns)
         with self._lock:
             self._busy.add(call.stream)
-            is_over = self._is_over
-        if is_over:
-            call.stream.cancel()
+            if self._is_over:
+                call.stream.cancel()
         return call
 
     def _return(self, link: Link, call: CallStream, *, is_read: bool) -> None:

@@ -10,7 +10,7 @@ asked once more. A change whose answer was lost is not sent again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from tsdb.clock import Clock, SystemClock
@@ -59,7 +59,7 @@ class RemoteRegions:
     def __init__(self, routes: Routes, *, settings: RemoteSettings | None = None, clock: Clock | None = None) -> None:
         self.routes = routes
         self.settings = settings or RemoteSettings()
-        self.again = ThreadPoolExecutor(RETRY_THREADS, thread_name_prefix="tsdb-remote-again")
+        self.again: Executor = ThreadPoolExecutor(RETRY_THREADS, thread_name_prefix="tsdb-remote-again")
         self._clock = clock or SystemClock()
         self._links = Links(self.settings, self._clock)
         self._schemas: dict[RegionId, tuple[str, RegionSchema]] = {}

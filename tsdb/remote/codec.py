@@ -73,8 +73,8 @@ _Lower = Callable[["_Encoder", Any], Any]
 
 def encode_value(value: object) -> bytes:
     """Return a value as a message; TypeError if something in it cannot travel."""
-    encoder = _Encoder()
-    return pack(encoder.lower(value), encoder.buffers)
+    head, buffers = lower_value(value)
+    return pack(head, buffers)
 
 
 def decode_value(message: bytes | pa.Buffer) -> Any:
@@ -85,15 +85,16 @@ def decode_value(message: bytes | pa.Buffer) -> Any:
 
 def lower_value(value: object) -> tuple[Any, list[Part]]:
     """Return a value as the head of a message and its buffers."""
-    encoder = _Encoder()
-    return encoder.lower(value), encoder.buffers
+    buffers: list[Part] = []
+    return lower_into(value, buffers), buffers
 
 
 def lower_into(value: object, buffers: list[Part]) -> Any:
     """Return a value as a part of the head of a message whose buffers these are; more are added."""
-    encoder = _Encoder()
-    encoder.buffers = buffers
-    return encoder.lower(value)
+    try:
+        return _Encoder(buffers).lower(value)
+    except RecursionError as error:
+        raise BadMessage("the request cannot be sent to another node: it is nested too deep") from error
 
 
 def raise_value(head: Any, buffers: list[pa.Buffer]) -> Any:
@@ -111,8 +112,8 @@ class _Encoder:
 
     __slots__ = ("_kept", "_sent", "buffers")
 
-    def __init__(self) -> None:
-        self.buffers: list[Part] = []
+    def __init__(self, buffers: list[Part]) -> None:
+        self.buffers = buffers
         self._sent: dict[int, list[Any]] = {}
         self._kept: list[object] = []
         """What `_sent` knows by its identity."""

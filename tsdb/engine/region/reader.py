@@ -162,6 +162,9 @@ class LocalReader:
     def statistics(self) -> Mapping[str, int]:
         return self._statistics.to_dict()
 
+    def interrupt(self) -> None:
+        """Nothing is waited for here: checks end what runs."""
+
     def release(self) -> None:
         self._whole.release()
 

@@ -198,6 +198,7 @@ class TableSource(TableLookup):
         def open_reader(region: RegionId) -> RegionReader:
             reader = regions.open_reader(region, timeout=life.timeout, view=view, check=life.check)
             life.on_end(reader.release)
+            life.on_cancel(reader.interrupt)
             return reader
 
         return TableRegions(stored, open_reader)
