@@ -52,8 +52,8 @@ objects: $(VENV)/.dev-ready ## run the SQL and protocol suites with data in S3, 
 	TSDB_TEST_STORAGE=S3 $(BIN)/pytest -s tests/soak/test_soak.py $(ARGS)
 
 .PHONY: etcd
-etcd: $(VENV)/.dev-ready ## run all tests of the metadata store, with many kills of etcd and of members of a cluster
-	TSDB_ETCD=all $(BIN)/pytest tests/kv $(ARGS)
+etcd: $(VENV)/.dev-ready ## run all tests of the metadata store and its servers, with many kills of etcd and of members of a cluster
+	TSDB_ETCD=all $(BIN)/pytest tests/kv tests/meta $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev-ready ## send malformed packets to every port of a server (TSDB_FUZZ_SECONDS for each, 120), and hostile statements

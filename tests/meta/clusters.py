@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.engine.harness import OPTIONS, WAL_OPTIONS
 from tsdb.engine import Engine, Wal
+from tsdb.errors import TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.meta import LeaderSettings, MetaServer, Metasrv, MetasrvSettings, NodeDescription
 from tsdb.meta.client import MetaClient, MetaClientSettings
@@ -51,7 +52,8 @@ class Reached:
             return found
 
         def call(region_id: Any, *arguments: Any) -> Any:
-            assert not self.is_closed
+            if self.is_closed:
+                raise TsdbError("the way to the datanodes is closed")
             self._routes.peer_of(region_id)
             return found(region_id, *arguments)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from tests.catalog.worlds import draft, view, with_column
-from tests.meta.clusters import datanode, running_cluster, wait_until
-from tsdb.catalog import CatalogOutdated, RemoteCatalog, TableAlreadyExists, TableNotFound, places_of
+from tests.meta.clusters import PATIENT, datanode, running_cluster, wait_until
+from tsdb.catalog import CatalogChange, CatalogOutdated, RemoteCatalog, TableAlreadyExists, TableNotFound, places_of
 from tsdb.catalog._regions import directories_of
-from tsdb.errors import InvalidArguments, Unsupported
-from tsdb.kv import Absent, Equals, MirrorKv, PutKey
-from tsdb.meta.client import MetaClient, MirrorRoutes
-from tsdb.meta.errors import MetasrvUnreachable, NodeIdInUse, NodeSuperseded, NoLiveDatanode
+from tsdb.error_json import error_from_json, error_to_json
+from tsdb.errors import InvalidArguments, Status, Unsupported
+from tsdb.kv import Absent, Equals, LeadershipLost, MirrorKv, PutKey
+from tsdb.meta.client import MetaClient, MetaClientSettings, MirrorRoutes
+from tsdb.meta.client._nodelay import connections_to
+from tsdb.meta.errors import ChangePending, MetasrvUnreachable, NodeIdInUse, NodeSuperseded, NoLiveDatanode
 from tsdb.model import DatabaseInfo, NodeRole, Peer, RegionId, RegionPlace
 from tsdb.units import Duration
 
@@ -175,9 +181,21 @@ def test_a_client_finds_the_leader_and_the_next_one(tmp_path: Path) -> None:
         mirror.close()
 
 
-def test_servers_that_cannot_be_reached_are_named() -> None:
-    from tsdb.meta.client import MetaClientSettings
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="connections are found in /proc")
+@pytest.mark.parametrize("is_on", [True, False])
+def test_tcp_nodelay_is_set_as_configured(is_on: bool, tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client(replace(PATIENT, tcp_nodelay=is_on))
+        client.version()
+        port = int(client.leader.rpartition(":")[2])
 
+        def options() -> set[bool]:
+            return {bool(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) for each in connections_to(port)}
+
+        wait_until(lambda: options() == {is_on})
+
+
+def test_servers_that_cannot_be_reached_are_named() -> None:
     client = MetaClient(["127.0.0.1:1"], MetaClientSettings(timeout=Duration.of_seconds(0.3)))
     with pytest.raises(MetasrvUnreachable, match=r"127\.0\.0\.1:1"):
         client.nodes()
@@ -197,8 +215,38 @@ def test_a_deposed_leader_changes_nothing_more(tmp_path: Path) -> None:
         leading = cluster.leader().leading()
         cluster.remove(cluster.leader())
         assert cluster.regions[0].is_closed
-        from tsdb.kv import LeadershipLost
-
         with pytest.raises(LeadershipLost):
             leading.kv.transact([], [PutKey("__user/ann", b"{}")])
         assert cluster.store.get("__user/ann") is None
+
+
+def test_a_change_that_takes_longer_than_the_client_waits_goes_on(tmp_path: Path) -> None:
+    with running_cluster(tmp_path) as cluster:
+        client = cluster.client(replace(PATIENT, ddl_timeout=Duration.of_seconds(0.05)))
+        go_on = threading.Event()
+        leader = cluster.leader().leading()
+        leader.procedures.submit("slow", "wait", "", lambda: go_on.wait(30))
+        with pytest.raises(ChangePending) as caught:
+            client.change(CatalogChange.from_json({"kind": "create_database", "info": DatabaseInfo("d").to_json()}))
+        pending = str(caught.value.fields["procedure"])
+        assert client.procedure(pending)["state"] == "Waiting"
+        go_on.set()
+        wait_until(lambda: client.procedure(pending)["state"] == "Done")
+        assert cluster.store.get("__schema_name/tsdb/d") is not None
+
+
+def test_an_error_arrives_as_the_same_class_or_as_one_of_the_same_status() -> None:
+    for error in (
+        TableNotFound("public", "cpu", near="cpus"),
+        NodeIdInUse("taken", address="a:1", count=3),
+        CatalogOutdated("t"),
+    ):
+        found = error_from_json(orjson.loads(orjson.dumps(error_to_json(error))))
+        assert (type(found), str(found), found.status, found.hint) == (
+            type(error),
+            str(error),
+            error.status,
+            error.hint,
+        )
+    unknown = error_from_json({"class": "FromTheFuture", "status": 4009, "message": "m", "fields": {"a": 1}})
+    assert (str(unknown), unknown.status) == ("m (a: 1)", Status.REGION_BUSY)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from tsdb.catalog import Catalog, CatalogChange, apply_change, openings_of, places_of
+from tsdb.catalog import Catalog, CatalogChange, CatalogOutdated, apply_change, openings_of, places_of
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError
@@ -34,7 +34,8 @@ from tsdb.units import Duration
 
 STEP_TIMEOUT = Duration.of_seconds(10)
 """How long one step of a change may wait for datanodes."""
-_HOUSEKEEPING_SECONDS, _HOUSEKEEPING_SECONDS_MAX = 5.0, 60.0
+_HOUSEKEEPING_SECONDS = 5.0
+_AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
 """How often what was interrupted is tried again: less and less often while it cannot be finished."""
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
@@ -142,7 +143,20 @@ class MetaLeader:
         self._recovered.wait()
         if self._catalog is None or self._stopped.is_set():
             raise LeadershipLost("this server does not lead any more", hint="send the change again")
-        return apply_change(self._catalog, change)
+        try:
+            return apply_change(self._catalog, change)
+        except (InvalidArguments, CatalogOutdated):
+            raise
+        except TsdbError as error:
+            # A leader of the past fails because of what the next one does: then it cannot say what becomes of a change.
+            self._confirm(error)
+            raise
+
+    def _confirm(self, error: TsdbError) -> None:
+        """Raise LeadershipLost if this server does not lead any more."""
+        if self._stopped.is_set():
+            raise LeadershipLost("this server does not lead any more") from error
+        self.kv.transact([], [])
 
     def _misplaced(self, node_id: int, regions: Sequence[RegionId]) -> list[RegionId]:
         """Return those of a node's regions that are not placed there. The copy may be old: the store decides."""
@@ -172,7 +186,8 @@ class MetaLeader:
     def _keep_house(self) -> None:
         while self._catalog is None and not self._stopped.is_set():
             self._recover()
-        pause = _HOUSEKEEPING_SECONDS
+        again = _AGAIN_SECONDS_MIN
+        pause = again
         while not self._stopped.wait(pause):
             is_done = False
             try:
@@ -183,7 +198,8 @@ class MetaLeader:
                 return
             except TsdbError as error:
                 _log.warning("what was interrupted is not finished yet", error=error)
-            pause = _HOUSEKEEPING_SECONDS if is_done else min(_HOUSEKEEPING_SECONDS_MAX, 2 * pause)
+            again = _AGAIN_SECONDS_MIN if is_done else min(_AGAIN_SECONDS_MAX, 2 * again)
+            pause = _HOUSEKEEPING_SECONDS if is_done else again
 
     def _recover(self) -> None:
         try:

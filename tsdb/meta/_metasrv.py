@@ -14,14 +14,14 @@ from tsdb.catalog import CatalogChange
 from tsdb.clock import Clock, SystemClock
 from tsdb.errors import InvalidArguments, TsdbError
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.kv import CoordinationStore, DeleteKey, KvUnavailable, KvWatch, Leadership, MirrorKv, PutKey
+from tsdb.kv import CoordinationStore, DeleteKey, KvUnavailable, KvWatch, Leadership, LeadershipLost, MirrorKv, PutKey
 from tsdb.meta._keys import CATALOG_VERSION, EVERYTHING, MAINTENANCE
 from tsdb.meta._leader import LeaderSettings, MakeRegions, MetaLeader
 from tsdb.meta._nodes import HEARTBEAT, NodeDescription, NodeState
 from tsdb.meta._places import PlaceIndex
 from tsdb.meta._wire import compare_from_json, operation_from_json
 from tsdb.meta.election import MetasrvElection
-from tsdb.meta.errors import NotLeader
+from tsdb.meta.errors import ChangeOutcomeUnknown, NotLeader
 from tsdb.model import NodeRole, RegionId
 from tsdb.telemetry import gauge, get_logger
 
@@ -135,6 +135,10 @@ class Metasrv:
         if not record.ended.wait(min(WAIT_SECONDS_MAX, float(request.get("wait_ms", 0)) / 1000)):
             return {"value": {"pending": procedure_id}, "revision": 0}
         revision = leader.kv.version()
+        if isinstance(record.error, LeadershipLost):
+            if not record.began_ms:
+                raise NotLeader(self._election.leader())
+            raise ChangeRefused(_unknown_outcome(change, procedure_id), revision)
         if record.error is not None:
             raise ChangeRefused(record.error, revision)
         return {"value": {"result": record.result, "id": procedure_id}, "revision": revision}
@@ -229,6 +233,15 @@ class ChangeRefused(Exception):
         super().__init__(str(error))
         self.error = error
         self.revision = revision
+
+
+def _unknown_outcome(change: CatalogChange, procedure_id: str) -> ChangeOutcomeUnknown:
+    return ChangeOutcomeUnknown(
+        "another server began to lead while a change was made: it finishes or undoes it",
+        change=change.kind,
+        procedure=procedure_id,
+        hint="look whether it was made before it is sent again",
+    )
 
 
 def _refuse(*_: object) -> int:

@@ -11,6 +11,7 @@ import grpc
 from tsdb.errors import InvalidArguments
 from tsdb.kv import KvClosed
 from tsdb.meta._wire import MESSAGE_BYTES_MAX
+from tsdb.meta.client._nodelay import clear_nodelay
 from tsdb.units import Duration
 
 _RECONNECT_MIN_MS, _RECONNECT_MAX_MS = 50, 1000
@@ -26,6 +27,8 @@ class MetaClientSettings:
     connect_timeout: Duration = Duration.of_seconds(1)
     ddl_timeout: Duration = Duration.of_seconds(10)
     """How long a change of the catalog is waited for; it goes on behind it."""
+    tcp_nodelay: bool = True
+    """Whether small packets are sent at once."""
 
 
 class MetaChannels:
@@ -35,6 +38,7 @@ class MetaChannels:
         if not addresses:
             raise InvalidArguments("no address of a metadata server is given", hint="set meta_client.metasrv_addrs")
         self.addresses = tuple(dict.fromkeys(addresses))
+        self._settings = settings
         self._options = _options(settings)
         self._lock = threading.Lock()
         self._open: dict[str, grpc.Channel] = {}
@@ -66,8 +70,20 @@ class MetaChannels:
             if self._is_closed:
                 raise KvClosed
             if address not in self._open:
-                self._open[address] = grpc.insecure_channel(address, options=self._options)
+                self._open[address] = self._connect(address)
             return self._open[address]
+
+    def _connect(self, address: str) -> grpc.Channel:
+        channel = grpc.insecure_channel(address, options=self._options)
+        if not self._settings.tcp_nodelay:
+            port = int(address.rpartition(":")[2])
+
+            def on_state(state: grpc.ChannelConnectivity) -> None:
+                if state is grpc.ChannelConnectivity.READY:
+                    clear_nodelay(port)
+
+            channel.subscribe(on_state)
+        return channel
 
     def close(self) -> None:
         with self._lock:
