@@ -45,6 +45,12 @@ class ProtocolMismatch(RemoteError):
         )
 
 
+class CannotTravel(RemoteError, TypeError):
+    """A value is none that other nodes know: a bug, nothing was sent."""
+
+    status = Status.INTERNAL
+
+
 class NodeUnavailable(RemoteError):
     """A datanode does not answer; nothing that was asked of it has been done, or it can be asked again."""
 

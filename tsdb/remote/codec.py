@@ -8,6 +8,7 @@ In the head, what JSON has is written as it is. Everything else is a list that b
     v       class, values of its fields      e   class of an enumeration, value
     d z     duration, size                   i f   integer of more than 64 bits; float that is not finite, by its bits
     y       bytes, in a buffer               E   error
+    o       date, time, interval or decimal, as the default of a column may be
     b a c k n x p    record batch, array, scalar, type, numpy array, expression, samples (`_arrow.py`)
 
 Only classes of the interface can travel; nothing is ever looked up by a name that a message gives. Objects that occur
@@ -19,6 +20,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -41,7 +44,7 @@ from tsdb.engine import (
 from tsdb.engine.reading import Samples, as_node, is_understood
 from tsdb.errors import TsdbError
 from tsdb.remote import _arrow
-from tsdb.remote._errors import BadMessage, lower_error, raise_error
+from tsdb.remote._errors import BadMessage, CannotTravel, lower_error, raise_error
 from tsdb.remote._message import Part, pack, unpack
 from tsdb.units import Duration, Size
 
@@ -72,7 +75,7 @@ _Lower = Callable[["_Encoder", Any], Any]
 
 
 def encode_value(value: object) -> bytes:
-    """Return a value as a message; TypeError if something in it cannot travel."""
+    """Return a value as a message; CannotTravel if something in it cannot."""
     head, buffers = lower_value(value)
     return pack(head, buffers)
 
@@ -157,6 +160,10 @@ def _lower_bytes(encoder: _Encoder, value: bytes) -> list[Any]:
     return ["y", len(encoder.buffers) - 1]
 
 
+def _lower_object(encoder: _Encoder, value: Any) -> list[Any]:
+    return ["o", *_arrow.lower_scalar(pa.scalar(value), encoder.buffers)]
+
+
 def _lower_expression(encoder: _Encoder, value: pc.Expression) -> list[Any]:
     """A tree that the engine understands is sent as one: it is read without Arrow, and only once."""
     node = as_node(value)
@@ -177,6 +184,7 @@ _LOWER: dict[type, _Lower] = {
     Duration: lambda encoder, value: ["d", int(value)],
     Size: lambda encoder, value: ["z", int(value)],
     bytes: _lower_bytes,
+    **dict.fromkeys((datetime, date, time, timedelta, Decimal), _lower_object),
     **dict.fromkeys(_FIELDS, _lower_value),
     **{
         kind: lambda encoder, value: ["e", type(value).__name__, value.value]
@@ -202,7 +210,7 @@ def _find(kind: type) -> _Lower:
         if issubclass(kind, base):
             _LOWER[kind] = lower
             return lower
-    raise TypeError(f"{kind.__name__} cannot travel to another node")
+    raise CannotTravel(f"{kind.__name__} cannot travel to another node")
 
 
 class _Decoder:
@@ -265,6 +273,7 @@ _RAISE: dict[Any, Callable[[_Decoder, list[Any]], Any]] = {
     "k": lambda decoder, lowered: _arrow.raise_type(decoder.buffers, lowered[1]),
     "p": lambda decoder, lowered: _arrow.raise_samples(decoder.buffers, *lowered[1:]),
     "E": lambda decoder, lowered: raise_error(lowered[1]),
+    "o": lambda decoder, lowered: _arrow.raise_scalar(decoder.buffers, *lowered[1:]).as_py(),
 }
 _RAISE_ARROW: dict[Any, Callable[..., Any]] = {
     "b": _arrow.raise_batch,
