@@ -11,7 +11,7 @@ from tsdb.errors import StartError, TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
 from tsdb.meta import LeaderRoutes, LeaderSettings, MakeRegions, MetaServer, Metasrv, MetasrvSettings, NodeSelector
-from tsdb.remote import RemoteRegions
+from tsdb.remote import RemoteRegions, RemoteSettings
 from tsdb.servers.http import HttpApp, metasrv_routes
 from tsdb.telemetry import get_logger
 
@@ -110,4 +110,4 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
 
 
 def _remote_regions(routes: LeaderRoutes) -> RemoteRegions:
-    return RemoteRegions(routes)
+    return RemoteRegions(routes, settings=RemoteSettings(keeps_schemas=False))

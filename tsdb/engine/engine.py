@@ -255,7 +255,7 @@ class Engine:
         """
         return self._moves.prove_ownership(timeout)
 
-    def schema(self, region_id: RegionId) -> RegionSchema:
+    def schema(self, region_id: RegionId, *, at_least: int = 0) -> RegionSchema:
         return self._region(region_id).version.schema
 
     def write(

@@ -28,7 +28,8 @@ class Regions(Protocol):
     ) -> None:
         """Create a region, or open it if it exists with this schema."""
 
-    def schema(self, region_id: RegionId) -> RegionSchema: ...
+    def schema(self, region_id: RegionId, *, at_least: int = 0) -> RegionSchema:
+        """Return the schema of a region: one that is kept here only if it has this version or a later one."""
 
     def write(
         self,

@@ -70,10 +70,10 @@ class RemoteRegions:
     ) -> None:
         self._call(region_id, "create_region", directory, schema, options)
 
-    def schema(self, region_id: RegionId) -> RegionSchema:
+    def schema(self, region_id: RegionId, *, at_least: int = 0) -> RegionSchema:
         """Return the schema of a region as it was last heard of: a write that needs a newer one says so."""
-        known = self._schemas.get(region_id)
-        if known is not None and known[0] == self.routes.peer_of(region_id).address:
+        known = self._schemas.get(region_id) if self.settings.keeps_schemas else None
+        if known is not None and known[0] == self.routes.peer_of(region_id).address and known[1].version >= at_least:
             return known[1]
         return self.read_schema(region_id)
 

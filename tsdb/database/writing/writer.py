@@ -231,7 +231,7 @@ class Writer:
         made: dict[int, Batch] = {}
 
         def batch_of(region: RegionId) -> tuple[Batch, int]:
-            schema = self._regions.schema(region)
+            schema = self._regions.schema(region, at_least=table.schema_version)
             if schema.version not in made:
                 if schema.version == table.schema_version:
                     made[schema.version] = make_batch(plan.fitted, schema)
@@ -249,7 +249,7 @@ class Writer:
         if found is not None and found.table is table:
             return found
         first = table.region_ids[0]
-        schema = self._regions.schema(first)
+        schema = self._regions.schema(first, at_least=table.schema_version)
         if schema.version != table.schema_version:
             return Again(SchemaOutdated(region_id=first, expected=table.schema_version, current=schema.version))
         if len(self._targets) >= TARGETS_MAX:
