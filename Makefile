@@ -38,6 +38,7 @@ soak: $(VENV)/.dev-ready ## model checker, kills under all protocols and a crowd
 	TSDB_MODEL_EXAMPLES=2000 TSDB_STORE_FAULTS=45 $(BIN)/pytest tests/engine/test_model.py \
 		tests/engine/test_model_of_stores.py tests/engine/test_faults_of_stores.py $(ARGS)
 	TSDB_LOG_EXAMPLES=10000 $(BIN)/pytest tests/engine/log $(ARGS)
+	TSDB_MOVES_EXAMPLES=5000 $(BIN)/pytest tests/engine/moves $(ARGS)
 	TSDB_SERIES_AGGREGATE_EXAMPLES=5000 $(BIN)/pytest tests/query/series_aggregate $(ARGS)
 	TSDB_DUCKDB_EXAMPLES=$${TSDB_DUCKDB_EXAMPLES:-20000} $(BIN)/pytest tests/differential/test_duckdb.py $(ARGS)
 	TSDB_SOAK_MINUTES=$${TSDB_SOAK_MINUTES:-60} $(BIN)/pytest -s tests/soak $(ARGS)

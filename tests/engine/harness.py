@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tsdb.engine.region.snapshot import sources_of
 from tsdb.engine.rows.merge import Merge, Selection
 from tsdb.engine.wal import Wal, WalSettings
 from tsdb.ids import SYSTEM_IDS, Ids
-from tsdb.model import Batch, OpType, RegionId, RegionOptions, RegionSchema, Semantic, region_id
+from tsdb.model import Batch, OpType, RegionId, RegionOpening, RegionOptions, RegionSchema, Semantic, region_id
 from tsdb.store import Files, LocalStore, ObjectStore
 from tsdb.units import Size
 
@@ -49,6 +49,7 @@ def open_engine(
     has_housekeeping: bool = False,
     log: LogStore | None = None,
     store: ObjectStore | None = None,
+    regions: Sequence[RegionOpening] | None = None,
 ) -> Engine:
     """Open the engine of a directory; without `store`, the data files are in it."""
     return Engine.open(
@@ -58,6 +59,7 @@ def open_engine(
         clock=clock,
         ids=ids,
         has_housekeeping=has_housekeeping,
+        regions=regions,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError
 from dataclasses import replace
 
 from tsdb.engine.errors import EntryOutOfOrder, WalCorrupted
@@ -16,9 +16,20 @@ from tsdb.engine.log.continuity import Continuity, Corruption
 from tsdb.engine.log.frame import Frame, FrameKind, drop_marker
 from tsdb.engine.log.purge import PurgePlan, SegmentState, describe_segment, plan_purge
 from tsdb.engine.log.store import SegmentFacts
+from tsdb.errors import DeadlineExceeded
 
 _ANY = -1
 """The last entry of a region of which nothing is known: its next entry may have any id."""
+
+
+def wait_for(appended: Future[None], timeout_s: float) -> None:
+    """Wait until entries are in the log; DeadlineExceeded if that takes too long, which leaves it open."""
+    try:
+        appended.result(timeout_s)
+    except TimeoutError:
+        raise DeadlineExceeded(
+            f"the log did not take an entry within {timeout_s:g} s", hint="look at the store of the log"
+        ) from None
 
 
 class LogIndex:
@@ -103,7 +114,7 @@ class LogIndex:
         with self._lock:
             known = [each for each in entries if each in self._last_entries or not self._can_seal]
         if known:
-            append([drop_marker(region_id) for region_id in known]).result(timeout_s)
+            wait_for(append([drop_marker(region_id) for region_id in known]), timeout_s)
         for region_id, entry_id in entries.items():
             self.set_flushed(region_id, entry_id)
 

@@ -226,8 +226,9 @@ class Housekeeping:
         return now - since_ns
 
     def _must_wait(self, region: Region) -> bool:
-        """The last flush failed a moment ago, or no flush can succeed before a restart."""
-        return region.manifest.is_broken or self._context.clock.monotonic_ns() < region.flush.not_before_ns
+        """The last flush failed a moment ago, or no flush can succeed before the region is opened again."""
+        is_over = region.manifest.is_broken or region.access.is_lost
+        return is_over or self._context.clock.monotonic_ns() < region.flush.not_before_ns
 
     def _flush(self, region: Region) -> None:
         """Start a flush unless one is under way, or the last one failed a moment ago."""

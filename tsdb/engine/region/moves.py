@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, TimeoutError
 from functools import partial
 
-from tsdb.engine.errors import ManifestFenced, RegionBusy
+from tsdb.engine.errors import RegionBusy
 from tsdb.engine.region.closing import start_close
 from tsdb.engine.region.context import EngineContext
 from tsdb.engine.region.housekeeping import Housekeeping
@@ -46,6 +46,7 @@ class Moves:
         self._worker_of = worker_of
         self.left = LeftRegions(context)
         self._closings: dict[RegionId, Future[None]] = {}
+        self._closing = threading.RLock()
         self._proof: Future[None] | None = None
         self._proving = threading.Lock()
 
@@ -61,9 +62,6 @@ class Moves:
                 raise error
         bring_rows_at_start(self._context, arrivals, openings, self.left)
         self._settle(openings, arrivals, started_ms=started_ms)
-        for region_id, error in arrivals.refused.items():
-            if isinstance(error, ManifestFenced):
-                self._context.events.on_lost(region_id)
         return arrivals.refused
 
     def open(self, openings: Sequence[RegionOpening]) -> dict[RegionId, TsdbError | None]:
@@ -82,9 +80,11 @@ class Moves:
 
     def close(self, region_id: RegionId, *, flush: bool) -> Future[None]:
         """Let a region go, so that another node can have it; nothing happens if it is not here."""
-        closing = self._closings.get(region_id)
-        if closing is not None:
-            return closing
+        with self._closing:
+            closing = self._closings.get(region_id)
+            return self._close(region_id, flush=flush) if closing is None else closing
+
+    def _close(self, region_id: RegionId, *, flush: bool) -> Future[None]:
         done: Future[None] = Future()
         if not self._roster.begin_transit(region_id):
             done.set_exception(RegionBusy("the region is being opened or closed", region_id=region_id))
@@ -148,7 +148,7 @@ class Moves:
         close = partial(start_close, self._context, region, on_closed=partial(self._forget, region))
         try:
             close(flush=True).result(STEP_TIMEOUT.seconds)
-        except TsdbError as error:
+        except (TsdbError, TimeoutError) as error:
             _log.warning("a region is opened again without a flush", region=region.id, error=error)
             close(flush=False).result(STEP_TIMEOUT.seconds)
         return False
@@ -198,5 +198,6 @@ class Moves:
             self.left.add(region.id, region.directory)
 
     def _end_closing(self, region_id: RegionId) -> None:
-        self._closings.pop(region_id, None)
+        with self._closing:
+            self._closings.pop(region_id, None)
         self._roster.end_transit([region_id])

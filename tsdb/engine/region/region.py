@@ -124,7 +124,8 @@ class Region:
             what = "a region leads elsewhere" if is_lost else "a region takes no more writes until a restart"
             _log.error(what, region=self.id, table=self.table, error=error)
         self.access.stop(f"it leads elsewhere: {error}" if is_lost else str(error), leads_elsewhere=is_lost)
-        if is_lost and not self.access.is_gone:
+        if is_lost and not self.access.is_lost:
+            self.access.is_lost = True
             context.events.on_lost(self.id)
 
     def forget(self, file_ids: Collection[str]) -> None:

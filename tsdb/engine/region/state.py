@@ -35,6 +35,8 @@ class RegionAccess:
     """It is read-only because the store did not say whether it took the marker of a drop: the drop can be repeated."""
     leads_elsewhere: bool = False
     """It is read-only because another node has it, or is about to."""
+    is_lost: bool = False
+    """Another writer has committed to its manifest: nothing can be committed here any more."""
     doubtful_files: list[str] = field(default_factory=list)
     """Files of a commit whose outcome is unknown: part of the region, or to be deleted."""
 

@@ -88,7 +88,7 @@ def _find_elsewhere(
         if directory is not None:
             left.add(region_id, directory)
     floors: dict[int, int | None] = {}
-    floors.update(left.find_floors(directories))
+    floors.update((int(each), floor) for each, floor in left.find_floors(directories).items())
     floors.update((each, None) for each in _kept(arrivals) if each in directories)
     return floors
 

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from tsdb.clock import Clock
 from tsdb.engine.log.frame import Frame, FrameKind, drop_marker
-from tsdb.engine.log.index import LogIndex
+from tsdb.engine.log.index import LogIndex, wait_for
 from tsdb.engine.log.shared.chains import Chains
 from tsdb.engine.log.shared.collecting import Collector
 from tsdb.engine.log.shared.container import EncodedObject, StoredFrame, as_frame
@@ -189,7 +189,7 @@ class SharedLog:
 
     def read_again(self, after: Mapping[int, int]) -> LogReading:
         # Afterwards everything that was appended is in the store, and the log was ours until then.
-        self.prove_ownership().result(self._settings.append_timeout.seconds)
+        wait_for(self.prove_ownership(), self._settings.append_timeout.seconds)
         with requests_for(Purpose.LOG):
             history = self._chains.read_own(self._term, self.shipper.acknowledged)
         return SharedReading(self._store, self._settings.node, history, after, known={}, settings=self._settings)
