@@ -14,7 +14,7 @@ from tsdb.errors import TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.meta import LEASE, LeaderSettings, MetaServer, Metasrv, MetasrvSettings, NodeDescription, Supervision
 from tsdb.meta.client import MetaClient, MetaClientSettings
-from tsdb.model import NodeRole, Peer, RegionId, RegionOpening
+from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema
 from tsdb.store import LocalStore
 from tsdb.units import Duration
 
@@ -57,6 +57,10 @@ class Reached:
 
     def region_ids(self, peer: Peer) -> list[RegionId]:
         raise TsdbError("nobody answers")
+
+    def read_schema(self, region_id: RegionId) -> RegionSchema:
+        schema: RegionSchema = self.schema(region_id)
+        return schema
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._engine, name)

@@ -32,7 +32,7 @@ from tsdb.meta._procedures import ProcedureRecord, Procedures
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import FailureSupervisor, Supervision
 from tsdb.meta.errors import NodeNotAlive
-from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, table_id_of
+from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema, table_id_of
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -50,6 +50,10 @@ _log = get_logger("tsdb.meta")
 
 class LeaderRegions(Regions, NodeCalls, Protocol):
     """Regions on datanodes, and what is asked of the datanodes themselves."""
+
+    def read_schema(self, region_id: RegionId) -> RegionSchema:
+        """Ask for the schema that a region has now."""
+        ...
 
     def close(self) -> None: ...
 
@@ -294,6 +298,7 @@ class MetaLeader:
                 self._clock,
                 placement=self._placement,
                 step_timeout=self._settings.step_timeout,
+                read_schema=self._regions.read_schema,
             )
             self._recovered.set()
             _log.info("the catalog is recovered", term=self.term)
