@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from tsdb.components._process import Service
 from tsdb.config import MetasrvConfig
@@ -128,7 +128,10 @@ class _Unreachable:
         """There is nothing to close."""
 
     def __getattr__(self, name: str) -> Any:
-        raise Unsupported("this metadata server has no way to the regions of datanodes")
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise Unsupported("this metadata server has no way to the regions of datanodes", call=name)
+
+        return refuse
 
 
 def _unreachable(routes: LeaderRoutes) -> Any:
