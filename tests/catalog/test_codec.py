@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tsdb.catalog._codec import change_from_json, change_to_json, decode, encode
-from tsdb.model import AddColumn, DropColumn, RenameColumn, SchemaChange, Semantic, WidenColumn
+from tsdb.model import AddColumn, DropColumn, RenameColumn, RetypeColumn, SchemaChange, Semantic, WidenColumn
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ from tsdb.model import AddColumn, DropColumn, RenameColumn, SchemaChange, Semant
         DropColumn("ä/b"),
         RenameColumn("a", "b"),
         WidenColumn("a", pa.float64()),
+        RetypeColumn("a", pa.int32()),
     ],
 )
 def test_a_change_comes_back_as_it_was(change: SchemaChange) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from tests.engine.harness import OPTIONS, WAL_OPTIONS
 from tsdb.engine import Engine, Wal
 from tsdb.errors import TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
-from tsdb.meta import LeaderSettings, MetaServer, Metasrv, MetasrvSettings, NodeDescription
+from tsdb.meta import LEASE, LeaderSettings, MetaServer, Metasrv, MetasrvSettings, NodeDescription, Supervision
 from tsdb.meta.client import MetaClient, MetaClientSettings
-from tsdb.model import NodeRole
+from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema
 from tsdb.store import LocalStore
 from tsdb.units import Duration
 
@@ -42,9 +42,25 @@ class Reached:
         self._engine = engine
         self._routes = routes
         self.is_closed = False
+        self.opened: list[tuple[int, list[RegionOpening]]] = []
+        self.left: list[tuple[int, RegionId, bool]] = []
 
     def close(self) -> None:
         self.is_closed = True
+
+    def open_regions(self, peer: Peer, openings: Sequence[RegionOpening], **_: object) -> dict[RegionId, None]:
+        self.opened.append((peer.node_id, list(openings)))
+        return {each.region_id: None for each in openings}
+
+    def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, **_: object) -> None:
+        self.left.append((peer.node_id, region_id, flush))
+
+    def region_ids(self, peer: Peer) -> list[RegionId]:
+        raise TsdbError("nobody answers")
+
+    def read_schema(self, region_id: RegionId) -> RegionSchema:
+        schema: RegionSchema = self.schema(region_id)
+        return schema
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._engine, name)
@@ -63,10 +79,10 @@ class Reached:
 class MetaCluster:
     """Metadata servers on one store."""
 
-    def __init__(self, store: CoordinationStore, engine: Engine, *, lease: Duration | None = None) -> None:
+    def __init__(self, store: CoordinationStore, engine: Engine, leader: LeaderSettings) -> None:
         self.store = store
         self.engine = engine
-        self.lease = lease
+        self.leader_settings = leader
         self.servers: list[tuple[Metasrv, MetaServer]] = []
         self.regions: list[Reached] = []
         self.clients: list[MetaClient] = []
@@ -76,8 +92,7 @@ class MetaCluster:
         made: list[Metasrv] = []
         server = MetaServer(lambda: made[0], host="127.0.0.1", port=0)
         server.listen()
-        leader = LeaderSettings(seed=1) if self.lease is None else LeaderSettings(seed=1, lease=self.lease)
-        settings = MetasrvSettings(server.address, leader=leader)
+        settings = MetasrvSettings(server.address, leader=self.leader_settings)
         made.append(Metasrv(self.store, self._reach, settings))
         made[0].start()
         server.start()
@@ -123,10 +138,16 @@ def running_engine(root: Path) -> Iterator[Engine]:
 
 @contextmanager
 def running_cluster(
-    root: Path, *, servers: int = 1, store: CoordinationStore | None = None, lease: Duration | None = None
+    root: Path,
+    *,
+    servers: int = 1,
+    store: CoordinationStore | None = None,
+    lease: Duration = LEASE,
+    supervision: Supervision | None = None,
 ) -> Iterator[MetaCluster]:
+    leader = LeaderSettings(seed=1, lease=lease, supervision=supervision or Supervision())
     with running_engine(root) as engine:
-        cluster = MetaCluster(store or MemoryKv(), engine, lease=lease)
+        cluster = MetaCluster(store or MemoryKv(), engine, leader)
         try:
             for _ in range(servers):
                 cluster.add()

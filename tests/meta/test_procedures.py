@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -15,9 +16,7 @@ from tsdb.meta._procedures import Procedures, ProcedureState
 def test_changes_are_made_in_the_order_in_which_they_came_and_only_once() -> None:
     procedures = Procedures(ManualClock(10**18))
     made: list[int] = []
-    records = [
-        procedures.submit(str(number), "k", "s", lambda number=number: made.append(number)) for number in range(9)
-    ]  # type: ignore[misc]
+    records = [procedures.submit(str(number), "k", "s", partial(made.append, number)) for number in range(9)]
     assert procedures.submit("3", "k", "s", lambda: made.append(99)) is records[3]
     procedures.start()
     assert all(record.ended.wait(30) for record in records)

@@ -315,6 +315,11 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         "config.use_memory_store",
         f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory_serves_and_warns",
     ),
+    "enable_region_failover": (
+        METASRV,
+        "config.enable_region_failover",
+        "tests/meta/test_failover.py::test_the_regions_of_a_lost_node_are_moved_if_that_is_enabled",
+    ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),
     "logging.enable_otlp_tracing": (PROCESS, "options.enable_otlp_tracing", "tests/telemetry/test_traces.py"),

@@ -25,7 +25,15 @@ from tsdb.catalog._errors import (
 )
 from tsdb.catalog._keys import PLACES, place_key
 from tsdb.catalog._options import effective_options, region_options
-from tsdb.catalog._places import all_places, delete_places, openings_of, places_of, put_places, read_places
+from tsdb.catalog._places import (
+    all_places,
+    delete_places,
+    directories_of_all,
+    openings_of,
+    places_of,
+    put_places,
+    read_places,
+)
 from tsdb.catalog._reader import CatalogReader
 from tsdb.catalog._recover import check_metadata, known_regions, region_names
 from tsdb.catalog._remote import ChangeMade, RemoteCatalog, SendChange
@@ -56,6 +64,7 @@ __all__ = [
     "apply_change",
     "check_metadata",
     "delete_places",
+    "directories_of_all",
     "effective_options",
     "known_regions",
     "openings_of",

@@ -66,7 +66,7 @@ class TableAlteration(CatalogWriter):
 
     def _forget_refused(self, intent: AlterIntent) -> None:
         """Let a change be undone that regions refused before any of them had it."""
-        versions = {self._regions.schema(region_id).version for region_id in intent.old.region_ids}
+        versions = {self._steps.schema(region_id).version for region_id in intent.old.region_ids}
         if versions <= {intent.old.schema_version}:
             self._transact([], [intent.delete], what=intent.old.full_name)
 

@@ -26,7 +26,7 @@ from tsdb.catalog._keys import CATALOG_KEY, PROCEDURES, TABLE_SEQUENCE, TOMBSTON
 from tsdb.catalog._metric_descriptions import MetricDescriptions
 from tsdb.catalog._plan import plan_view, put_database
 from tsdb.catalog._recover import check_undone, load_snapshot
-from tsdb.catalog._regions import STEP_TIMEOUT
+from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema
 from tsdb.catalog._writer import Placement
 from tsdb.clock import Clock
 from tsdb.engine import Regions
@@ -69,8 +69,9 @@ class Catalog(DatabaseChanges, TableCreation):
         *,
         placement: Placement | None = None,
         step_timeout: Duration = STEP_TIMEOUT,
+        read_schema: ReadSchema | None = None,
     ) -> None:
-        super().__init__(kv, regions, clock, placement=placement, step_timeout=step_timeout)
+        super().__init__(kv, regions, clock, placement=placement, step_timeout=step_timeout, read_schema=read_schema)
         self.metric_descriptions = MetricDescriptions(kv, lambda name: self.find_database(name) is not None)
         """What metrics say about themselves; tables do not depend on it."""
         with self._changes:

@@ -15,6 +15,7 @@ from tsdb.model import (
     ColumnId,
     DropColumn,
     RenameColumn,
+    RetypeColumn,
     SchemaChange,
     Semantic,
     TableInfo,
@@ -56,7 +57,8 @@ def change_to_json(change: SchemaChange) -> dict[str, Any]:
         return {"change": "drop", "name": change.name}
     if isinstance(change, RenameColumn):
         return {"change": "rename", "name": change.name, "new_name": change.new_name}
-    return {"change": "widen", "column": Column(ColumnId(0), change.name, change.type, Semantic.FIELD).to_json()}
+    kind = "widen" if isinstance(change, WidenColumn) else "retype"
+    return {"change": kind, "column": Column(ColumnId(0), change.name, change.type, Semantic.FIELD).to_json()}
 
 
 def change_from_json(value: dict[str, Any]) -> SchemaChange:
@@ -70,8 +72,9 @@ def change_from_json(value: dict[str, Any]) -> SchemaChange:
             return DropColumn(value["name"])
         case "rename":
             return RenameColumn(value["name"], value["new_name"])
-        case "widen":
+        case "widen" | "retype" as kind:
             column = Column.from_json(value["column"])
-            return WidenColumn(column.name, column.type)
+            change = WidenColumn if kind == "widen" else RetypeColumn
+            return change(column.name, column.type)
         case unknown:
             raise ValueError(f"there is no change of a schema called {unknown!r}")

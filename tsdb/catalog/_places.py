@@ -8,7 +8,7 @@ tombstone of its drop. So every region that may exist somewhere has a place, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tsdb.catalog._codec import decode, encode
@@ -18,7 +18,7 @@ from tsdb.catalog._keys import PLACES, place_key
 from tsdb.catalog._recover import load_snapshot
 from tsdb.catalog._regions import directories_of
 from tsdb.kv import DeleteKey, KvStore, PutKey
-from tsdb.model import RegionId, RegionOpening, RegionPlace, TableInfo, region_id
+from tsdb.model import RegionId, RegionOpening, RegionPlace, TableInfo, region_id, table_id_of
 
 
 def put_places(table_id: int, places: Mapping[int, RegionPlace]) -> PutKey:
@@ -56,16 +56,29 @@ def openings_of(kv: KvStore, node_id: int) -> list[RegionOpening]:
     """Return the regions that a node has to open.
 
     Those of tables that are being created or dropped are among them: the catalog finishes both by what the node says
-    of the regions, and one that is not there is no loss.
+    of the regions, and one that is not there is no loss. Those that are moving are not: where they are opened is up to
+    the procedure that moves them.
     """
-    directories: dict[RegionId, str] = {}
-    for table in _tables(kv).values():
-        directories.update(directories_of(table))
+    mine = {
+        region: place
+        for region, place in sorted(all_places(kv).items())
+        if place.node_id == node_id and not place.is_moving
+    }
+    directories = directories_of_all(kv, list(mine))
     return [
         RegionOpening(region, directories[region], place.epoch)
-        for region, place in sorted(all_places(kv).items())
-        if place.node_id == node_id and region in directories
+        for region, place in mine.items()
+        if region in directories
     ]
+
+
+def directories_of_all(kv: KvStore, regions: Sequence[RegionId]) -> dict[RegionId, str]:
+    """Return where regions live; one whose table is gone is left out."""
+    tables = _tables(kv)
+    found: dict[RegionId, str] = {}
+    for table_id in {table_id_of(region) for region in regions} & tables.keys():
+        found.update(directories_of(tables[table_id]))
+    return {region: found[region] for region in regions if region in found}
 
 
 def _tables(kv: KvStore) -> dict[int, TableInfo]:

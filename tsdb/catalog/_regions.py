@@ -6,6 +6,7 @@ it was dropped by not being there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
 
@@ -21,6 +22,10 @@ _log = get_logger("tsdb.catalog")
 
 STEP_TIMEOUT = Duration.of_seconds(120)
 """How long one step may take. It goes on behind it; the intent is what makes it end."""
+
+
+ReadSchema = Callable[[RegionId], RegionSchema]
+"""Returns the schema that a region has now."""
 
 
 class RegionSchemaMismatch(TsdbError):
@@ -40,7 +45,9 @@ def directories_of(table: TableInfo) -> dict[RegionId, str]:
 class RegionSteps:
     """The steps of changes, each with a bounded time."""
 
-    def __init__(self, regions: Regions, timeout: Duration) -> None:
+    def __init__(self, regions: Regions, timeout: Duration, read_schema: ReadSchema | None = None) -> None:
+        """`read_schema` is for regions elsewhere, whose `schema` may be as it was last heard of."""
+        self.schema: ReadSchema = read_schema or regions.schema
         self._regions = regions
         self._timeout = timeout
 
@@ -53,7 +60,7 @@ class RegionSteps:
     def check_alter(self, old: TableInfo, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
         """Refuse changes that a region would refuse, or that do not lead to what the new description says."""
         for region_id in old.region_ids:
-            schema = self._regions.schema(region_id)
+            schema = self.schema(region_id)
             if schema.version != old.schema_version:
                 raise RegionSchemaMismatch(
                     f"a region has version {schema.version} of the schema, the table {old.schema_version}",
@@ -69,7 +76,7 @@ class RegionSteps:
     def alter(self, new: TableInfo, changes: tuple[SchemaChange, ...]) -> None:
         """Apply changes to the regions that do not have them yet."""
         for region_id in new.region_ids:
-            version = self._regions.schema(region_id).version
+            version = self.schema(region_id).version
             if version == new.schema_version - 1:
                 self._wait(self._regions.alter(region_id, list(changes)), region_id, self._deadline())
             elif version != new.schema_version:

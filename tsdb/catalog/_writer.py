@@ -17,7 +17,7 @@ from tsdb.catalog._drop import finish_drop
 from tsdb.catalog._errors import CatalogOutdated, TableAlreadyExists
 from tsdb.catalog._keys import database_key
 from tsdb.catalog._reader import CatalogReader
-from tsdb.catalog._regions import STEP_TIMEOUT, RegionSteps
+from tsdb.catalog._regions import STEP_TIMEOUT, ReadSchema, RegionSteps
 from tsdb.catalog._snapshot import Relation
 from tsdb.clock import Clock
 from tsdb.engine import Regions
@@ -50,12 +50,16 @@ class CatalogWriter(CatalogReader, ABC):
         *,
         placement: Placement | None = None,
         step_timeout: Duration = STEP_TIMEOUT,
+        read_schema: ReadSchema | None = None,
     ) -> None:
-        """Without `placement`, all regions are in this process. `step_timeout` bounds one step of one change."""
+        """Without `placement`, all regions are in this process. `step_timeout` bounds one step of one change.
+
+        `read_schema` asks a region for its schema, where `Regions.schema` may answer from memory.
+        """
         super().__init__()
         self._kv = kv
         self._regions = regions
-        self._steps = RegionSteps(regions, step_timeout)
+        self._steps = RegionSteps(regions, step_timeout, read_schema)
         self._placement = placement
         self._clock = clock
         self._changes = threading.RLock()

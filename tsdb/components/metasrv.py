@@ -10,8 +10,17 @@ from tsdb.config import MetasrvConfig
 from tsdb.errors import StartError, TsdbError
 from tsdb.kv import CoordinationStore, MemoryKv
 from tsdb.kv.etcd import EtcdKv, EtcdSettings, parse_endpoints
-from tsdb.meta import LeaderRoutes, LeaderSettings, MakeRegions, MetaServer, Metasrv, MetasrvSettings, NodeSelector
-from tsdb.remote import RemoteRegions, RemoteSettings
+from tsdb.meta import (
+    LeaderRoutes,
+    LeaderSettings,
+    MakeRegions,
+    MetaServer,
+    Metasrv,
+    MetasrvSettings,
+    NodeSelector,
+    Supervision,
+)
+from tsdb.remote import RemoteRegions
 from tsdb.servers.http import HttpApp, metasrv_routes
 from tsdb.telemetry import get_logger
 
@@ -42,7 +51,10 @@ class MetasrvParts:
     def open(self) -> None:
         """Connect to the store and read the metadata; StartError if it cannot be read."""
         self._store = open_metadata_store(self._config)
-        leader = LeaderSettings(selector=NodeSelector(self._config.selector.value))
+        leader = LeaderSettings(
+            selector=NodeSelector(self._config.selector.value),
+            supervision=Supervision(is_enabled=self._config.enable_region_failover),
+        )
         settings = MetasrvSettings(str(self._config.server_addr), leader=leader)
         try:
             metasrv = Metasrv(self._store, self._make_regions, settings)
@@ -110,4 +122,4 @@ def open_metadata_store(config: MetasrvConfig) -> CoordinationStore:
 
 
 def _remote_regions(routes: LeaderRoutes) -> RemoteRegions:
-    return RemoteRegions(routes, settings=RemoteSettings(keeps_schemas=False))
+    return RemoteRegions(routes)

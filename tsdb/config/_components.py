@@ -8,7 +8,6 @@ from pydantic import Field, SecretStr
 
 from tsdb.config._engine import MitoOptions, RegionEngineOptions, WalOptions
 from tsdb.config._fields import (
-    RESERVED,
     Address,
     AddressValue,
     CountValue,
@@ -167,7 +166,8 @@ class MetasrvConfig(_Common):
         description="Keep the metadata in memory instead of etcd; for tests only, it is lost on exit.",
     )
     enable_region_failover: FlagValue = Field(
-        default=False, description="Move the regions of a lost datanode to others.", json_schema_extra=RESERVED
+        default=False,
+        description="Move the regions of a lost datanode to others; needs a shared log and a storage that all reach.",
     )
     http: OperationalHttpOptions = Field(
         default=OperationalHttpOptions(), description="The HTTP server with the operational endpoints."

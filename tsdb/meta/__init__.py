@@ -6,11 +6,12 @@
 `MetaServer` serves a `Metasrv`; `tsdb.meta.client` is what other components use.
 """
 
-from tsdb.meta._leader import LeaderRoutes, LeaderSettings, MakeRegions, MetaLeader
+from tsdb.meta._leader import LeaderRegions, LeaderRoutes, LeaderSettings, MakeRegions, MetaLeader
 from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._metasrv import Metasrv, MetasrvSettings
 from tsdb.meta._nodes import HEARTBEAT, LEASE, NodeDescription, NodeRegistry
 from tsdb.meta._selectors import NodeSelector
+from tsdb.meta._supervisor import Supervision
 from tsdb.meta.election import CANDIDATES, LEADER, MetasrvElection
 from tsdb.meta.service import MetaServer
 
@@ -20,6 +21,7 @@ __all__ = [
     "LEADER",
     "LEASE",
     "LeaderKv",
+    "LeaderRegions",
     "LeaderRoutes",
     "LeaderSettings",
     "MakeRegions",
@@ -31,4 +33,5 @@ __all__ = [
     "NodeDescription",
     "NodeRegistry",
     "NodeSelector",
+    "Supervision",
 ]

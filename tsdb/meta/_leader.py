@@ -4,14 +4,14 @@
     deposed ─▶ no more changes, connections to datanodes closed ─▶ the next leader recovers
 
 Heartbeats are answered from the first moment; changes wait for the recovery, in line. What was left because a datanode
-could not be reached is tried again every few seconds.
+could not be reached is tried again every few seconds. Moves of regions are made in a line of their own.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
@@ -19,16 +19,20 @@ from tsdb.catalog import Catalog, CatalogChange, CatalogOutdated, apply_change, 
 from tsdb.clock import Clock
 from tsdb.engine import Regions
 from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.ids import SYSTEM_IDS, Ids
 from tsdb.kv import Compare, CoordinationStore, Leadership, LeadershipLost, Operation
-from tsdb.meta._keys import FOR_FRONTENDS
+from tsdb.meta._keys import FOR_FRONTENDS, MAINTENANCE
 from tsdb.meta._leader_kv import LeaderKv
+from tsdb.meta._move_records import MoveRecord
+from tsdb.meta._moves import NodeCalls, RegionMoves
 from tsdb.meta._nodes import LEASE, NodeDescription, NodeRegistry
 from tsdb.meta._placement import NodePlacement
 from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
 from tsdb.meta._procedures import ProcedureRecord, Procedures
 from tsdb.meta._selectors import NodeSelector
+from tsdb.meta._supervisor import FailureSupervisor, Supervision
 from tsdb.meta.errors import NodeNotAlive
-from tsdb.model import NodeRole, RegionId, RegionOpening, table_id_of
+from tsdb.model import NodeRole, Peer, RegionId, RegionOpening, RegionSchema, table_id_of
 from tsdb.telemetry import get_logger
 from tsdb.units import Duration
 
@@ -37,10 +41,21 @@ STEP_TIMEOUT = Duration.of_seconds(10)
 _HOUSEKEEPING_SECONDS = 5.0
 _AGAIN_SECONDS_MIN, _AGAIN_SECONDS_MAX = 0.5, 60.0
 """How often what was interrupted is tried again: less and less often while it cannot be finished."""
+_SUPERVISE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
 
 _log = get_logger("tsdb.meta")
+
+
+class LeaderRegions(Regions, NodeCalls, Protocol):
+    """Regions on datanodes, and what is asked of the datanodes themselves."""
+
+    def read_schema(self, region_id: RegionId) -> RegionSchema:
+        """Ask for the schema that a region has now."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class LeaderRoutes(Protocol):
@@ -55,8 +70,8 @@ class LeaderRoutes(Protocol):
     def catch_up(self) -> None: ...
 
 
-MakeRegions = Callable[[LeaderRoutes], Regions]
-"""Make what reaches regions on their datanodes; closed with its `close`, if it has one."""
+MakeRegions = Callable[[LeaderRoutes], LeaderRegions]
+"""Make what reaches regions on their datanodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,7 @@ class LeaderSettings:
     """How a leader works."""
 
     selector: NodeSelector = NodeSelector.LEASE_BASED
+    supervision: Supervision = field(default_factory=Supervision)
     lease: Duration = LEASE
     step_timeout: Duration = STEP_TIMEOUT
     seed: int | None = None
@@ -80,6 +96,7 @@ class MetaLeader:
         make_regions: MakeRegions,
         clock: Clock,
         settings: LeaderSettings,
+        ids: Ids = SYSTEM_IDS,
     ) -> None:
         self.kv = LeaderKv(store, leadership)
         self.term = leadership.term
@@ -88,27 +105,52 @@ class MetaLeader:
         self._places = places
         self._clock = clock
         self._settings = settings
-        self._placement = NodePlacement(self.nodes, settings.selector, places.region_counts, Random(settings.seed))
+        self._stopped = threading.Event()
+        self._recovered = threading.Event()
+        random = Random(settings.seed)
+        self._placement = NodePlacement(self.nodes, settings.selector, places.region_counts, random)
         self._regions = make_regions(StoreRoutes(self.kv, self._check_alive))
         self._catalog: Catalog | None = None
-        self._recovered = threading.Event()
-        self._stopped = threading.Event()
+        self.move_line = Procedures(clock, name="moves")
+        self._moves = RegionMoves(
+            self.kv,
+            self.nodes,
+            self._regions,
+            settings.selector,
+            places.region_counts,
+            random,
+            clock,
+            ids,
+            self._stopped,
+        )
+        self._supervisor = FailureSupervisor(
+            self.nodes,
+            clock,
+            settings.supervision,
+            region_counts=places.region_counts,
+            is_in_maintenance=lambda: store.get(MAINTENANCE) is not None,
+            answers=self._answers,
+            fail_over=self.fail_over,
+        )
+        self._supervising = threading.Thread(target=self._supervise, name="metasrv-supervisor", daemon=True)
         self._housekeeping = threading.Thread(target=self._keep_house, name="metasrv-housekeeping", daemon=True)
 
     def start(self) -> None:
         self._housekeeping.start()
         self.procedures.start()
+        self.move_line.start()
+        self._supervising.start()
 
     def stop(self) -> None:
         """Stop everything that only a leader does; what is under way is left to the next leader."""
         self._stopped.set()
         self._recovered.set()
-        close = getattr(self._regions, "close", None)
-        if close is not None:
-            close()
+        self._regions.close()
         self.procedures.stop()
-        if self._housekeeping.is_alive():
-            self._housekeeping.join(_STOP_SECONDS_MAX)
+        self.move_line.stop()
+        for thread in (self._housekeeping, self._supervising):
+            if thread.is_alive():
+                thread.join(_STOP_SECONDS_MAX)
 
     @property
     def is_recovered(self) -> bool:
@@ -131,6 +173,25 @@ class MetaLeader:
     def change(self, procedure_id: str, change: CatalogChange) -> ProcedureRecord:
         """Let a change of the catalog be made; the record tells what became of it."""
         return self.procedures.submit(procedure_id, change.kind, change.subject, lambda: self._apply(change))
+
+    def migrate(self, region_id: RegionId, from_node: int, to_node: int) -> ProcedureRecord:
+        """Let a region be moved; the record tells what became of it."""
+        return self._submit_move(self._moves.plan_migration(region_id, from_node, to_node))
+
+    def fail_over(self, node_id: int, reason: str) -> list[ProcedureRecord]:
+        """Let the regions of a node be moved to others; nothing is asked of the node."""
+        if any(each.subject == f"node {node_id}" and not each.ended.is_set() for each in self.move_line.recent()):
+            return []
+        _log.warning("the regions of a datanode are moved to others", node=node_id, reason=reason)
+        return [self._submit_move(record) for record in self._moves.plan_failover(node_id, reason)]
+
+    def find_procedure(self, procedure_id: str) -> ProcedureRecord | None:
+        return self.procedures.find(procedure_id) or self.move_line.find(procedure_id)
+
+    def recent_procedures(self) -> list[ProcedureRecord]:
+        """Changes and moves that are remembered, the newest first."""
+        found = [*self.procedures.recent(), *self.move_line.recent()]
+        return sorted(found, key=lambda record: record.asked_ms, reverse=True)
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Make a change of a frontend that is not one of the catalog."""
@@ -163,12 +224,13 @@ class MetaLeader:
         suspects = []
         for region in regions:
             place = self._places.place_of(region)
-            if place is None or place.node_id != node_id:
+            if place is None or place.node_id != node_id or place.is_moving:
                 suspects.append(region)
         misplaced = []
         for region in suspects:
             found = places_of(self.kv, table_id_of(region)).get(region_number(region))
-            if found is None or found.node_id != node_id:
+            # One that is moving may be open on the node that it moves to already.
+            if found is None or (found.node_id != node_id and not found.is_moving):
                 misplaced.append(region)
         return misplaced
 
@@ -182,6 +244,33 @@ class MetaLeader:
                 seconds=round(self.nodes.silent_seconds(state)),
                 hint="start it again, or wait until its regions are moved",
             )
+
+    def _submit_move(self, record: MoveRecord) -> ProcedureRecord:
+        kind = "failover" if record.is_failover else "migrate_region"
+        subject = f"node {record.from_node}" if record.is_failover else f"region {record.regions[0].region_id}"
+        return self.move_line.submit(record.id, kind, subject, lambda: self._moves.run(record))
+
+    def _answers(self, peer: Peer) -> bool:
+        try:
+            self._regions.region_ids(peer)
+        except TsdbError:
+            return False
+        return True
+
+    def _supervise(self) -> None:
+        """Go on with moves that an earlier leader left, then look at the nodes every second."""
+        has_resumed = False
+        while not self._stopped.wait(_SUPERVISE_SECONDS):
+            try:
+                if not has_resumed:
+                    for record in self._moves.unfinished():
+                        self._submit_move(record)
+                    has_resumed = True
+                self._supervisor.tick()
+            except LeadershipLost:
+                return
+            except TsdbError as error:
+                _log.warning("the nodes could not be looked at", error=error)
 
     def _keep_house(self) -> None:
         while self._catalog is None and not self._stopped.is_set():
@@ -209,6 +298,7 @@ class MetaLeader:
                 self._clock,
                 placement=self._placement,
                 step_timeout=self._settings.step_timeout,
+                read_schema=self._regions.read_schema,
             )
             self._recovered.set()
             _log.info("the catalog is recovered", term=self.term)

@@ -160,8 +160,8 @@ class Metasrv:
         leader = self.leading()
         procedure_id = request.get("id")
         if procedure_id is None:
-            return {"value": [each.to_json() for each in leader.procedures.recent()]}
-        found = leader.procedures.find(str(procedure_id))
+            return {"value": [each.to_json() for each in leader.recent_procedures()]}
+        found = leader.find_procedure(str(procedure_id))
         if found is None:
             raise InvalidArguments(
                 f"there is no procedure {procedure_id}",
@@ -176,6 +176,12 @@ class Metasrv:
         if kind == "maintenance":
             self._switch_maintenance(leader, is_on=bool(request.get("is_on")))
             return {"value": self.maintenance(), "revision": leader.kv.version()}
+        if kind == "migrate_region":
+            region, from_node, to_node = (_number(request, name) for name in ("region_id", "from_node", "to_node"))
+            return {"value": {"procedure": leader.migrate(RegionId(region), from_node, to_node).id}}
+        if kind == "failover":
+            begun = leader.fail_over(_number(request, "node_id"), "ordered")
+            return {"value": {"procedures": [each.id for each in begun]}}
         raise InvalidArguments(f"there is no command called {kind!r}")
 
     def _version(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -205,7 +211,7 @@ class Metasrv:
 
     def _lead(self, leadership: Leadership) -> None:
         leader = MetaLeader(
-            self._store, leadership, self._places, self._make_regions, self._clock, self.settings.leader
+            self._store, leadership, self._places, self._make_regions, self._clock, self.settings.leader, self._ids
         )
         with self._lock:
             self._leader = leader
@@ -233,6 +239,13 @@ class ChangeRefused(Exception):
         super().__init__(str(error))
         self.error = error
         self.revision = revision
+
+
+def _number(request: dict[str, Any], name: str) -> int:
+    found = request.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise InvalidArguments(f"{name} is not a number", value=found)
+    return found
 
 
 def _unknown_outcome(change: CatalogChange, procedure_id: str) -> ChangeOutcomeUnknown:

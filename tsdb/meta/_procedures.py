@@ -73,7 +73,14 @@ class ProcedureRecord:
 class Procedures:
     """One thread that makes changes."""
 
-    def __init__(self, clock: Clock, *, waiting_max: int = WAITING_MAX, remembered_max: int = REMEMBERED_MAX) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        name: str = "procedures",
+        waiting_max: int = WAITING_MAX,
+        remembered_max: int = REMEMBERED_MAX,
+    ) -> None:
         self._clock = clock
         self._waiting_max = waiting_max
         self._remembered_max = remembered_max
@@ -81,7 +88,7 @@ class Procedures:
         self._waiting: deque[tuple[ProcedureRecord, Callable[[], Any]]] = deque()
         self._changed = threading.Condition()
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name="metasrv-procedures", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"metasrv-{name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -116,7 +116,7 @@ class MetaServer:
 
     def _watch(self, body: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         if not self._watches.acquire(blocking=False):
-            busy = Busy(f"{WATCHES_MAX} clients follow the metadata already")
+            busy = Busy(f"{WATCHES_MAX} clients follow the metadata already", hint="try again later")
             yield write_body({"error": error_to_json(busy)})
             return
         try:

@@ -72,7 +72,7 @@ class RemoteRegions:
 
     def schema(self, region_id: RegionId, *, at_least: int = 0) -> RegionSchema:
         """Return the schema of a region as it was last heard of: a write that needs a newer one says so."""
-        known = self._schemas.get(region_id) if self.settings.keeps_schemas else None
+        known = self._schemas.get(region_id)
         if known is not None and known[0] == self.routes.peer_of(region_id).address and known[1].version >= at_least:
             return known[1]
         return self.read_schema(region_id)

@@ -23,5 +23,3 @@ class RemoteSettings:
     """How many streams carry writes to one datanode; those of one region are in order."""
     changes_in_flight_max: int = 64
     """How many writes of one stream may be unanswered; more wait."""
-    keeps_schemas: bool = True
-    """Whether schemas of regions are kept; those who change them ask each time."""

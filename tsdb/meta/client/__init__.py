@@ -9,6 +9,7 @@ heartbeats = Heartbeats(client, node, report=…)             on a thread of the
 
 from __future__ import annotations
 
+from tsdb.meta._move_records import LoadedRecords, MoveRecord, MoveState, RegionMove, load_records
 from tsdb.meta._nodes import NodeDescription
 from tsdb.meta.client._channels import MetaClientSettings
 from tsdb.meta.client._client import HeartbeatReply, MetaClient, Registration
@@ -19,10 +20,15 @@ from tsdb.meta.client._watch import MetaWatch
 __all__ = [
     "HeartbeatReply",
     "Heartbeats",
+    "LoadedRecords",
     "MetaClient",
     "MetaClientSettings",
     "MetaWatch",
     "MirrorRoutes",
+    "MoveRecord",
+    "MoveState",
     "NodeDescription",
+    "RegionMove",
     "Registration",
+    "load_records",
 ]

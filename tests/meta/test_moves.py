@@ -1,0 +1,405 @@
+"""Regions that change their node, with datanodes that fail at any call and leaders that end at any transaction."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.catalog.worlds import draft
+from tests.meta.clusters import datanode
+from tsdb.catalog import all_places, openings_of, put_places
+from tsdb.catalog._plan import plan_table, put_table
+from tsdb.clock import ManualClock
+from tsdb.errors import InvalidArguments, Status, TsdbError
+from tsdb.ids import SeededIds
+from tsdb.kv import Compare, LeadershipLost, MemoryKv, Operation
+from tsdb.meta import _moves
+from tsdb.meta._detector import PhiDetector, is_braked
+from tsdb.meta._move_records import KEPT_MAX, MoveState, load_records
+from tsdb.meta._moves import RegionMoves
+from tsdb.meta._nodes import NodeRegistry
+from tsdb.meta._selectors import NodeSelector
+from tsdb.meta._supervisor import FailureSupervisor, Supervision
+from tsdb.model import Peer, RegionId, RegionOpening, RegionPlace
+from tsdb.units import Duration
+
+REGIONS = 3
+
+
+class Refused(TsdbError):
+    """A datanode did not do what it was asked."""
+
+    status = Status.REGION_NOT_READY
+
+
+class Datanodes:
+    """Datanodes over one store: which regions each has open, and the epoch in each manifest."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, dict[RegionId, int]] = {}
+        self.manifests: dict[RegionId, int] = {}
+        self.logs: dict[RegionId, set[int]] = {}
+        """Nodes whose log holds rows of a region that are in no file."""
+        self.claims: dict[tuple[RegionId, int], int] = {}
+        self.faults: list[str] = []
+        """What happens to the next calls: `before` or `after` they have an effect; empty: nothing."""
+        self.lost: set[int] = set()
+
+    def open_regions(
+        self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
+    ) -> Mapping[RegionId, TsdbError | None]:
+        fault = self._fault(peer)
+        found = {opening.region_id: self._open(peer.node_id, opening) for opening in openings}
+        if fault == "after":
+            raise Refused("the answer was lost")
+        return found
+
+    def close_region(self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None) -> None:
+        fault = self._fault(peer)
+        if self.open.get(peer.node_id, {}).pop(region_id, None) is not None and flush:
+            self.logs[region_id].discard(peer.node_id)
+        if fault == "after":
+            raise Refused("the answer was lost")
+
+    def region_ids(self, peer: Peer) -> Sequence[RegionId]:
+        self._fault(peer)
+        return list(self.open.get(peer.node_id, {}))
+
+    def _open(self, node_id: int, opening: RegionOpening) -> TsdbError | None:
+        region, epoch = opening.region_id, opening.epoch
+        if epoch < self.manifests[region]:
+            return Refused("a newer epoch is in the manifest")
+        assert self.claims.setdefault((region, epoch), node_id) == node_id, "two nodes have one epoch"
+        self.manifests[region] = epoch
+        missing = self.logs[region] - set(opening.log_nodes) - {node_id}
+        assert not missing, "rows that are in no file would be lost"
+        # What is taken over is in files before the region is open.
+        self.logs[region] = set()
+        self.open.setdefault(node_id, {})[region] = epoch
+        return None
+
+    def _fault(self, peer: Peer) -> str:
+        if peer.node_id in self.lost:
+            raise Refused("nobody answers")
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "before":
+            raise Refused("the request was lost")
+        return fault
+
+
+class EndingKv(MemoryKv):
+    """A store that lets the leader end at some transaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+
+    def transact(self, compares: Sequence[Compare], operations: Sequence[Any]) -> bool:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise LeadershipLost("another server leads")
+        return super().transact(compares, operations)
+
+
+class MovingWorld:
+    """A table on node 1, and nodes 2 and 3 beside it."""
+
+    def __init__(self, *, nodes: int = 3) -> None:
+        self.clock = ManualClock(10**18)
+        self.kv = EndingKv()
+        self.datanodes = Datanodes()
+        self.registry = NodeRegistry(self.kv, self.clock)
+        self.table = plan_table(draft("t", rules=tuple(f"host < '{at}'" for at in range(REGIONS))), 1024, created_ms=0)
+        operations: list[Operation] = [*put_table(self.table), put_places(1024, dict.fromkeys(range(REGIONS), PLACE))]
+        assert self.kv.transact([], operations)
+        for region in self.table.region_ids:
+            self.datanodes.manifests[region] = 0
+            self.datanodes.logs[region] = {1}
+            self.datanodes.claims[region, 0] = 1
+            self.datanodes.open.setdefault(1, {})[region] = 0
+        for node_id in range(1, nodes + 1):
+            self.registry.register(datanode(node_id))
+
+    def moves(self, seed: int = 1) -> RegionMoves:
+        return RegionMoves(
+            self.kv,
+            self.registry,
+            self.datanodes,
+            NodeSelector.LEASE_BASED,
+            dict,
+            Random(seed),
+            self.clock,
+            SeededIds(seed),
+            threading.Event(),
+        )
+
+    def lose(self, node_id: int) -> None:
+        """Let a node be gone, for all others to see."""
+        self.datanodes.lost.add(node_id)
+        self.clock.advance(seconds=30)
+        for state in self.registry.states():
+            if state.description.node_id not in self.datanodes.lost:
+                self.registry.heartbeat(state.description, {})
+
+    def check(self) -> None:
+        """Every region is open where its place says, under the epoch of the place and of the manifest."""
+        for region, place in all_places(self.kv).items():
+            assert not place.is_moving
+            if place.node_id not in self.datanodes.lost:
+                assert self.datanodes.open[place.node_id][region] == place.epoch == self.datanodes.manifests[region]
+
+    def write(self) -> None:
+        """Frontends write where places say: rows that are in that node's log only."""
+        for region, place in all_places(self.kv).items():
+            if region in self.datanodes.open.get(place.node_id, {}) and place.node_id not in self.datanodes.lost:
+                self.datanodes.logs[region].add(place.node_id)
+
+    def places(self) -> list[int]:
+        return [place.node_id for _, place in sorted(all_places(self.kv).items())]
+
+
+PLACE = RegionPlace(1)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_moves, "_PAUSE_MIN_SECONDS", 0.0)
+
+
+def test_the_regions_of_a_lost_node_go_to_others_with_the_rows_of_its_log() -> None:
+    world = MovingWorld()
+    world.lose(1)
+    moves = world.moves()
+    (record,) = moves.plan_failover(1, "not heard of")
+    ended = moves.run(record)
+    assert ended["state"] == "Done"
+    assert set(world.places()) == {2, 3}
+    world.check()
+    (kept,) = load_records(world.kv).ended
+    assert [move.state for move in kept.regions] == [MoveState.DONE] * REGIONS
+    assert openings_of(world.kv, 1) == []
+
+
+def test_a_migration_flushes_before_the_region_leaves() -> None:
+    world = MovingWorld()
+    region = world.table.region_ids[1]
+    record = world.moves().plan_migration(region, 1, 3)
+    world.moves().run(record)
+    assert world.places() == [1, 3, 1]
+    assert region not in world.datanodes.open[1]
+    world.check()
+
+
+def test_a_migration_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
+    world = MovingWorld()
+    region = world.table.region_ids[0]
+    before = world.kv.scan("")
+    for arguments, problem in (
+        ((RegionId(7), 1, 2), "no such region"),
+        ((region, 2, 3), "is on node 1"),
+        ((region, 1, 1), "already"),
+        ((region, 1, 9), "no live datanode"),
+    ):
+        with pytest.raises(InvalidArguments, match=problem):
+            world.moves().plan_migration(*arguments)
+    assert world.kv.scan("") == before
+
+
+def test_a_migration_to_a_node_that_refuses_is_given_up_and_the_old_node_goes_on() -> None:
+    world = MovingWorld()
+    region = world.table.region_ids[0]
+    record = world.moves().plan_migration(region, 1, 3)
+    world.datanodes.lost.add(3)
+    ended = world.moves().run(record)
+    assert ended["state"] == "Failed"
+    assert world.places() == [1, 1, 1]
+    world.check()
+    assert all_places(world.kv)[region].epoch > 1
+
+
+def test_without_another_node_the_regions_stay_and_the_node_gets_them_when_it_is_back() -> None:
+    world = MovingWorld(nodes=1)
+    world.lose(1)
+    (record,) = world.moves().plan_failover(1, "not heard of")
+    assert world.moves().run(record)["state"] == "Failed"
+    assert world.places() == [1, 1, 1]
+    assert len(openings_of(world.kv, 1)) == REGIONS
+
+
+def test_a_node_that_is_back_keeps_what_was_not_begun_to_be_taken() -> None:
+    world = MovingWorld()
+    (record,) = world.moves().plan_failover(1, "not heard of")
+    assert world.moves().run(record)["state"] == "Cancelled"
+    assert world.places() == [1, 1, 1]
+    world.check()
+
+
+def test_old_records_are_forgotten() -> None:
+    world = MovingWorld()
+    region = world.table.region_ids[0]
+    for number in range(KEPT_MAX + 5):
+        record = world.moves(number).plan_migration(region, *((1, 2) if number % 2 == 0 else (2, 1)))
+        world.moves().run(record)
+    assert len(load_records(world.kv).ended) <= KEPT_MAX + 1
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.sampled_from(["", "before", "after"]), max_size=12),
+    st.lists(st.integers(0, 12), max_size=4),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 100),
+)
+def test_whatever_fails_no_epoch_has_two_nodes_and_no_rows_are_left_behind(
+    faults: list[str], ends: list[int], is_failover: bool, comes_back: bool, seed: int
+) -> None:
+    """Leaders end at some transaction, and the next one goes on; calls fail before or after they had an effect."""
+    world = MovingWorld()
+    world.datanodes.faults = list(faults)
+    if is_failover:
+        world.lose(1)
+        world.moves(seed).plan_failover(1, "not heard of")
+    else:
+        world.moves(seed).plan_migration(world.table.region_ids[0], 1, 2)
+    for number, end in enumerate([*ends, None]):
+        world.kv.left = end
+        if end is None:
+            world.datanodes.faults.clear()
+            if comes_back:
+                world.datanodes.lost.clear()
+                world.registry.heartbeat(datanode(1), {})
+                for opening in openings_of(world.kv, 1):
+                    assert world.datanodes._open(1, opening) is None
+        world.write()
+        moves = world.moves(seed + number)
+        try:
+            for record in moves.unfinished():
+                moves.run(record)
+        except LeadershipLost:
+            continue
+    world.kv.left = None
+    assert load_records(world.kv).running == []
+    world.check()
+
+
+def test_silence_is_the_more_surprising_the_more_regular_heartbeats_were() -> None:
+    regular, unsteady = PhiDetector(3.0), PhiDetector(3.0)
+    at = late = 0.0
+    for number in range(100):
+        at, late = at + 3.0, late + (1.0 if number % 2 else 9.0)
+        regular.heard(at)
+        unsteady.heard(late)
+    assert regular.phi(at + 3.0) < 1
+    assert regular.phi(at + 6.0) > 8
+    assert unsteady.phi(late + 12.0) < 8
+    assert unsteady.phi(late + 60.0) > 8
+    assert PhiDetector(3.0).phi(100.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("suspects", "nodes", "braked"),
+    [(0, 3, False), (1, 1, False), (1, 2, False), (1, 3, False), (2, 3, True), (3, 10, False), (4, 10, True)],
+)
+def test_nothing_is_moved_when_more_than_a_third_of_the_nodes_is_silent(
+    suspects: int, nodes: int, braked: bool
+) -> None:
+    assert is_braked(suspects, nodes) is braked
+
+
+class SupervisedWorld:
+    """Three datanodes, the first two of which have regions."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock(10**18)
+        self.kv = MemoryKv()
+        self.nodes = NodeRegistry(self.kv, self.clock)
+        self.begun: list[int] = []
+        self.answering: set[int] = set()
+        self.is_in_maintenance = False
+        for node_id in (1, 2, 3):
+            self.nodes.register(datanode(node_id))
+        self.supervisor = self.supervise(self.nodes, **settings)
+
+    def supervise(self, nodes: NodeRegistry, **settings: Any) -> FailureSupervisor:
+        return FailureSupervisor(
+            nodes,
+            self.clock,
+            Supervision(**{"is_enabled": True, **settings}),
+            region_counts=lambda: {1: 5, 2: 5},
+            is_in_maintenance=lambda: self.is_in_maintenance,
+            answers=lambda peer: peer.node_id in self.answering,
+            fail_over=lambda node_id, _: self.begun.append(node_id),
+        )
+
+    def live(self, seconds: int, *alive: int) -> None:
+        for second in range(seconds):
+            self.clock.advance(seconds=1)
+            if second % 3 == 0:
+                for node_id in alive:
+                    self.nodes.heartbeat(datanode(node_id), {})
+            self.supervisor.tick()
+
+
+def test_a_lost_node_is_failed_over_once_its_lease_is_over_and_again_if_that_did_not_help() -> None:
+    world = SupervisedWorld()
+    world.live(30, 1, 2, 3)
+    assert world.begun == []
+    world.live(6, 2, 3)
+    assert world.begun == []
+    world.live(8, 2, 3)
+    assert world.begun == [1]
+    world.live(70, 2, 3)
+    assert world.begun == [1, 1]
+
+
+def test_a_node_without_regions_is_not_missed() -> None:
+    world = SupervisedWorld()
+    world.live(30, 1, 2, 3)
+    world.live(60, 1, 2)
+    assert world.begun == []
+
+
+def test_maintenance_the_switch_and_the_brake_hold_failovers_back() -> None:
+    world = SupervisedWorld()
+    world.is_in_maintenance = True
+    world.live(60, 2, 3)
+    assert world.begun == []
+    world.is_in_maintenance = False
+    world.live(2, 2, 3)
+    assert world.begun == [1]
+    off = SupervisedWorld(is_enabled=False)
+    off.live(60, 2, 3)
+    assert off.begun == []
+    assert off.supervisor.tick() == [1]
+    braked = SupervisedWorld()
+    braked.live(20, 1, 2, 3)
+    braked.live(60, 3)
+    assert braked.begun == []
+    assert braked.supervisor.tick() == [1, 2]
+
+
+def test_a_node_that_answers_is_left_alone_for_a_while() -> None:
+    world = SupervisedWorld()
+    world.answering.add(1)
+    world.live(40, 2, 3)
+    assert world.begun == []
+    world.live(40, 2, 3)
+    assert world.begun == [1]
+
+
+def test_a_new_leader_waits_for_nodes_that_it_has_never_heard_of() -> None:
+    world = SupervisedWorld()
+    world.nodes = NodeRegistry(world.kv, world.clock)
+    world.supervisor = world.supervise(world.nodes)
+    world.live(50, 2, 3)
+    assert world.begun == []
+    world.live(15, 2, 3)
+    assert world.begun == [1]

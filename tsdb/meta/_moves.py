@@ -1,0 +1,328 @@
+"""Regions change their node: because it is lost (failover), or because an operator wants it (migration).
+
+    record ─▶ place: epoch + 1, moving ─▶ (migration: old node flushes and closes) ─▶ target opens under the epoch
+    ─▶ place: target ─▶ record ended
+
+- The place is changed by compare-and-set. Its epoch grows before each attempt: what an earlier attempt, or the old
+  node, still does under a smaller epoch is refused by the manifest. So no epoch is ever used by two nodes.
+- Of a region that is moving, a node that starts is told nothing, and no node is told to close it.
+- Every step can be repeated: the place says how far a move has come. A leader that takes over goes on with the records
+  that are not ended.
+- A move that does not succeed is given up: the place stays with the old node, under one more epoch, and the old node is
+  asked to open the region again if it is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Protocol
+
+from tsdb.catalog import all_places, directories_of_all, place_key, places_of, put_places, read_places
+from tsdb.clock import Clock
+from tsdb.errors import InvalidArguments, TsdbError
+from tsdb.ids import Ids
+from tsdb.kv import Equals, KvConflict, KvStore, KvUnavailable, LeadershipLost
+from tsdb.meta._move_records import (
+    REGIONS_MAX,
+    MoveRecord,
+    MoveState,
+    RegionMove,
+    forget_old_records,
+    load_records,
+)
+from tsdb.meta._nodes import NodeRegistry
+from tsdb.meta._places import region_number
+from tsdb.meta._selectors import NodeSelector, select_nodes
+from tsdb.model import Peer, RegionId, RegionOpening, RegionPlace, table_id_of
+from tsdb.telemetry import counter, get_logger
+from tsdb.units import Duration
+
+OPEN_TIMEOUT = Duration.of_seconds(120)
+"""How long a datanode may take to open some regions, with the rows that it takes over."""
+CLOSE_TIMEOUT = Duration.of_seconds(60)
+OPENED_MAX = 50
+"""How many regions one call opens."""
+ATTEMPTS_MAX = 5
+_PAUSE_MIN_SECONDS, _PAUSE_MAX_SECONDS = 0.5, 10.0
+_CONFLICTS_MAX = 100
+
+_log = get_logger("tsdb.meta")
+_MOVED = counter("tsdb_meta_regions_moved_total", "Regions that got another node.", labels=["reason"])
+_NOT_MOVED = counter("tsdb_meta_regions_not_moved_total", "Regions whose move was given up.", labels=["reason"])
+
+
+class NodeCalls(Protocol):
+    """What is asked of one datanode."""
+
+    def open_regions(
+        self, peer: Peer, openings: Sequence[RegionOpening], *, timeout: Duration | None = None
+    ) -> Mapping[RegionId, TsdbError | None]: ...
+
+    def close_region(
+        self, peer: Peer, region_id: RegionId, *, flush: bool, timeout: Duration | None = None
+    ) -> None: ...
+
+    def region_ids(self, peer: Peer) -> Sequence[RegionId]: ...
+
+
+class RegionMoves:
+    """Plans and makes moves. One move record at a time, on the thread of the caller of `run`."""
+
+    def __init__(
+        self,
+        kv: KvStore,
+        nodes: NodeRegistry,
+        calls: NodeCalls,
+        selector: NodeSelector,
+        region_counts: Callable[[], Mapping[int, int]],
+        random: Random,
+        clock: Clock,
+        ids: Ids,
+        stopped: threading.Event,
+    ) -> None:
+        self._kv = kv
+        self._nodes = nodes
+        self._calls = calls
+        self._selector = selector
+        self._region_counts = region_counts
+        self._random = random
+        self._clock = clock
+        self._ids = ids
+        self._stopped = stopped
+
+    def unfinished(self) -> list[MoveRecord]:
+        """What an earlier leader left."""
+        return load_records(self._kv).running
+
+    def plan_failover(self, node_id: int, reason: str) -> list[MoveRecord]:
+        """Record that the regions of a node go to others; none if it has no regions."""
+        regions = sorted(region for region, place in all_places(self._kv).items() if place.node_id == node_id)
+        records = [
+            self._record(node_id, reason, regions[start : start + REGIONS_MAX], is_failover=True)
+            for start in range(0, len(regions), REGIONS_MAX)
+        ]
+        for record in records:
+            self._kv.transact([], [record.put])
+        forget_old_records(self._kv)
+        return records
+
+    def plan_migration(self, region_id: RegionId, from_node: int, to_node: int) -> MoveRecord:
+        """Record that one region goes to a node; InvalidArguments if it is not there or cannot go there."""
+        place = self._place(region_id)
+        if place is None:
+            raise InvalidArguments("there is no such region", region_id=region_id)
+        if place.node_id != from_node:
+            raise InvalidArguments(
+                f"the region is on node {place.node_id}, not on node {from_node}", region_id=region_id
+            )
+        if place.is_moving:
+            raise InvalidArguments("the region is being moved already", region_id=region_id)
+        if to_node == from_node:
+            raise InvalidArguments(f"the region is on node {to_node} already", region_id=region_id)
+        if to_node not in self._nodes.live_datanodes():
+            raise InvalidArguments(f"there is no live datanode with the id {to_node}", region_id=region_id)
+        record = self._record(from_node, "migration", [region_id], is_failover=False, to_node=to_node)
+        self._kv.transact([], [record.put])
+        forget_old_records(self._kv)
+        return record
+
+    def run(self, record: MoveRecord) -> dict[str, Any]:
+        """Move the regions of a record, in a few attempts; what could not be moved is given up."""
+        self._nodes.wait_live_datanodes(self._nodes.lease.seconds)
+        pause = _PAUSE_MIN_SECONDS
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt and self._stopped.wait(pause):
+                raise LeadershipLost("this server does not lead any more")
+            pause = min(_PAUSE_MAX_SECONDS, 2 * pause)
+            record = self._cancel_if_back(record)
+            if not record.left:
+                break
+            record = self._attempt(record)
+        return self._end(record).to_json()
+
+    def _record(
+        self,
+        from_node: int,
+        reason: str,
+        regions: Sequence[RegionId],
+        *,
+        is_failover: bool,
+        to_node: int | None = None,
+    ) -> MoveRecord:
+        moves = tuple(RegionMove(each) for each in regions)
+        return MoveRecord(self._ids.token(8), from_node, reason, self._now_ms(), moves, is_failover, to_node)
+
+    def _attempt(self, record: MoveRecord) -> MoveRecord:
+        """Try to move what is left, each region to one node."""
+        groups = self._choose(record)
+        if not groups:
+            problem = "there is no live datanode to move it to"
+            return self._save(record.with_moves(replace(each, error=problem) for each in record.left))
+        for target, moves in groups.items():
+            for start in range(0, len(moves), OPENED_MAX):
+                if self._stopped.is_set():
+                    raise LeadershipLost("this server does not lead any more")
+                done = self._move(record, target, moves[start : start + OPENED_MAX])
+                record = self._save(record.with_moves(done))
+        return record
+
+    def _choose(self, record: MoveRecord) -> dict[int, list[RegionMove]]:
+        left, live = record.left, [each for each in self._nodes.live_datanodes() if each != record.from_node]
+        if record.to_node is not None:
+            return {record.to_node: left} if record.to_node in live else {}
+        if not live:
+            return {}
+        counts = self._region_counts()
+        chosen = select_nodes(
+            self._selector, {node_id: counts.get(node_id, 0) for node_id in live}, len(left), self._random
+        )
+        groups: dict[int, list[RegionMove]] = defaultdict(list)
+        for move, node_id in zip(left, chosen, strict=True):
+            groups[node_id].append(move)
+        return groups
+
+    def _move(self, record: MoveRecord, target: int, moves: Sequence[RegionMove]) -> list[RegionMove]:
+        """Move some regions to one node; those that could not be moved are still running, with the reason."""
+        directories = directories_of_all(self._kv, [move.region_id for move in moves])
+        begun: dict[RegionId, int] = {}
+        ended: list[RegionMove] = []
+        for move in moves:
+            epoch = self._begin(record, move.region_id) if move.region_id in directories else None
+            if epoch is None:
+                # It was dropped, or has another node already.
+                ended.append(replace(move, state=MoveState.DONE, ended_ms=self._now_ms(), error=None))
+            else:
+                begun[move.region_id] = epoch
+        is_flushed = {region: not record.is_failover and self._leave(record, region) for region in begun}
+        openings = [
+            RegionOpening(region, directories[region], epoch, () if is_flushed[region] else (record.from_node,))
+            for region, epoch in begun.items()
+        ]
+        results = self._open(target, openings)
+        for region, epoch in begun.items():
+            move = RegionMove(region, to_node=target, epoch=epoch)
+            error = results.get(region)
+            if error is None and not self._arrive(record, region, epoch, target):
+                error = TsdbError("its place was changed meanwhile")
+            ended.append(
+                replace(move, state=MoveState.DONE, ended_ms=self._now_ms())
+                if error is None
+                else replace(move, error=str(error))
+            )
+            if error is None:
+                _MOVED.labels("failover" if record.is_failover else "migration").inc()
+        return ended
+
+    def _begin(self, record: MoveRecord, region_id: RegionId) -> int | None:
+        """Let a region be moving, under a new epoch; None if it is not on the node of the record any more."""
+        for _ in range(_CONFLICTS_MAX):
+            place = self._place(region_id)
+            if place is None or place.node_id != record.from_node:
+                return None
+            epoch = place.epoch + 1
+            if self._change_place(region_id, place, RegionPlace(place.node_id, epoch, is_moving=True)):
+                return epoch
+        raise KvConflict("the place of a region keeps changing", region_id=region_id)
+
+    def _leave(self, record: MoveRecord, region_id: RegionId) -> bool:
+        """Ask the old node to flush and close a region; return whether it did."""
+        peer = self._peer(record.from_node)
+        if peer is None:
+            return False
+        try:
+            self._calls.close_region(peer, region_id, flush=True, timeout=CLOSE_TIMEOUT)
+        except TsdbError as error:
+            _log.warning(
+                "a region was not closed by its old node; its log is read instead", region=region_id, error=error
+            )
+            return False
+        return True
+
+    def _open(self, target: int, openings: Sequence[RegionOpening]) -> Mapping[RegionId, TsdbError | None]:
+        if not openings:
+            return {}
+        peer = self._peer(target)
+        if peer is None:
+            problem = TsdbError("the address of the node is not known", node_id=target)
+            return {each.region_id: problem for each in openings}
+        try:
+            return self._calls.open_regions(peer, openings, timeout=OPEN_TIMEOUT)
+        except TsdbError as error:
+            _log.warning("regions could not be opened", node=target, count=len(openings), error=error)
+            return {each.region_id: error for each in openings}
+
+    def _arrive(self, record: MoveRecord, region_id: RegionId, epoch: int, target: int) -> bool:
+        moving = RegionPlace(record.from_node, epoch, is_moving=True)
+        return self._change_place(region_id, moving, RegionPlace(target, epoch))
+
+    def _cancel_if_back(self, record: MoveRecord) -> MoveRecord:
+        """Leave a lost node what was not begun to be taken from it, if it is back."""
+        if not record.is_failover or record.from_node not in self._nodes.live_datanodes():
+            return record
+        back = []
+        for move in record.left:
+            place = self._place(move.region_id)
+            if place is not None and place.node_id == record.from_node and not place.is_moving:
+                back.append(replace(move, state=MoveState.CANCELLED, error="the node is back", ended_ms=self._now_ms()))
+        return self._save(record.with_moves(back)) if back else record
+
+    def _end(self, record: MoveRecord) -> MoveRecord:
+        """Give up what is left, and keep the record."""
+        given_up = []
+        for move in record.left:
+            self._give_up(record, move.region_id)
+            _NOT_MOVED.labels("failover" if record.is_failover else "migration").inc()
+            given_up.append(replace(move, state=MoveState.FAILED, ended_ms=self._now_ms()))
+        record = self._save(record.with_moves(given_up).ended(self._now_ms()))
+        log = _log.info if record.state in (MoveState.DONE, MoveState.CANCELLED) else _log.error
+        log("regions were moved", node=record.from_node, reason=record.reason, state=record.state.value)
+        return record
+
+    def _give_up(self, record: MoveRecord, region_id: RegionId) -> None:
+        """Let the region stay with its node, under an epoch that no attempt has used."""
+        place = self._place(region_id)
+        if place is None or place.node_id != record.from_node or not place.is_moving:
+            return
+        kept = RegionPlace(record.from_node, place.epoch + 1)
+        if not self._change_place(region_id, place, kept):
+            return
+        peer = self._peer(record.from_node) if record.from_node in self._nodes.live_datanodes() else None
+        directory = directories_of_all(self._kv, [region_id]).get(region_id)
+        if peer is not None and directory is not None:
+            opening = RegionOpening(region_id, directory, kept.epoch)
+            error = self._open(record.from_node, [opening]).get(region_id)
+            if error is not None:
+                _log.error("a region that stays could not be opened again", region=region_id, error=error)
+
+    def _place(self, region_id: RegionId) -> RegionPlace | None:
+        return places_of(self._kv, table_id_of(region_id)).get(region_number(region_id))
+
+    def _change_place(self, region_id: RegionId, expected: RegionPlace, new: RegionPlace) -> bool:
+        """Change the place of a region if it is as expected; other regions of its table may change meanwhile."""
+        table_id, number = table_id_of(region_id), region_number(region_id)
+        key = place_key(table_id)
+        for _ in range(_CONFLICTS_MAX):
+            found = self._kv.get(key)
+            places = {} if found is None else read_places(key, found)
+            if found is None or places.get(number) != expected:
+                return False
+            places[number] = new
+            if self._kv.transact([Equals(key, found)], [put_places(table_id, places)]):
+                return True
+        raise KvConflict("the places of a table keep changing", table_id=table_id)
+
+    def _peer(self, node_id: int) -> Peer | None:
+        state = self._nodes.find_datanode(node_id)
+        return None if state is None else Peer(node_id, state.description.address)
+
+    def _save(self, record: MoveRecord) -> MoveRecord:
+        if not self._kv.transact([], [record.put]):
+            raise KvUnavailable("the record of a move could not be written")
+        return record
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ns() // 1_000_000

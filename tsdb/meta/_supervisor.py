@@ -1,0 +1,127 @@
+"""Watches over the datanodes, and has the regions of lost ones moved.
+
+A node is suspected when its lease has surely run out and its silence is surprising (`_detector.py`). Before its regions
+are moved it is called: one that answers is only cut off from this server, and is left alone for a while.
+
+Nothing is moved while maintenance mode is on, or while so many nodes are silent at once that they are hardly the
+reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tsdb.clock import Clock
+from tsdb.meta._detector import THRESHOLD, PhiDetector, is_braked
+from tsdb.meta._nodes import HEARTBEAT, NodeRegistry, NodeState
+from tsdb.model import NodeRole, Peer
+from tsdb.telemetry import gauge, get_logger
+
+UNHEARD_SECONDS = 60.0
+"""How long a new leader waits for a node that it has never heard of: after a power cut, all nodes come back."""
+REACHABLE_SECONDS = 60.0
+"""How long a node may be silent that still answers when it is called."""
+AGAIN_SECONDS = 60.0
+"""When regions of a lost node that could not be moved are tried again."""
+
+_log = get_logger("tsdb.meta")
+_SUSPECTED = gauge("tsdb_meta_suspected_nodes", "Datanodes with regions that the leader takes for lost.")
+_BRAKED = gauge("tsdb_meta_failover_braked", "1 while too many datanodes are silent at once for a failover, else 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """When failovers are begun."""
+
+    is_enabled: bool = False
+    """Whether lost nodes are failed over at all."""
+    unheard_seconds: float = UNHEARD_SECONDS
+    reachable_seconds: float = REACHABLE_SECONDS
+    again_seconds: float = AGAIN_SECONDS
+    heartbeat_seconds: float = HEARTBEAT.seconds
+    """How often heartbeats are expected before their rhythm is known."""
+
+
+class FailureSupervisor:
+    """Decides which nodes are lost. Only the thread that calls `tick` uses it."""
+
+    def __init__(
+        self,
+        nodes: NodeRegistry,
+        clock: Clock,
+        settings: Supervision,
+        *,
+        region_counts: Callable[[], Mapping[int, int]],
+        is_in_maintenance: Callable[[], bool],
+        answers: Callable[[Peer], bool],
+        fail_over: Callable[[int, str], object],
+    ) -> None:
+        self._nodes = nodes
+        self._clock = clock
+        self._settings = settings
+        self._region_counts = region_counts
+        self._is_in_maintenance = is_in_maintenance
+        self._answers = answers
+        self._fail_over = fail_over
+        self._detectors: dict[int, PhiDetector] = {}
+        self._heard_ns: dict[int, int] = {}
+        self._begun: dict[int, float] = {}
+        self._was_braked = False
+
+    def tick(self) -> list[int]:
+        """Look at all datanodes; begin failovers where they are due; return the nodes that are suspected."""
+        counts = self._region_counts()
+        states = [each for each in self._nodes.states(NodeRole.DATANODE) if self._counts_in(each, counts)]
+        for state in states:
+            self._listen(state)
+        suspects = [each for each in states if self._is_suspect(each) and counts.get(each.description.node_id)]
+        _SUSPECTED.set(len(suspects))
+        if self._settings.is_enabled and suspects and not self._is_held_back(len(suspects), len(states)):
+            for state in suspects:
+                self._consider(state)
+        return [each.description.node_id for each in suspects]
+
+    def _counts_in(self, state: NodeState, counts: Mapping[int, int]) -> bool:
+        """Nodes that are gone for good and have no regions are not counted."""
+        return self._nodes.may_live(state) or bool(counts.get(state.description.node_id))
+
+    def _listen(self, state: NodeState) -> None:
+        node_id = state.description.node_id
+        if state.heard_ns is None or self._heard_ns.get(node_id) == state.heard_ns:
+            return
+        self._heard_ns[node_id] = state.heard_ns
+        self._begun.pop(node_id, None)
+        self._detectors.setdefault(node_id, PhiDetector(self._settings.heartbeat_seconds)).heard(state.heard_ns / 1e9)
+
+    def _is_suspect(self, state: NodeState) -> bool:
+        if self._nodes.may_live(state):
+            return False
+        if state.heard_ns is None:
+            return self._nodes.silent_seconds(state) >= self._settings.unheard_seconds
+        return self._detectors[state.description.node_id].phi(self._clock.monotonic_ns() / 1e9) >= THRESHOLD
+
+    def _is_held_back(self, suspects: int, nodes: int) -> bool:
+        braked = is_braked(suspects, nodes)
+        _BRAKED.set(braked)
+        if braked and not self._was_braked:
+            _log.error(
+                "so many datanodes are silent that nothing is moved",
+                silent=suspects,
+                nodes=nodes,
+                hint="look at the network; a failover can be ordered for each node that is lost",
+            )
+        self._was_braked = braked
+        return braked or self._is_in_maintenance()
+
+    def _consider(self, state: NodeState) -> None:
+        node_id, silent = state.description.node_id, self._nodes.silent_seconds(state)
+        now = self._clock.monotonic_ns() / 1e9
+        if now - self._begun.get(node_id, float("-inf")) < self._settings.again_seconds:
+            return
+        peer = Peer(node_id, state.description.address)
+        if silent < self._settings.reachable_seconds and self._answers(peer):
+            _log.warning("a datanode sends no heartbeats, and answers when it is called", node=node_id)
+            return
+        self._begun[node_id] = now
+        self._fail_over(node_id, f"not heard of for {silent:.0f} s")
