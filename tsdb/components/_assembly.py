@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tsdb.auth import Authenticator, Identity, UserStore
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
 from tsdb.components._build_info import build_info
-from tsdb.database import Connected, Database, DatabaseOptions, Process, ProcessList, RejectionLog, Services, Session
+from tsdb.database import (
+    ClusterCommands,
+    Connected,
+    Database,
+    DatabaseOptions,
+    Process,
+    ProcessList,
+    RejectionLog,
+    Services,
+    Session,
+)
 from tsdb.engine import Regions
 from tsdb.kv import KvStore
 from tsdb.memory import MemoryReport
@@ -25,6 +36,10 @@ from tsdb.query.information_schema import (
 from tsdb.telemetry import CacheStatistics, reported_caches
 
 
+class ClusterAccess(ClusterView, ClusterCommands, Protocol):
+    """A cluster, for those who look at it and those who change it."""
+
+
 @dataclass(frozen=True, slots=True)
 class AssemblyOptions:
     """What the component chooses of a database."""
@@ -38,7 +53,7 @@ class AssemblyOptions:
     """The caches of the regions, if they are in this process."""
     address: str
     """How this node is named in the process list and in information_schema."""
-    cluster: ClusterView | None = None
+    cluster: ClusterAccess | None = None
     """The cluster that this node is part of."""
 
 
@@ -62,6 +77,7 @@ def assemble(catalog: AnyCatalog, regions: Regions, kv: KvStore, options: Assemb
             options.database,
             users,
             options.authenticator,
+            options.cluster,
         )
     )
 

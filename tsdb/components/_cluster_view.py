@@ -1,4 +1,4 @@
-"""The cluster as a frontend shows it in information_schema: asked of the leader, or as far as the copy knows it."""
+"""The cluster as a frontend knows it: what information_schema shows of it, and what ADMIN functions ask of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import time
 from typing import Any
 
+from tsdb.catalog import all_places
 from tsdb.clock import Clock
 from tsdb.errors import TsdbError
 from tsdb.kv import KvStore
+from tsdb.meta import read_failovers
 from tsdb.meta.client import MetaClient, MirrorRoutes
 from tsdb.model import NodeRole, RegionId
 from tsdb.query.information_schema import FailoverRow, NodeRow, PeerRow, ProcedureRow
@@ -17,8 +19,8 @@ _FRESH_SECONDS = 1.0
 """So long an answer of the leader is used again: one statement may need it for every region."""
 
 
-class MetaClusterView:
-    """Implements `ClusterView`."""
+class MetaCluster:
+    """Implements `ClusterView` and `ClusterCommands`, by the leading metadata server and the copy of the metadata."""
 
     def __init__(self, meta: MetaClient, mirror: KvStore, routes: MirrorRoutes, clock: Clock) -> None:
         self._meta = meta
@@ -63,13 +65,57 @@ class MetaClusterView:
         ]
 
     def failovers(self) -> list[FailoverRow]:
-        return []
+        return [
+            FailoverRow(
+                id=record.id,
+                region_id=move.region_id,
+                from_node=record.from_node,
+                to_node=move.to_node,
+                state=move.state.value,
+                reason=record.reason,
+                started_ms=record.started_ms,
+                ended_ms=move.ended_ms,
+                last_error=move.error,
+            )
+            for record in read_failovers(self._mirror)
+            for move in record.regions
+        ]
+
+    def migrate_region(self, region_id: RegionId, from_node: int, to_node: int) -> str:
+        begun = self._meta.command("migrate_region", region_id=region_id, from_node=from_node, to_node=to_node)
+        return str(begun["procedure"])
+
+    def procedure_state(self, procedure_id: str) -> tuple[str, str | None]:
+        found = self._meta.procedure(procedure_id)
+        return found["state"], found["error"]
+
+    def balance(self) -> list[str]:
+        """Move one region after the other from the node with most to the one with fewest, until they are even."""
+        alive = [each["node_id"] for each in self._meta.nodes()["nodes"] if _is_live_datanode(each)]
+        regions: dict[int, list[RegionId]] = {node_id: [] for node_id in alive}
+        for region_id, place in sorted(all_places(self._mirror).items()):
+            if place.node_id in regions and not place.is_moving:
+                regions[place.node_id].append(region_id)
+        begun: list[str] = []
+        while len(regions) > 1:
+            most = max(regions, key=lambda node: len(regions[node]))
+            fewest = min(regions, key=lambda node: len(regions[node]))
+            if len(regions[most]) - len(regions[fewest]) < 2:
+                break
+            region_id = regions[most].pop()
+            regions[fewest].append(region_id)
+            begun.append(self.migrate_region(region_id, most, fewest))
+        return begun
 
     def _ask(self) -> dict[str, Any]:
         if time.monotonic() - self._asked > _FRESH_SECONDS:
             self._found = self._meta.nodes()
             self._asked = time.monotonic()
         return self._found
+
+
+def _is_live_datanode(node: dict[str, Any]) -> bool:
+    return node["role"] == NodeRole.DATANODE.value and bool(node["is_alive"])
 
 
 def _node_row(node: dict[str, Any]) -> NodeRow:

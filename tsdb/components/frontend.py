@@ -18,7 +18,7 @@ from pathlib import Path
 from tsdb.catalog import RemoteCatalog
 from tsdb.clock import SystemClock
 from tsdb.components._assembly import AssemblyOptions, assemble
-from tsdb.components._cluster_view import MetaClusterView
+from tsdb.components._cluster_view import MetaCluster
 from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import COPY_DIRECTORY
 from tsdb.components._node import LoadReport, describe_node, open_meta_client
@@ -80,7 +80,7 @@ class Frontend:
                 memory_report=self._governor.report,
                 caches=lambda: (),
                 address=str(self._config.http.addr),
-                cluster=MetaClusterView(meta, mirror, routes, self._clock),
+                cluster=MetaCluster(meta, mirror, routes, self._clock),
             )
             database = assemble(catalog, regions, mirror, options, self._clock)
             undo.callback(database.services.queries.close)

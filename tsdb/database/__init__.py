@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tsdb.database._cluster_admin import ClusterCommands
 from tsdb.database._failures import note_text
 from tsdb.database._processes import Connected, Process, ProcessList
 from tsdb.database._services import DatabaseOptions, RecordType, Services, SlowQuerySettings
@@ -15,6 +16,7 @@ from tsdb.query import Affected, Channel, Output, Records, Session, TableRecords
 __all__ = [
     "Affected",
     "Channel",
+    "ClusterCommands",
     "Connected",
     "Database",
     "DatabaseGate",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsdb.database._cluster_admin import balance_regions, migrate_region, procedure_state
 from tsdb.database._names import resolve
 from tsdb.database._services import Services
 from tsdb.engine import StrictWindows, VerifiedFiles
@@ -260,13 +261,42 @@ def _discard_unflushed(arguments: Arguments, services: Services, session: Sessio
     return 0
 
 
+def _migrate_region(arguments: Arguments, services: Services, session: Session) -> str:
+    """`migrate_region(region, from_node, to_node[, timeout])`, the timeout in seconds or as a duration."""
+    _expect(arguments, least=3, most=4)
+    from_node, to_node = (_number(each) for each in arguments[1:3])
+    wait = _read_window(str(arguments[3])) if len(arguments) == 4 else None
+    return migrate_region(services.cluster, _region(arguments[0], services), from_node, to_node, wait)
+
+
+def _procedure_state(arguments: Arguments, services: Services, session: Session) -> str:
+    _expect(arguments, least=1, most=1)
+    return procedure_state(services.cluster, arguments[0])
+
+
+def _balance_regions(arguments: Arguments, services: Services, session: Session) -> int:
+    _expect(arguments, least=0, most=0)
+    return balance_regions(services.cluster)
+
+
+def _number(argument: Any) -> int:
+    if isinstance(argument, str) and argument.isdigit():
+        return int(argument)
+    if not isinstance(argument, int) or isinstance(argument, bool) or argument < 0:
+        raise InvalidArguments(f"expected the id of a node as a number, not {argument!r}")
+    return argument
+
+
 _FUNCTIONS: dict[str, Callable[[Arguments, Services, Session], int | str]] = {
+    "balance_regions": _balance_regions,
     "flush_table": _flush_table,
     "flush_region": _flush_region,
     "compact_table": _compact_table,
     "compact_region": _compact_region,
     "discard_unflushed": _discard_unflushed,
     "drop_quarantined": _drop_quarantined,
+    "migrate_region": _migrate_region,
+    "procedure_state": _procedure_state,
     "verify_quarantined": _verify_quarantined,
     "verify_region": _verify_region,
     "verify_table": _verify_table,

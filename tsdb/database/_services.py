@@ -10,6 +10,7 @@ from pathlib import Path
 from tsdb.auth import Authenticator, UserStore
 from tsdb.catalog import AnyCatalog
 from tsdb.clock import Clock
+from tsdb.database._cluster_admin import ClusterCommands
 from tsdb.database._processes import ProcessList
 from tsdb.database.writing.frames import FrameWriter
 from tsdb.database.writing.rejections import RejectionLog
@@ -74,6 +75,8 @@ class Services:
     """The users that SQL made."""
     authenticator: Authenticator = field(default_factory=Authenticator)
     """The current rights of users who have logged in."""
+    cluster: ClusterCommands | None = None
+    """The cluster that this server is part of."""
     writer: Writer = field(init=False)
     """Writes rows of every kind."""
     frames: FrameWriter = field(init=False)

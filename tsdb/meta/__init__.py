@@ -9,6 +9,7 @@
 from tsdb.meta._leader import LeaderRegions, LeaderRoutes, LeaderSettings, MakeRegions, MetaLeader
 from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._metasrv import Metasrv, MetasrvSettings
+from tsdb.meta._move_records import MoveRecord, read_failovers
 from tsdb.meta._nodes import HEARTBEAT, LEASE, NodeDescription, NodeRegistry
 from tsdb.meta._selectors import NodeSelector
 from tsdb.meta._supervisor import Supervision
@@ -30,8 +31,10 @@ __all__ = [
     "Metasrv",
     "MetasrvElection",
     "MetasrvSettings",
+    "MoveRecord",
     "NodeDescription",
     "NodeRegistry",
     "NodeSelector",
     "Supervision",
+    "read_failovers",
 ]

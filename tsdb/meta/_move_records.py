@@ -121,6 +121,12 @@ def load_records(kv: KvStore) -> LoadedRecords:
     return found
 
 
+def read_failovers(kv: KvStore) -> list[MoveRecord]:
+    """Return the regions that were taken from lost nodes, the oldest first; those on their way last."""
+    found = load_records(kv)
+    return [record for record in (*found.ended, *found.running) if record.is_failover]
+
+
 def forget_old_records(kv: KvStore) -> None:
     """Remove the oldest of the finished records, if there are too many."""
     ended = load_records(kv).ended

@@ -1,0 +1,81 @@
+"""Clients that write while nodes fail, and remember what was acknowledged."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+
+from tests.cluster.running import Cluster
+
+TABLE = "CREATE TABLE cpu (host STRING, ts TIMESTAMP TIME INDEX, v DOUBLE, PRIMARY KEY (host)) " + (
+    "PARTITION ON COLUMNS (host) (host < 'h1', host >= 'h1' AND host < 'h2', host >= 'h2')"
+)
+
+
+class Writers:
+    """A thread for each host, which inserts rows one by one. What fails is tried again, under the same time."""
+
+    def __init__(self, cluster: Cluster, hosts: int = 4) -> None:
+        self._urls = [node.url for node in cluster.frontends]
+        self._is_stopped = threading.Event()
+        self._lock = threading.Lock()
+        self.acknowledged: dict[str, int] = {f"h{number}": 0 for number in range(hosts)}
+        """By host: rows 1 to this one are acknowledged."""
+        self.failures: list[str] = []
+        self._threads = [threading.Thread(target=self._run, args=(host,), daemon=True) for host in self.acknowledged]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._is_stopped.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def wait_progress(self, rows: int, seconds_max: float = 120.0) -> None:
+        """Wait until each host has so many more rows than now."""
+        before = dict(self.acknowledged)
+        self._wait(lambda: all(self.acknowledged[host] >= before[host] + rows for host in before), seconds_max)
+
+    def _wait(self, holds: Callable[[], bool], seconds_max: float) -> None:
+        deadline = time.monotonic() + seconds_max
+        while not holds():
+            assert time.monotonic() < deadline, (self.acknowledged, self.failures[-5:])
+            time.sleep(0.05)
+
+    def _run(self, host: str) -> None:
+        number, at = 1, hash(host)
+        with httpx.Client(timeout=15) as client:
+            while not self._is_stopped.is_set():
+                statement = f"INSERT INTO cpu VALUES ('{host}', {number}, {number})"
+                at += 1
+                try:
+                    response = client.post(f"{self._urls[at % len(self._urls)]}/v1/sql", data={"sql": statement})
+                    error = None if response.status_code == 200 else response.text
+                except httpx.HTTPError as problem:
+                    error = repr(problem)
+                if error is None:
+                    self.acknowledged[host] = number
+                    number += 1
+                else:
+                    self.failures.append(error)
+                    self._is_stopped.wait(0.05)
+
+
+def check_rows(cluster: Cluster, writers: Writers, *, frontend: int = 0) -> None:
+    """Every row that was acknowledged is there once; at most one more for each host, which was under way."""
+    found = cluster.sql("SELECT host, count(*), count(DISTINCT ts), max(ts) FROM cpu GROUP BY host", frontend=frontend)
+    by_host = {host: (rows, times, last) for host, rows, times, last in found}
+    for host, last in writers.acknowledged.items():
+        rows, times, newest = by_host.get(host, (0, 0, 0))
+        assert rows == times, (host, by_host)
+        assert last <= rows <= last + 1, (host, last, by_host)
+        assert newest == rows, (host, by_host)
