@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -221,6 +222,7 @@ SENT = encode_value(
         "rows": (np.arange(4), np.array([True, False]), pa.scalar(1.5), pa.scalar([1, 2]), b"bytes"),
         "filter": Conditions(TimeRange(1, 9), (TagIs.one_of("host", ["a"]),), Call("not_known", (Ref("a"),))),
         "schema": SCHEMA,
+        "opaque": (pc.utf8_length(pc.field("host")) > 3) & pc.field("a").isin([1, 2]),
     }
 )
 

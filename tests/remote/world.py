@@ -52,6 +52,7 @@ class World:
     """An engine, its server and a client."""
 
     def __init__(self, root: Path, *, threads_max: int = 4, settings: RemoteSettings = QUICK, **served: Any) -> None:
+        self.root = root
         self.engine: Engine = open_engine(root)
         node = NodeVerbs(region_ids=lambda: list(self.engine.regions))
         self.server = RegionServer(self.engine, threads_max=threads_max, node=node, **served)

@@ -51,21 +51,26 @@ class ChangeStream:
         *,
         settings: RemoteSettings,
         clock: Clock,
-        on_end: Callable[[], None] | None = None,
+        on_end: Callable[[str], None] | None = None,
+        on_bye: Callable[[], None] | None = None,
     ) -> None:
-        """`on_end` is called once, when the stream has ended or the server stops."""
+        """`on_end` is called when the stream ends, `on_bye` when the server says that it stops."""
         self.stream = stream
         self.address = address
         self.session = 0
         self._settings = settings
         self._clock = clock
         self._on_end = on_end
+        self._on_bye = on_bye
         self._sending = threading.Lock()
         self._lock = threading.Lock()
         self._pending: dict[int, _Pending] = {}
         self._room = threading.BoundedSemaphore(settings.changes_in_flight_max)
         self._numbers = count(1)
         self.is_broken = False
+        """Nothing more can be sent."""
+        self.is_over = False
+        """Nothing more will be answered."""
 
     def begin(self, session: int | None) -> None:
         """Greet the datanode, and take answers from then on; NodeUnavailable if it does not answer.
@@ -118,40 +123,75 @@ class ChangeStream:
                 self.stream.send_packed(message)
         except BROKEN as error:
             # Some of it may have been received; the thread that takes answers finds the stream broken as well.
-            self._end(text_of(error))
+            self.close(text_of(error))
+
+    def tell(self, head: dict[str, Any]) -> bool:
+        """Send something that is not answered, unless something else is being sent."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            self.stream.send(head)
+        except BROKEN:
+            return False
+        finally:
+            self._sending.release()
+        return True
 
     def is_overdue(self, now_ns: int) -> bool:
         """Whether a change has been unanswered for too long."""
         with self._lock:
             return any(each.give_up_ns is not None and each.give_up_ns <= now_ns for each in self._pending.values())
 
+    def drain(self) -> None:
+        """Send nothing more, and end the stream when everything is answered."""
+        with self._lock:
+            self.is_broken = True
+            is_done = not self._pending
+        if is_done:
+            self.stream.cancel()
+
     def close(self, reason: str) -> None:
         """End the stream; what is unanswered ends as unknown."""
-        self._end(reason)
+        with self._lock:
+            self.is_broken = True
+            unanswered, self._pending = list(self._pending.values()), {}
+        self.stream.cancel()
+        for pending in unanswered:
+            self._room.release()
+            pending.change.fail(OutcomeUnknown(reason, address=self.address))
 
     def _take_answers(self) -> None:
         reason = "the connection broke"
         try:
             while True:
                 head, buffers = self.stream.receive()
-                if head.get("bye"):
-                    reason = "it is stopping"
-                    break
                 if "error" in head:
                     raise raise_error(head["error"])
-                for number, is_done, lowered in head["answers"]:
+                if "stops" in head:
+                    reason = "it is stopping"
+                    if head["stops"] == "now":
+                        break
+                    if self._on_bye is not None:
+                        self._on_bye()
+                for number, is_done, lowered in head.get("answers", ()):
                     self._take(number, is_done, lowered, buffers)
         except BROKEN as error:
             reason = text_of(error)
         except (TsdbError, KeyError, TypeError) as error:
             reason = f"it sent an answer that cannot be read: {error}"
             _log.error("a stream of changes was given up", address=self.address, error=error)
-        self._end(reason)
+        self.close(reason)
+        self.is_over = True
+        if self._on_end is not None:
+            self._on_end(reason)
         self.stream.close()
 
     def _take(self, number: int, is_done: bool, lowered: Any, buffers: list[Any]) -> None:
         with self._lock:
             pending = self._pending.pop(number, None)
+            is_drained = self.is_broken and not self._pending
+        if is_drained:
+            self.stream.cancel()
         if pending is None:
             return
         self._room.release()
@@ -164,14 +204,3 @@ class ChangeStream:
             pending.change.succeed(value)
         else:
             pending.change.fail(value)
-
-    def _end(self, reason: str) -> None:
-        with self._lock:
-            is_first, self.is_broken = not self.is_broken, True
-            unanswered, self._pending = list(self._pending.values()), {}
-        if is_first and self._on_end is not None:
-            self._on_end()
-        self.stream.cancel()
-        for pending in unanswered:
-            self._room.release()
-            pending.change.fail(OutcomeUnknown(reason, address=self.address))

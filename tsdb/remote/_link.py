@@ -22,7 +22,7 @@ from tsdb.remote._message import Part
 from tsdb.remote._settings import RemoteSettings
 from tsdb.remote._streams import BROKEN, CALLS, CHANGES, ClientStream, text_of
 
-_OPTIONS = [
+_OPTIONS: list[tuple[str, int]] = [
     # Each link has a connection of its own: a new one is not made to wait for the fate of an old one.
     ("grpc.use_local_subchannel_pool", 1),
     # Data that the other side does not acknowledge for 20 s ends the connection. Probes are sent so seldom that
@@ -31,9 +31,10 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 20_000),
     # A datanode that restarts is found again soon.
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
+_CONNECT_OPTION = "grpc.min_reconnect_backoff_ms"
+"""In spite of its name, how long an attempt to connect may take."""
 
 
 class CallStream:
@@ -73,7 +74,8 @@ class Link:
         self._released: deque[int] = deque()
         """Readers that are not needed any more; the next request tells the datanode."""
         self.is_broken = False
-        self._client = flight.FlightClient(f"grpc://{address}", generic_options=_OPTIONS)
+        connect = (_CONNECT_OPTION, max(1, settings.connect_timeout // 1_000_000))
+        self._client = flight.FlightClient(f"grpc://{address}", generic_options=[*_OPTIONS, connect])
         self._write_locks = [threading.Lock() for _ in range(settings.write_streams)]
         self._writes: list[ChangeStream | None] = [None] * settings.write_streams
         self._first: ChangeStream | None = None
@@ -152,38 +154,57 @@ class Link:
         """Cancel streams whose time is over, and tell of readers that are not needed."""
         with self._lock:
             late = [each for each in self._open if each.give_up_ns is not None and each.give_up_ns <= now_ns]
-            call = self._idle.popleft() if self._released and self._idle else None
         for stream in late:
             stream.cancel()
-        for changes in (self._first, *self._writes):
-            if changes is not None and changes.is_overdue(now_ns):
+        for changes in self._all_changes():
+            if changes.is_overdue(now_ns):
                 changes.close("it did not answer in time")
-        if call is not None:
-            try:
-                call.stream.send({"op": "release", "released": self.take_released()})
-            except BROKEN:
-                self.discard(call)
-            else:
-                self.give(call)
+        if self._released and self._first is not None:
+            released = self.take_released()
+            if not self._first.tell({"op": "release", "released": released}):
+                self._released.extend(released)
 
     def close(self, reason: str) -> None:
-        """End the session and all streams."""
-        for changes in (self._first, *self._writes):
-            if changes is not None:
-                changes.close(reason)
-        self._on_end()
+        """End the session and all streams; what is unanswered ends as unknown."""
+        self.drain()
+        for changes in self._all_changes():
+            changes.close(reason)
         with self._lock:
             busy = list(self._open)
         for stream in busy:
             stream.cancel()
 
+    def drain(self) -> None:
+        """Begin nothing more; what is unanswered may be answered."""
+        with self._lock:
+            self.is_broken = True
+            idle, self._idle = list(self._idle), deque()
+            self._lock.notify_all()
+        for call in idle:
+            self.discard(call)
+        for changes in self._writes:
+            if changes is not None:
+                changes.drain()
+        self._settle()
+
+    def _settle(self, _: str = "") -> None:
+        """End the session of a link that begins nothing more, once everything is answered: its readers end with it."""
+        with self._lock:
+            is_done = self.is_broken and not self._calls
+        if is_done and self._first is not None and all(each is None or each.is_over for each in self._writes):
+            self._first.drain()
+
+    def _all_changes(self) -> list[ChangeStream]:
+        return [each for each in (*self._writes, self._first) if each is not None]
+
     def _open_changes(self, session: int | None) -> ChangeStream:
         opened = ChangeStream(
-            ClientStream(self._client, CHANGES),
+            self._stream(CHANGES),
             self.address,
             settings=self._settings,
             clock=self._clock,
-            on_end=self._on_end if session is None else None,
+            on_end=self.close if session is None else self._settle,
+            on_bye=self.drain if session is None else None,
         )
         with self._lock:
             self._open.add(opened.stream)
@@ -194,17 +215,14 @@ class Link:
                 self._open.discard(opened.stream)
         return opened
 
-    def _on_end(self) -> None:
-        """The session is over."""
-        with self._lock:
-            self.is_broken = True
-            idle, self._idle = list(self._idle), deque()
-            self._lock.notify_all()
-        for call in idle:
-            self.discard(call)
+    def _stream(self, kind: str) -> ClientStream:
+        try:
+            return ClientStream(self._client, kind)
+        except BROKEN as error:
+            raise NodeUnavailable(text_of(error), address=self.address) from error
 
     def _open_call(self) -> CallStream:
-        stream = ClientStream(self._client, CALLS)
+        stream = self._stream(CALLS)
         with self._lock:
             self._open.add(stream)
         stream.give_up_ns = self._clock.monotonic_ns() + self._settings.connect_timeout
@@ -226,6 +244,9 @@ class Link:
         with self._lock:
             self._calls -= 1
             self._lock.notify()
+            is_draining = self.is_broken
+        if is_draining:
+            self._settle()
 
     def _end(self, stream: ClientStream) -> None:
         with self._lock:

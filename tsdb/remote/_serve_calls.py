@@ -79,7 +79,7 @@ class CallsEnd:
             for number in head.get("released", ()):
                 self._readers.release(number, self._session)
             # The last batches of a scan are asked for before it is known that they were the last.
-            if head["op"] not in ("release", "more"):
+            if head["op"] != "more":
                 self._answer(head, buffers)
 
     def _answer(self, head: dict[str, Any], buffers: list[pa.Buffer]) -> None:

@@ -2,6 +2,7 @@
 
     {"n": number, "op": "write", "region": …, "kind": …, "rows": …, "version": …, "wait": …, "payload": […]}
     {"n": number, "op": verb, "args": [arguments, arguments by name]}
+    {"op": "release", "released": [readers]}, which is not answered
         ◀─ {"answers": [[number, true, value], [number, false, error], …]}
 
 The thread of the stream reads and begins changes; the engine says that one has ended on a thread of its own, which must
@@ -54,9 +55,13 @@ _Answer = tuple[int, Any, BaseException | None]
 class ChangesEnd:
     """Begins the changes of one stream, and answers them."""
 
-    def __init__(self, stream: ServerStream, regions: Callable[[], ServedRegions]) -> None:
+    def __init__(
+        self, stream: ServerStream, regions: Callable[[], ServedRegions], release: Callable[[list[int]], None]
+    ) -> None:
+        """`release` lets go of readers that the client does not need any more."""
         self._stream = stream
         self._regions = regions
+        self._release = release
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._room = threading.BoundedSemaphore(IN_FLIGHT_MAX)
 
@@ -66,9 +71,12 @@ class ChangesEnd:
         sender.start()
         try:
             while (message := self._stream.receive()) is not None:
-                if not self._wait_for_room():
+                if message[0]["op"] == "release":
+                    self._release(message[0]["released"])
+                elif self._wait_for_room():
+                    self._begin(*message)
+                else:
                     break
-                self._begin(*message)
         finally:
             self._answers.put(None)
             sender.join()

@@ -11,8 +11,10 @@ slots (`threads_max`). A server that stops tells its clients on their first stre
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -96,25 +98,27 @@ class RegionServer:
         return len(self._streams)
 
     def stop(self, grace: Duration = STOP_GRACE) -> bool:
-        """Take no more requests, end all streams; return whether all clients have ended theirs in time."""
+        """Begin nothing more, and have clients end their streams: in half of the grace what they ask is still answered.
+
+        Returns whether all have done so. Streams of a client that does not answer end with it, or with this process.
+        """
         self._is_stopping.set()
-        with self._lock:
-            sessions = list(self._sessions.values())
-        for stream in sessions:
-            try:
-                stream.send({"bye": True})
-            except BROKEN:
-                continue
-        with self._idle:
-            is_clean = self._idle.wait_for(lambda: not self._streams, grace.seconds)
+        is_clean = self._say({"stops": "soon"}, grace) or self._say({"stops": "now"}, grace)
         self.readers.close()
         server, self._flight = self._flight, None
         if server is not None:
-            # Arrow waits for streams of clients that do not answer, however long that takes.
-            ending = threading.Thread(target=server.shutdown, name="tsdb-region-server-end", daemon=True)
-            ending.start()
-            ending.join(grace.seconds if is_clean else 0.1)
+            _end(server, grace if is_clean else Duration(0))
         return is_clean
+
+    def _say(self, head: dict[str, Any], grace: Duration) -> bool:
+        """Tell all clients something, and wait until they have ended their streams."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for stream in sessions:
+            with suppress(*BROKEN):
+                stream.send(head)
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._streams, grace.seconds / 2)
 
     def _serve(self, stream: ServerStream) -> None:
         with self._lock:
@@ -173,11 +177,15 @@ class RegionServer:
             self._sessions[session] = stream
         try:
             stream.send({"ready": True, "session": session})
-            ChangesEnd(stream, lambda: self.regions).run()
+            ChangesEnd(stream, lambda: self.regions, partial(self._release, session)).run()
         finally:
             if is_first:
                 del self._sessions[session]
                 self.readers.end_session(session)
+
+    def _release(self, session: int, numbers: list[int]) -> None:
+        for number in numbers:
+            self.readers.release(number, session)
 
     def _refuse(self, stream: ServerStream, error: TsdbError) -> None:
         with suppress(*BROKEN):
@@ -191,6 +199,22 @@ class RegionServer:
             _READERS.set(len(self.readers))
             _RUNNING.set(self._slots.running)
             _WAITING.set(self._slots.waiting)
+
+
+def _end(server: _Flight, grace: Duration) -> None:
+    """Shut a server down. Arrow waits for streams of clients that do not answer, however long that takes.
+
+    It would do so once more at the end of the process: a server that has streams left is spared that.
+    """
+    ending = threading.Thread(target=server.shutdown, name="tsdb-region-server-end", daemon=True)
+    ending.start()
+    ending.join(grace.seconds)
+    if ending.is_alive():
+        registered: Iterable[Any] = getattr(weakref.finalize, "_registry", ())
+        for finalizer in list(registered):
+            known = finalizer.peek()
+            if known is not None and known[0] is server:
+                finalizer.atexit = False
 
 
 class _Flight(flight.FlightServerBase):  # type: ignore[misc]

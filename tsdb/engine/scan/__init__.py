@@ -20,7 +20,16 @@ from __future__ import annotations
 from tsdb.engine.scan.cells.groups import GroupKeys
 from tsdb.engine.scan.cells.run_query import Cells, ComputedKey, Ends, RunQuery, sortable_bits
 from tsdb.engine.scan.filters.evaluate import is_understood
-from tsdb.engine.scan.filters.expression import Call, Constant, Node, Ref, Undecodable, decode_expression, joined
+from tsdb.engine.scan.filters.expression import (
+    Call,
+    Constant,
+    Node,
+    Ref,
+    Undecodable,
+    decode_expression,
+    decode_serialised,
+    joined,
+)
 from tsdb.engine.scan.filters.filter import (
     Conditions,
     Evaluate,
@@ -79,6 +88,7 @@ __all__ = [
     "TagsAsked",
     "Undecodable",
     "decode_expression",
+    "decode_serialised",
     "is_understood",
     "joined",
     "list_series",

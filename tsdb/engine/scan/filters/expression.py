@@ -68,8 +68,18 @@ def decode_expression(expression: pc.Expression | pa.Scalar | Node) -> Node:
     if isinstance(expression, pa.Scalar):
         return Constant(expression)
     _, (serialised,) = expression.__reduce__()
+    return decode_serialised(serialised)
+
+
+def decode_serialised(serialised: pa.Buffer) -> Node:
+    """Read an expression as Arrow writes it down, without Arrow, which trusts what it reads.
+
+    Of bytes that Arrow has not written any error may come.
+    """
     with pa.ipc.open_file(serialised) as reader:
-        literals = reader.get_batch(0).columns
+        whole = reader.get_batch(0)
+        whole.validate(full=True)
+        literals = whole.columns
         tokens = _ordered_metadata(reader.schema)
         return _decode(next(tokens), tokens, literals)
 

@@ -1,0 +1,117 @@
+"""A datanode in a process of its own: killed, stopped by its component, and without a client that answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.engine.harness import SCHEMA, batch_of
+from tests.remote.world import DIRECTORY, REGION, FakeRoutes, rows_of
+from tsdb.remote import NodeUnavailable, OutcomeUnknown, RemoteRegions, RemoteSettings
+from tsdb.units import Duration
+
+SERVE = """
+import sys
+from pathlib import Path
+from tests.engine.harness import open_engine
+from tsdb.remote import RegionServer
+from tsdb.units import Duration
+
+engine = open_engine(Path(sys.argv[1]))
+server = RegionServer(engine, port=int(sys.argv[2]))
+server.start()
+print(server.address, flush=True)
+sys.stdin.read()
+is_clean = server.stop(Duration.of_seconds(float(sys.argv[3])))
+engine.close(flush=False)
+print("clean" if is_clean else "left", flush=True)
+"""
+
+
+@contextmanager
+def python(code: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a program; yields it and the first line that it says."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], text=True, env=environment, **pipes) as process:
+        try:
+            assert process.stdout is not None
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def datanode(
+    root: Path, *, port: int = 0, grace: float = 10
+) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """Start a datanode; its first line is its address."""
+    return python(SERVE, str(root), str(port), str(grace))
+
+
+def test_a_datanode_is_killed_and_comes_back(tmp_path: Path) -> None:
+    batch = batch_of(SCHEMA, [{"host": "a", "ts": at, "a": 1.0} for at in range(100)])
+    with datanode(tmp_path) as (process, address):
+        regions = RemoteRegions(FakeRoutes(address))
+        regions.create_region(REGION, DIRECTORY, SCHEMA)
+        assert regions.write(REGION, batch).result(60) == 100
+        reader = regions.open_reader(REGION)
+        assert reader.plan_scan(None).shares == 1
+        process.kill()
+        process.wait()
+        with pytest.raises(NodeUnavailable):
+            reader.bounds(None)
+        reader.release()
+        with pytest.raises((NodeUnavailable, OutcomeUnknown)):
+            regions.write(REGION, batch).result(60)
+    port = int(address.rpartition(":")[2])
+    with datanode(tmp_path, port=port) as (_, address):
+        assert len(rows_of(regions, ["a"])) == 100
+        assert regions.write(REGION, batch).result(60) == 100
+        regions.close()
+
+
+def test_a_datanode_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    with datanode(tmp_path) as (process, address):
+        regions = RemoteRegions(FakeRoutes(address), settings=RemoteSettings(connect_timeout=Duration.of_seconds(1)))
+        regions.create_region(REGION, DIRECTORY, SCHEMA)
+        process.send_signal(signal.SIGSTOP)
+        reader = regions.open_reader(REGION, timeout=Duration.of_seconds(0.2))
+        with pytest.raises(Exception, match="did not answer before the deadline"):
+            reader.bounds(None)
+        other = RemoteRegions(FakeRoutes(address), settings=RemoteSettings(connect_timeout=Duration.of_seconds(0.5)))
+        with pytest.raises(NodeUnavailable):
+            other.stat(REGION)
+        process.send_signal(signal.SIGCONT)
+        assert regions.stat(REGION).files == 0
+        for each in (regions, other):
+            each.close()
+
+
+CLIENT = """
+import sys
+from tests.remote.world import REGION, FakeRoutes
+from tsdb.remote import RemoteRegions
+
+regions = RemoteRegions(FakeRoutes(sys.argv[1]))
+print(regions.stat(REGION).files, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_datanode_ends_although_a_client_stands_still(tmp_path: Path) -> None:
+    with datanode(tmp_path, grace=0.5) as (process, address):
+        regions = RemoteRegions(FakeRoutes(address))
+        regions.create_region(REGION, DIRECTORY, SCHEMA)
+        regions.close()
+        with python(CLIENT, address) as (client, said):
+            assert said == "0"
+            client.send_signal(signal.SIGSTOP)
+            answer, _ = process.communicate("", timeout=60)
+        assert (answer.strip(), process.returncode) == ("left", 0)
