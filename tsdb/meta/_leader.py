@@ -253,7 +253,8 @@ class MetaLeader:
     def _answers(self, peer: Peer) -> bool:
         try:
             self._regions.region_ids(peer)
-        except TsdbError:
+        except Exception as error:  # noqa: BLE001 - whatever keeps a node from answering, it does not answer
+            _log.info("a datanode does not answer", node=peer.node_id, error=str(error))
             return False
         return True
 
@@ -271,6 +272,8 @@ class MetaLeader:
                 return
             except TsdbError as error:
                 _log.warning("the nodes could not be looked at", error=error)
+            except Exception:  # noqa: BLE001 - failovers depend on this thread
+                _log.exception("the nodes could not be looked at")
 
     def _keep_house(self) -> None:
         while self._catalog is None and not self._stopped.is_set():
@@ -287,6 +290,8 @@ class MetaLeader:
                 return
             except TsdbError as error:
                 _log.warning("what was interrupted is not finished yet", error=error)
+            except Exception:  # noqa: BLE001 - what is interrupted later depends on this thread
+                _log.exception("what was interrupted is not finished yet")
             again = _AGAIN_SECONDS_MIN if is_done else min(_AGAIN_SECONDS_MAX, 2 * again)
             pause = _HOUSEKEEPING_SECONDS if is_done else again
 
@@ -306,4 +311,7 @@ class MetaLeader:
             self._stopped.wait(_RETRY_SECONDS)
         except TsdbError as error:
             _log.error("the catalog cannot be recovered yet", error=error)
+            self._stopped.wait(_RETRY_SECONDS)
+        except Exception:  # noqa: BLE001 - all changes wait for this
+            _log.exception("the catalog cannot be recovered yet")
             self._stopped.wait(_RETRY_SECONDS)

@@ -21,6 +21,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
+import orjson
+
 from tsdb.catalog import all_places, directories_of_all, place_key, places_of, put_places, read_places
 from tsdb.clock import Clock
 from tsdb.errors import InvalidArguments, TsdbError
@@ -48,6 +50,7 @@ OPENED_MAX = 50
 """How many regions one call opens."""
 ATTEMPTS_MAX = 5
 _PAUSE_MIN_SECONDS, _PAUSE_MAX_SECONDS = 0.5, 10.0
+_AGAIN_SECONDS = 5.0
 _CONFLICTS_MAX = 100
 
 _log = get_logger("tsdb.meta")
@@ -131,7 +134,24 @@ class RegionMoves:
         return record
 
     def run(self, record: MoveRecord) -> dict[str, Any]:
-        """Move the regions of a record, in a few attempts; what could not be moved is given up."""
+        """Move the regions of a record, in a few attempts; what could not be moved is given up.
+
+        While the metadata cannot be changed it is tried again: the record is not ended, and the place may be moving.
+        """
+        while True:
+            try:
+                return self._run(record)
+            except LeadershipLost:
+                raise
+            except TsdbError as error:
+                _log.warning("a move of regions is interrupted", record=record.id, error=error)
+            if self._stopped.wait(_AGAIN_SECONDS):
+                raise LeadershipLost("this server does not lead any more")
+
+    def _run(self, record: MoveRecord) -> dict[str, Any]:
+        found = self._kv.get(record.key)
+        if found is not None:
+            record = MoveRecord.from_json(orjson.loads(found))
         self._nodes.wait_live_datanodes(self._nodes.lease.seconds)
         pause = _PAUSE_MIN_SECONDS
         for attempt in range(ATTEMPTS_MAX):
@@ -235,7 +255,7 @@ class RegionMoves:
             return False
         try:
             self._calls.close_region(peer, region_id, flush=True, timeout=CLOSE_TIMEOUT)
-        except TsdbError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the region must not stay moving for ever
             _log.warning(
                 "a region was not closed by its old node; its log is read instead", region=region_id, error=error
             )
@@ -251,9 +271,10 @@ class RegionMoves:
             return {each.region_id: problem for each in openings}
         try:
             return self._calls.open_regions(peer, openings, timeout=OPEN_TIMEOUT)
-        except TsdbError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the regions must not stay moving for ever
             _log.warning("regions could not be opened", node=target, count=len(openings), error=error)
-            return {each.region_id: error for each in openings}
+            problem = error if isinstance(error, TsdbError) else TsdbError(f"{type(error).__name__}: {error}")
+            return {each.region_id: problem for each in openings}
 
     def _arrive(self, record: MoveRecord, region_id: RegionId, epoch: int, target: int) -> bool:
         moving = RegionPlace(record.from_node, epoch, is_moving=True)
