@@ -85,6 +85,11 @@ class Link:
         self._first = self._open_changes(None)
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the session has begun and not ended."""
+        return self._first is not None and not self.is_broken
+
+    @property
     def changes(self) -> ChangeStream:
         """The stream that takes changes other than writes."""
         assert self._first is not None

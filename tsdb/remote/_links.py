@@ -28,7 +28,7 @@ class Links:
     def get(self, address: str) -> Link:
         """Return the link to a datanode; NodeUnavailable if there is none and the datanode does not answer."""
         found = self._links.get(address)
-        if found is not None and not found.is_broken:
+        if found is not None and found.is_ready:
             return found
         with self._lock:
             opening = self._opening.setdefault(address, threading.Lock())
