@@ -19,6 +19,7 @@ from tsdb.components._governor import MemoryGovernor
 from tsdb.components._local import LocalOptions, open_log
 from tsdb.components._node import LoadReport, describe_node, open_meta_client
 from tsdb.components._process import Service
+from tsdb.components._read_permit import ReadPermit
 from tsdb.components._settings import engine_options, shared_log_options, wal_options
 from tsdb.components._stores import OpenStores, open_stores
 from tsdb.config import DatanodeConfig
@@ -73,9 +74,10 @@ class Datanode:
             host=address.host,
             port=address.port,
             threads_max=config.rpc_runtime_size,
-            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids),
+            node=NodeVerbs(self._open_regions, self._close_region, self._region_ids, self._check_read),
             clock=self._clock,
         )
+        self._permit = ReadPermit(self._heartbeats.has_lease, self._prove_ownership, self._node.address)
         self._governor = MemoryGovernor(int(config.memory.limit), self._memory_owners)
         self.trouble: str | None = None
 
@@ -195,6 +197,15 @@ class Datanode:
 
     def _region_ids(self) -> Sequence[RegionId]:
         return self._present().region_ids()
+
+    def _check_read(self) -> None:
+        """Without a shared log no other node can take regions over, and nothing has to be checked."""
+        if self._config.wal.shared.enable is True:
+            self._permit.check()
+
+    def _prove_ownership(self) -> bool:
+        engine = self._engine
+        return engine is not None and engine.prove_ownership()
 
     def _present(self) -> Engine:
         engine = self._engine

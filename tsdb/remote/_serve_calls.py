@@ -124,6 +124,7 @@ class CallsEnd:
         number = self._readers.add(reader, self._session, call.timeout)
         opened.append(number)
         try:
+            self._node.check_read()
             with self._readers.use(number, self._session):
                 self._read(call, reader, {"reader": number, "sources": reader.sources})
         except BaseException:

@@ -32,6 +32,10 @@ def _not_here(*_: object, **__: object) -> None:
     raise Unsupported("this process does not open and close regions by request")
 
 
+def _is_current() -> None:
+    """No other node has the regions."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeVerbs:
     """What metasrv asks of a datanode."""
@@ -42,3 +46,5 @@ class NodeVerbs:
     """Let go of a region, after a flush or without one; returns when that is done."""
     region_ids: Callable[[], Sequence[RegionId]] = _not_here  # type: ignore[assignment]
     """The regions that are open here."""
+    check_read: Callable[[], None] = _is_current
+    """Called after a snapshot was taken: raises if another node may have newer rows of its region."""
