@@ -31,9 +31,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.engine.harness import SCHEMA, batch_of
+from tests.engine.lives import settle
 from tests.engine.moves.nodes import FAST, ONE, OPTIONS, TWO, Node, directory_of
 from tests.store.faulty_store import FaultyStore
-from tsdb.engine.errors import LogFenced, RegionNotFound, RegionReadOnly
+from tsdb.engine.errors import LogFenced, RegionBusy, RegionNotFound, RegionReadOnly
 from tsdb.engine.region import recovery
 from tsdb.errors import TsdbError
 from tsdb.model import RegionId, RegionOpening, RegionOptions
@@ -58,8 +59,10 @@ SMALL = replace(
     OPTIONS, global_write_buffer_size=Size(3000), global_write_buffer_reject_size=Size(1 << 20), max_background_jobs=1
 )
 """Replays have to flush."""
+WRITE_TIMEOUT = Duration.of_seconds(0.2)
+"""For memory, when a flush has failed."""
 PATIENCE_SECONDS = 30.0
-REFUSALS = (LogFenced, RegionNotFound, RegionReadOnly)
+REFUSALS = (LogFenced, RegionBusy, RegionNotFound, RegionReadOnly)
 
 
 @dataclass(eq=False)
@@ -175,11 +178,12 @@ class MovesModel(RuleBasedStateMachine):
         return other.number == process.number and other.node.log.term > process.node.log.term
 
     def write(self, process: Process, region: RegionId, key: int) -> None:
+        process.node.engine.housekeeping.relieve()
         self.value += 1
         row = {"host": "a", "ts": key if region == ONE else self.value, "a": 1.0, "b": self.value}
         has_successor = self.opened_by_others(process, region)
         try:
-            done = process.node.engine.write(region, batch_of(SCHEMA, [row]), timeout=Duration.of_seconds(5))
+            done = process.node.engine.write(region, batch_of(SCHEMA, [row]), timeout=WRITE_TIMEOUT)
         except TsdbError:
             self.refused.add(self.value)
             return
@@ -235,8 +239,37 @@ class MovesModel(RuleBasedStateMachine):
         processes = self.all()
         getattr(self, action)(processes[position % len(processes)], region, key)
 
+    def fail_over(self, process: Process, region: RegionId, key: int) -> None:
+        """Take a region away while its node does something, or open it where it was by another process of the node."""
+        numbers = [number for number in NUMBERS if self.processes[number] is not process]
+        self.take_over_to(region, numbers[key % len(numbers)], [])
+
+    def replace_process(self, process: Process, _region: RegionId, _key: int) -> None:
+        """Start the node of a process again while that does something."""
+        if self.processes[process.number] is process and len(self.zombies) < ZOMBIES_MAX:
+            self.restart_node(process.number, dies=False, others=[])
+
     plans = st.tuples(st.integers(0, 7), st.sampled_from(ACTIONS), st.sampled_from(REGIONS), st.integers(0, KEYS - 1))
     meanwhile = st.lists(st.tuples(st.integers(1, 30), plans), max_size=4)
+
+    @rule(
+        plan=st.tuples(
+            st.integers(0, 7), st.sampled_from(["write", "flush", "flush", "compact"]), st.sampled_from(REGIONS)
+        ),
+        call=st.integers(1, 8),
+        other=st.sampled_from(["fail_over", "replace_process"]),
+        key=st.integers(0, KEYS - 1),
+    )
+    def somebody_acts_while_it_is_replaced(
+        self, plan: tuple[int, str, RegionId], call: int, other: str, key: int
+    ) -> None:
+        position, action, region = plan
+        processes = self.all()
+        process = processes[position % len(processes)]
+        if not process.is_cut_off:
+            with Interrupted(self, process.store, {}, at=call, act=lambda: getattr(self, other)(process, region, key)):
+                getattr(self, action)(process, region, key)
+        self.settle()
 
     @rule(plan=plans)
     def somebody_acts(self, plan: tuple[int, str, RegionId, int]) -> None:
@@ -268,6 +301,11 @@ class MovesModel(RuleBasedStateMachine):
         self, region: RegionId, number: int, others: list[tuple[int, tuple[int, str, RegionId, int]]]
     ) -> None:
         """Take a region away from its node, which may live on, or open it there again."""
+        self.take_over_to(region, number, others)
+
+    def take_over_to(
+        self, region: RegionId, number: int, others: list[tuple[int, tuple[int, str, RegionId, int]]]
+    ) -> None:
         place = self.places[region]
         self.places[region] = Place(number, place.epoch + 1, place.log_nodes | {place.number})
         self.open(region, others)
@@ -302,6 +340,11 @@ class MovesModel(RuleBasedStateMachine):
     @rule(number=st.sampled_from(NUMBERS), dies=st.booleans(), others=meanwhile)
     def restart(self, number: int, dies: bool, others: list[tuple[int, tuple[int, str, RegionId, int]]]) -> None:
         """Start a node again; its older process is dead, or thought to be."""
+        self.restart_node(number, dies=dies, others=others)
+
+    def restart_node(
+        self, number: int, *, dies: bool, others: list[tuple[int, tuple[int, str, RegionId, int]]]
+    ) -> None:
         old = self.processes[number]
         if dies or len(self.zombies) >= ZOMBIES_MAX:
             self.end(old)
@@ -324,6 +367,8 @@ class MovesModel(RuleBasedStateMachine):
             store.before_call = None
         process = Process(number, store, node)
         assert not node.engine.quarantined, node.engine.quarantined
+        # What a start sweeps is gone before others go on.
+        settle(node.engine)
         return process
 
     @precondition(lambda self: self.zombies)
@@ -336,7 +381,7 @@ class MovesModel(RuleBasedStateMachine):
         """Nodes whose logs were fenced start again, and regions that were lost are closed."""
         for number, process in list(self.processes.items()):
             if process.node.fatal and not process.is_cut_off:
-                self.restart(number, True, [])
+                self.restart_node(number, dies=True, others=[])
             for region in set(process.node.lost):
                 process.node.engine.close_region(region, flush=False)
 
@@ -407,7 +452,7 @@ class MovesModel(RuleBasedStateMachine):
         self.zombies.clear()
         for _ in range(2):
             for number in NUMBERS:
-                self.restart(number, True, [])
+                self.restart_node(number, dies=True, others=[])
             for region in REGIONS:
                 self.open(region, [])
                 assert region in self.processes[self.places[region].number].node.engine.region_ids()
@@ -429,12 +474,19 @@ class Interrupted:
         model: MovesModel,
         store: FaultyStore | None,
         plans: dict[int, tuple[int, str, RegionId, int]],
+        *,
+        at: int = 0,
+        act: Callable[[], None] | None = None,
     ) -> None:
+        """Without plans, `act` is called once, before call number `at`."""
         self._model = model
+        self._at = at
+        self._once = act
         self._store = store
         self._plans = plans
         self._calls = 0
         self._is_acting = False
+        self._faults: list[BaseException] = []
 
     def __enter__(self) -> Interrupted:
         if self._store is not None:
@@ -444,16 +496,23 @@ class Interrupted:
     def __exit__(self, *_: object) -> None:
         if self._store is not None:
             self._store.before_call = None
+        if self._faults:
+            raise self._faults[0]
 
     def __call__(self, _operation: str, _path: str) -> None:
         with self._model.acting:
             self._calls += 1
-            plan = self._plans.get(self._calls)
-            if plan is None or self._is_acting:
+            plan, once = self._plans.get(self._calls), self._once if self._calls == self._at else None
+            if self._is_acting or (plan is None and once is None):
                 return
             self._is_acting = True
             try:
-                self._act(plan)
+                if once is not None:
+                    once()
+                elif plan is not None:
+                    self._act(plan)
+            except BaseException as error:  # noqa: BLE001 - raised by the thread of the test
+                self._faults.append(error)
             finally:
                 self._is_acting = False
 

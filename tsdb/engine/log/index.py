@@ -22,6 +22,11 @@ _ANY = -1
 """The last entry of a region of which nothing is known: its next entry may have any id."""
 
 
+def last_after(frame: Frame) -> int:
+    """The last entry of a region once a frame is accepted."""
+    return _ANY if frame.kind is FrameKind.DROP_REGION else frame.entry_id
+
+
 def wait_for(appended: Future[None], timeout_s: float) -> None:
     """Wait until entries are in the log; DeadlineExceeded if that takes too long, which leaves it open."""
     try:
@@ -67,14 +72,14 @@ class LogIndex:
             for frame in frames:
                 region_id = frame.region_id
                 if frame.kind is FrameKind.DROP_REGION:
-                    ahead[region_id] = _ANY
+                    ahead[region_id] = last_after(frame)
                     continue
                 last = ahead.get(region_id, accepted.get(region_id))
                 if last is None:
                     last = self._last_known(region_id)
                 if last != _ANY and frame.entry_id != last + 1:
                     raise EntryOutOfOrder(region_id=region_id, entry_id=frame.entry_id, last_entry_id=last)
-                ahead[region_id] = frame.entry_id
+                ahead[region_id] = last_after(frame)
         accepted.update(ahead)
 
     def add_segment(self, number: int, size_bytes: int, *, since_ms: int = 0) -> None:

@@ -25,7 +25,7 @@ from typing import Protocol
 
 from tsdb.clock import Clock
 from tsdb.engine.log.frame import Frame, FrameKind, drop_marker
-from tsdb.engine.log.index import LogIndex, wait_for
+from tsdb.engine.log.index import LogIndex, last_after, wait_for
 from tsdb.engine.log.shared.chains import Chains
 from tsdb.engine.log.shared.collecting import Collector
 from tsdb.engine.log.shared.container import EncodedObject, StoredFrame, as_frame
@@ -222,7 +222,8 @@ class SharedLog:
         self._index.adopt(entries, self.shipper.append, self._settings.append_timeout.seconds)
 
     def last_entry(self, region_id: int) -> int | None:
-        return self._index.last_entry(region_id)
+        known = [self._index.last_entry(region_id), None if self._local is None else self._local.last_entry(region_id)]
+        return max((each for each in known if each is not None), default=None)
 
     def purge(self) -> PurgeResult:
         if not self._purging.acquire(blocking=False):
@@ -313,7 +314,7 @@ class SharedLog:
         self._appended_frames += len(frames)
         self._raw_bytes += sum(frame.payload.raw_bytes for frame in frames)
         for frame in frames:
-            if self._ahead.get(frame.region_id) == frame.entry_id:
+            if self._ahead.get(frame.region_id) == last_after(frame):
                 del self._ahead[frame.region_id]
 
     def _check(self, frames: Sequence[Frame]) -> None:
