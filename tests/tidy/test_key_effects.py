@@ -302,7 +302,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "data_home": (
         "tsdb/components/run.py",
         "config.data_home",
-        f"{METASRV_TESTS}::test_a_second_server_in_the_same_directory_is_refused",
+        f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory_serves_and_warns",
     ),
     "bind_addr": (METASRV, "config.bind_addr.host", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
     "server_addr": (METASRV, "config.server_addr", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
