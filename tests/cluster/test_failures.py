@@ -12,6 +12,8 @@ from tests.cluster.writers import TABLE, Writers, check_rows
 from tests.kv.etcd_process import EtcdProcess
 from tests.store.services import S3Server
 
+pytestmark = pytest.mark.timeout(600)
+
 FAILOVER = {"TSDB_METASRV__ENABLE_REGION_FAILOVER": "true"}
 QUICK_LOG = {"TSDB_DATANODE__WAL__SHARED__INTERVAL": "20ms", "TSDB_DATANODE__STORAGE__CACHE_CAPACITY": "0"}
 
@@ -64,8 +66,8 @@ def test_writes_and_queries_go_on_without_metadata_servers_and_etcd(cluster: Clu
     etcd.wait_ready()
     for each in cluster.metasrvs:
         each.start()
-    wait_for(lambda: "Done" in str(cluster.sql("CREATE TABLE IF NOT EXISTS later (ts TIMESTAMP TIME INDEX)")) or True)
-    cluster.wait_until("SHOW TABLES LIKE 'later'", [["later"]])
+    cluster.wait_until("CREATE TABLE IF NOT EXISTS later (ts TIMESTAMP TIME INDEX, v DOUBLE)", 0)
+    assert cluster.sql("SHOW TABLES LIKE 'later'") == [["later"]]
 
 
 def test_a_region_moves_by_order(cluster: Cluster) -> None:

@@ -14,6 +14,9 @@ from tests.kv.etcd_process import EtcdProcess, free_port, running_etcd
 from tests.meta.clusters import PATIENT, datanode, wait_until
 from tests.server_process import ServerProcess, running, spawn
 from tsdb.catalog import RemoteCatalog
+from tsdb.components.metasrv import MetasrvParts
+from tsdb.config import Component, MetasrvConfig, load_config
+from tsdb.errors import StartError
 from tsdb.kv import MirrorKv
 from tsdb.meta.client import MetaClient
 from tsdb.model import DatabaseInfo
@@ -55,27 +58,22 @@ def test_a_server_with_its_metadata_in_memory_serves_and_warns(tmp_path: Path) -
         assert server.get("/admin/procedures").json() == []
         assert server.get("/admin/procedures?id=x").status_code == 400
         client.close()
+        (tmp_path / "second").mkdir()
+        home = {"TSDB_METASRV__DATA_HOME": str(tmp_path / "data")}
+        second = spawn("metasrv", tmp_path / "second", "--use-memory-store", environment=home)
+        assert second.process.wait(timeout=60) == 1
+        assert "data_home" in second.output, "a directory belongs to one process"
         assert server.stop() == 0
     assert "Traceback" not in server.output
 
 
-def test_a_second_server_in_the_same_directory_is_refused(tmp_path: Path) -> None:
-    with metasrv(tmp_path, "--use-memory-store"):
-        (tmp_path / "second").mkdir()
-        second = spawn(
-            "metasrv",
-            tmp_path / "second",
-            "--use-memory-store",
-            environment={"TSDB_METASRV__DATA_HOME": str(tmp_path / "data")},
-        )
-        assert second.process.wait(timeout=60) == 1
-        assert "data_home" in second.output
-
-
-def test_a_server_without_etcd_says_where_it_looked(tmp_path: Path) -> None:
-    server = spawn("metasrv", tmp_path, "--store-addrs", "127.0.0.1:1", "--bind-addr", "127.0.0.1:0")
-    assert server.process.wait(timeout=120) == 1
-    assert "the metadata cannot be read from etcd at 127.0.0.1:1" in server.output
+def test_a_server_without_etcd_says_where_it_looked() -> None:
+    config = load_config(Component.METASRV, environment={"TSDB_METASRV__STORE_ADDR": "127.0.0.1:1"}).config
+    assert isinstance(config, MetasrvConfig)
+    parts = MetasrvParts(config)
+    with pytest.raises(StartError, match=r"the metadata cannot be read from etcd at 127\.0\.0\.1:1"):
+        parts.open()
+    parts.close()
 
 
 def test_when_the_leader_is_killed_another_server_goes_on(tmp_path: Path, etcd: EtcdProcess) -> None:

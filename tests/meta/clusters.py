@@ -144,8 +144,9 @@ def running_cluster(
     store: CoordinationStore | None = None,
     lease: Duration = LEASE,
     supervision: Supervision | None = None,
+    wait_seconds: float = 30.0,
 ) -> Iterator[MetaCluster]:
-    leader = LeaderSettings(seed=1, lease=lease, supervision=supervision or Supervision())
+    leader = LeaderSettings(seed=1, lease=lease, supervision=supervision or Supervision(), wait_seconds=wait_seconds)
     with running_engine(root) as engine:
         cluster = MetaCluster(store or MemoryKv(), engine, leader)
         try:

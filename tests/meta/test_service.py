@@ -95,7 +95,7 @@ def test_regions_are_placed_on_live_datanodes_and_found_by_their_routes(tmp_path
 
 
 def test_a_table_without_a_live_datanode_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    with running_cluster(tmp_path) as cluster:
+    with running_cluster(tmp_path, wait_seconds=0.1) as cluster:
         mirror, catalog = frontend(cluster.client())
         with pytest.raises(NoLiveDatanode):
             catalog.create_table(draft("t"))

@@ -20,6 +20,8 @@ STANDALONE = "tsdb/components/standalone.py"
 PROTOCOLS = "tsdb/components/_protocols.py"
 SETTINGS = "tsdb/components/_settings.py"
 METASRV = "tsdb/components/metasrv.py"
+DATANODE = "tsdb/components/datanode.py"
+NODE = "tsdb/components/_node.py"
 METASRV_TESTS = "tests/components/test_metasrv.py"
 PROCESS = "tsdb/components/_process.py"
 TLS = "tsdb/servers/_tls.py"
@@ -304,7 +306,7 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
     "data_home": (
         "tsdb/components/run.py",
         "config.data_home",
-        f"{METASRV_TESTS}::test_a_second_server_in_the_same_directory_is_refused",
+        f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory_serves_and_warns",
     ),
     "bind_addr": (METASRV, "config.bind_addr.host", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
     "server_addr": (METASRV, "config.server_addr", f"{METASRV_TESTS}::test_a_server_with_its_metadata_in_memory"),
@@ -319,6 +321,35 @@ EFFECTS: dict[str, tuple[str, str, str]] = {
         METASRV,
         "config.enable_region_failover",
         "tests/meta/test_failover.py::test_the_regions_of_a_lost_node_are_moved_if_that_is_enabled",
+    ),
+    "node_id": (
+        DATANODE,
+        "config.node_id",
+        "tests/cluster/test_nodes.py::test_a_second_datanode_with_the_id_of_a_live",
+    ),
+    "rpc_addr": (DATANODE, "config.rpc_addr", "tests/cluster/test_nodes.py"),
+    "rpc_hostname": (
+        DATANODE,
+        "config.rpc_hostname",
+        "tests/cluster/test_nodes.py::test_others_reach_a_datanode_by_its_host_name",
+    ),
+    "rpc_runtime_size": (
+        DATANODE,
+        "config.rpc_runtime_size",
+        "tests/remote/test_failures.py::test_no_more_requests_compute_than_there_are_slots",
+    ),
+    "meta_client.metasrv_addrs": (NODE, "options.metasrv_addrs", "tests/cluster/test_cluster.py"),
+    "meta_client.timeout": (
+        NODE,
+        "options.timeout",
+        "tests/meta/test_service.py::test_servers_that_cannot_be_reached_are_named",
+    ),
+    "meta_client.connect_timeout": (NODE, "options.connect_timeout", "tests/meta/test_service.py"),
+    "meta_client.ddl_timeout": (NODE, "options.ddl_timeout", "tests/meta/test_service.py"),
+    "meta_client.tcp_nodelay": (
+        NODE,
+        "options.tcp_nodelay",
+        "tests/meta/test_service.py::test_tcp_nodelay_is_set_as_configured",
     ),
     "logging.dir": (PROCESS, "options.dir", "tests/components/test_process.py::test_logs_go_to_hourly_files"),
     "logging.level": (PROCESS, "options.level", "tests/components/test_process.py::test_log_level_filters"),

@@ -24,6 +24,7 @@ def open_meta_client(options: MetaClientOptions) -> MetaClient:
         timeout=options.timeout,
         connect_timeout=options.connect_timeout,
         ddl_timeout=options.ddl_timeout,
+        tcp_nodelay=options.tcp_nodelay,
     )
     return MetaClient([str(each) for each in options.metasrv_addrs], settings)
 

@@ -26,7 +26,7 @@ from tsdb.meta._leader_kv import LeaderKv
 from tsdb.meta._move_records import MoveRecord
 from tsdb.meta._moves import NodeCalls, RegionMoves
 from tsdb.meta._nodes import LEASE, NodeDescription, NodeRegistry
-from tsdb.meta._placement import NodePlacement
+from tsdb.meta._placement import WAIT_SECONDS, NodePlacement
 from tsdb.meta._places import PlaceIndex, StoreRoutes, region_number
 from tsdb.meta._procedures import ProcedureRecord, Procedures
 from tsdb.meta._selectors import NodeSelector
@@ -82,6 +82,8 @@ class LeaderSettings:
     supervision: Supervision = field(default_factory=Supervision)
     lease: Duration = LEASE
     step_timeout: Duration = STEP_TIMEOUT
+    wait_seconds: float = WAIT_SECONDS
+    """How long a new table waits for a first heartbeat."""
     seed: int | None = None
 
 
@@ -108,7 +110,9 @@ class MetaLeader:
         self._stopped = threading.Event()
         self._recovered = threading.Event()
         random = Random(settings.seed)
-        self._placement = NodePlacement(self.nodes, settings.selector, places.region_counts, random)
+        self._placement = NodePlacement(
+            self.nodes, settings.selector, places.region_counts, random, wait_seconds=settings.wait_seconds
+        )
         self._regions = make_regions(StoreRoutes(self.kv, self._check_alive))
         self._catalog: Catalog | None = None
         self.move_line = Procedures(clock, name="moves")

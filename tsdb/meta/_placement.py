@@ -25,14 +25,17 @@ class NodePlacement:
         selector: NodeSelector,
         region_counts: Callable[[], Mapping[int, int]],
         random: Random,
+        *,
+        wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._nodes = nodes
         self._selector = selector
         self._region_counts = region_counts
         self._random = random
+        self._wait_seconds = wait_seconds
 
     def place(self, table: TableInfo) -> list[Operation]:
-        live = self._nodes.wait_live_datanodes(WAIT_SECONDS)
+        live = self._nodes.wait_live_datanodes(self._wait_seconds)
         if not live:
             raise NoLiveDatanode(
                 "there is no live datanode for the regions of the table",

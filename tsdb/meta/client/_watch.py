@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from tsdb.error_json import error_from_json
+from tsdb.errors import TsdbError
 from tsdb.kv import KvClosed, WatchChanges, WatchReset
 from tsdb.meta._wire import WATCH, method_path, read_body, read_changes, read_page, write_body
 from tsdb.meta.client._channels import MetaChannels
@@ -68,8 +69,13 @@ class MetaWatch:
             except grpc.RpcError as error:
                 self.problem = f"{address}: {error.code().name}: {error.details()}"
             except (KvClosed, ValueError):
+                # The channels were closed.
                 self._closed.set()
                 return
+            except (TsdbError, LookupError, TypeError) as error:
+                # A server of another version may say what is not understood here.
+                self.problem = f"{address}: {type(error).__name__}: {error}"
+                _LOG.error("what a metadata server says is not understood", address=address, error=str(error))
             if self._closed.is_set():
                 return
             address = self._channels.after(address)

@@ -1,0 +1,38 @@
+"""What a datanode says of itself, and what happens when two say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cluster.running import Cluster, Node, wait_for
+from tests.kv.etcd_process import free_port
+
+
+def another(cluster: Cluster, directory: Path, node_id: int, **variables: str) -> Node:
+    """A further datanode of the cluster, not started yet."""
+    like = cluster.datanodes[1]
+    changes = {"NODE_ID": str(node_id), "RPC_ADDR": f"127.0.0.1:{free_port()}", **variables}
+    environment = {**like.environment, **{f"TSDB_DATANODE__{name}": value for name, value in changes.items()}}
+    return Node("datanode", f"datanode-{node_id}-more", directory, environment)
+
+
+def test_a_second_datanode_with_the_id_of_a_live_one_does_not_start(cluster: Cluster, tmp_path: Path) -> None:
+    node = another(cluster, tmp_path, 1)
+    node.start(wait=False)
+    try:
+        assert node.running.process.wait(timeout=60) != 0
+        assert "the node id 1 belongs to a datanode that is alive" in node.running.output
+    finally:
+        node.end()
+
+
+def test_others_reach_a_datanode_by_its_host_name(cluster: Cluster, tmp_path: Path) -> None:
+    node = another(cluster, tmp_path, 7, RPC_HOSTNAME="localhost", RPC_RUNTIME_SIZE="2")
+    try:
+        node.start()
+        rows = cluster.sql("SELECT peer_addr FROM information_schema.cluster_info WHERE peer_id = 7")
+        assert rows[0][0].startswith("localhost:")
+    finally:
+        node.end()
+    down = "SELECT count(*) FROM information_schema.cluster_info WHERE peer_id = 7 AND node_status LIKE '%false%'"
+    wait_for(lambda: cluster.sql(down) == [[1]])
